@@ -8,7 +8,7 @@ from support.checks import assert_plain
 from support.cli import without_durations
 
 CASES = [case("good", "hello", contains="hello"), case("bad", "hello", contains="goodbye")]
-LIVE = "Test 1/2: Running... good"
+BAR, LIVE = "─ 0/2, 0:0", "  good ("
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def test_a_terminal_shows_a_live_line_and_keeps_the_finished_ones(slow_bot):
     raw = ran.raw.decode()
 
     assert ran.code == 1
+    assert BAR in raw
     assert LIVE in raw
     assert len([char for char in SpinnerMixin.SPINNER_CHARS if char in raw]) > 1
     assert f"{ANSIColors.GREEN}✓" in raw
@@ -30,7 +31,7 @@ def test_a_terminal_shows_a_live_line_and_keeps_the_finished_ones(slow_bot):
     lines = ran.screen.splitlines()
     assert lines[0].startswith("Test 1/2: ✓ good")
     assert lines[1].startswith("Test 2/2: ✗ bad")
-    assert "Running" not in ran.screen
+    assert "─" not in ran.screen
     assert raw.count("\x1b[?25l") == raw.count("\x1b[?25h") == 1
 
 
@@ -56,8 +57,8 @@ def test_a_narrow_terminal_never_wraps_the_live_line(bot_dir, write_bot):
     ran = run_in_pty("test", cwd=bot_dir.path, cols=40)
 
     assert ran.code == 0
-    assert "Running" in ran.raw.decode()
-    assert "Running" not in ran.screen
+    assert "─ 0/1, 0:0" in ran.raw.decode()
+    assert "─" not in ran.screen
     assert ran.screen.replace("\n", "").startswith(f"Test 1/1: ✓ {long}")
 
 
@@ -69,7 +70,7 @@ def test_quiet_shows_failures_and_summary_alone_on_a_terminal_too(slow_bot):
         "", "Failures:",
         "  ✗ bad (agent.yaml:9): contains: 0.00: did not find 'goodbye'; got 'hello'",
     ]  # fmt: skip
-    assert "Running" not in ran.raw.decode()
+    assert "─" not in ran.raw.decode()
     assert "Test Results: 1/2 passed (50.0%)" in ran.screen
 
 
@@ -111,8 +112,33 @@ def test_a_failing_test_shows_its_reason_if_verbose_while_the_next_one_runs(bot_
 
     with start_in_pty("test", "--verbose", cwd=bot_dir.path) as run:
         run.read_until("did not find 'goodbye'; got 'hello'")
-        run.read_until("Test 2/2: Running... slow")
+        run.read_until("─ 1/2, 1 failed, 0:0")
+        run.read_until("  slow (")
         run.interrupt()
         ran = run.finish()
 
     assert ran.code == 130
+    assert "slow (" not in ran.screen
+
+
+def test_what_takes_long_to_load_is_named_instead_of_a_blank_screen(bot_dir, write_bot):
+    write_bot(test_cases=CASES)
+    bot_dir.write(
+        "bot.py", "import time\ntime.sleep(60)\n\ndef answer(message):\n    return message\n"
+    )
+
+    with start_in_pty("test", cwd=bot_dir.path) as run:
+        run.read_until(" loading bot.py")
+        run.interrupt()
+        ran = run.finish()
+
+    assert "loading" not in ran.screen
+
+
+def test_a_terminal_without_unicode_gets_ascii_alone(slow_bot):
+    ran = run_in_pty("test", cwd=slow_bot, env={"PYTHONIOENCODING": "ascii"})
+
+    assert ran.raw.isascii()
+    assert b"- 0/2, 0:0" in ran.raw
+    assert "Test 2/2: FAIL bad" in ran.screen
+    assert "\\u" not in ran.screen

@@ -9,7 +9,8 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.lib.llm.errors import unreachable_reason
-from holodeck.lib.llm.retry import Wait, on_wait, retry
+from holodeck.lib.llm.retry import retry
+from holodeck.lib.ui.activity import Activities, current_case, displayed
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
 from support.cli import start_in_pty
@@ -156,9 +157,9 @@ def test_the_cause_of_a_lost_connection_is_found_in_the_chain():
     assert unreachable_reason(TimeoutError()) is None
 
 
-async def test_every_wait_for_another_try_is_told_with_its_number():
-    waits = []
-    token = on_wait.set(waits.append)
+async def test_every_wait_for_another_try_is_shown_with_its_number():
+    waits, activities = [], Activities()
+    token = displayed.set(activities)
     errors = [ConnectionRefusedError("refused")] * 2
 
     async def call():
@@ -167,7 +168,7 @@ async def test_every_wait_for_another_try_is_told_with_its_number():
         return "answer"
 
     async def sleep(_):
-        pass
+        waits.append(activities.of(current_case()))
 
     try:
         answer = await retry(
@@ -179,11 +180,13 @@ async def test_every_wait_for_another_try_is_told_with_its_number():
             describe=str,
         )
     finally:
-        on_wait.reset(token)
+        displayed.reset(token)
 
     assert answer == "answer"
-    assert waits == [Wait("refused", 1, 5, 2.0), Wait("refused", 2, 5, 4.0)]
-    assert waits[1].next_retry == "retry 2 of 5 in 4.0 s"
+    assert [one.text for one in waits] == ["retry 1 of 5", "retry 2 of 5"]
+    assert waits[1].describe(waits[1].ends_at - 4) == "retry 2 of 5 in 4 s: refused"
+    assert waits[1].describe(waits[1].ends_at) == "retry 2 of 5: refused"
+    assert activities.of(current_case()) is None
 
 
 def test_the_live_line_tells_of_the_wait_for_another_try(agent_dir):

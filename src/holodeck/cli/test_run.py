@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +20,6 @@ from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
 if TYPE_CHECKING:
     from holodeck.cli.interruptible_run import Runner
     from holodeck.cli.regression_gate import RegressionGate
-    from holodeck.lib.llm.retry import Wait
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.records.run_store import Run
     from holodeck.lib.test_runner.executor import TestExecutor
@@ -122,24 +121,22 @@ def run_displayed(
 ) -> "tuple[R, bool]":
     """Return the report, after a signal that of the finished cases; and whether it was SIGTERM."""
     from holodeck.cli.interruptible_run import run_to_report
-    from holodeck.lib.llm.retry import on_wait
+    from holodeck.lib.ui.activity import displayed
 
-    redact, received = context.redactor.redact, list[signal.Signals]()
+    received = list[signal.Signals]()
 
     def on_interrupt(one: signal.Signals) -> None:
         received.append(one)
         with live.pause():
             click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
 
-    def note_wait(wait: "Wait") -> None:
-        progress.note_wait(replace(wait, reason=redact(wait.reason)))
-
-    token = on_wait.set(note_wait)
+    progress.live.redact = context.redactor.redact
+    token = displayed.set(progress.live.activities)
     try:
         with live:
             return run_to_report(runner, on_interrupt), signal.SIGTERM in received
     finally:
-        on_wait.reset(token)
+        displayed.reset(token)
 
 
 def close_record(recorder: "Recorder", shown: "TestReport", code: int) -> list[str]:
@@ -267,13 +264,23 @@ class TestRun:
             if read_tracker is not None:
                 read_tracker.stop_tracking()
             name = case.name and redactor.redact(case.name)
-            progress.start_test(case_label(name, redactor.redact(case.user_input)))
+            runs = case.repeat or 1
+            progress.start_test(case_label(name, redactor.redact(case.user_input)), runs)
+
+        cases, kept = self.agent.test_cases or [], executor.carried_over
+        progress.live.waiting_runs = sum(
+            case.repeat or 1
+            for index, case in enumerate(cases)
+            if index not in kept and case.skip is None
+        )
 
         def on_result(index: int, result: "TestResult") -> None:
             shown = redactor.redact_report(result)
             if recorder is not None:  # before it is displayed, in case the process is killed
                 recorder.add(index, shown)
             progress.update(shown)
+            if result.skipped_by not in {None, "skip"} and progress.live.waiting_runs:
+                progress.live.waiting_runs -= cases[index].repeat or 1
             line = progress.get_progress_line()
             if line:
                 live.write("\n".join([line, *progress.get_reason_lines()]))

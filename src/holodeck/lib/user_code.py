@@ -21,6 +21,7 @@ from types import ModuleType
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.ui.activity import activity
 
 _lock = threading.RLock()
 _loaded: dict[tuple[Path, int], ModuleType] = {}
@@ -54,7 +55,7 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _folder_first(file.parent):
+        with activity(f"loading {shown}"), _folder_first(file.parent):
             loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]

@@ -234,19 +234,21 @@ def test_on_a_terminal_the_finished_lines_are_what_stays(folder):
         "? says hello there", "✓ says hello", "✗ says hullo",
     ]  # fmt: skip
     assert "⚠ Test Results: 1/3 passed (33.3%)" in ran.screen
-    assert "Running..." not in ran.screen
+    assert "/3, " not in ran.screen
     assert ran.raw.count(b"\x1b[?25l") == ran.raw.count(b"\x1b[?25h") == 1
 
 
 def test_on_a_terminal_a_running_test_is_shown_and_cleared_by_ctrl_c(folder):
     with start_in_pty("test", cwd=folder(GOOD, case("wait")), env={"NO_COLOR": "1"}) as run:
         run.read_until("Test 1/2: ✓ says hello")
-        run.read_until("Test 2/2: Running... says wait (")
+        run.read_until("─ 1/2, 0:")
+        run.read_until("  says wait (")
         run.interrupt()
         ran = run.finish()
 
     assert ran.code == 130
-    assert "Running..." not in ran.screen
+    assert "─" not in ran.screen
+    assert "says wait" not in ran.screen
     assert "  Not run: 1" in ran.screen
     assert b"\x1b[9" not in ran.raw
 

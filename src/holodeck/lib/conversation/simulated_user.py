@@ -17,6 +17,7 @@ from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
 from holodeck.lib.text import replace_surrogates
+from holodeck.lib.ui.activity import activity
 from holodeck.models.token_usage import TokenUsage
 
 ATTEMPTS = 2
@@ -100,7 +101,8 @@ class SimulatedUser:
             return self.persona.opening
         prompt = self._prompt(input.messages, input.scenario_state.description)
         for _ in range(ATTEMPTS):
-            response = await ask_model(self._model, ChatRequest(prompt, schema=SCHEMA), _record)
+            with activity("simulating the user"):
+                response = await ask_model(self._model, ChatRequest(prompt, schema=SCHEMA), _record)
             reply = _parse_reply(response.text)
             is_echo = reply is not None and reply.message and reply.message in answers[-1:]
             if reply is not None and not is_echo:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import OfferedTool
 from holodeck.lib.judging.judge import JsonObject, Messages
+from holodeck.lib.ui.activity import loading
 from holodeck.models.test_result import ToolInvocation
 
 _KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
@@ -189,7 +190,8 @@ def credential() -> Any:
 
 def _class(name: str) -> Any:
     try:
-        import azure.ai.evaluation as library
+        with loading("Azure AI Evaluation", "azure.ai.evaluation"):
+            import azure.ai.evaluation as library
     except ImportError as error:
         raise MissingExtra("azure", name) from error
     # it logs a warning that its classes are experimental

@@ -17,6 +17,7 @@ from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.text import plural
 from holodeck.lib.threads import run_in_thread
+from holodeck.lib.ui.activity import loading
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
 
@@ -209,7 +210,8 @@ def _require_words(words: Sequence[object], reference: str, metric: str) -> None
 
 def _sacrebleu() -> Any:
     try:
-        import sacrebleu
+        with loading("sacrebleu", "sacrebleu"):
+            import sacrebleu
     except ImportError as error:
         raise MissingExtra("nlp", "metric bleu") from error
     return sacrebleu
@@ -221,7 +223,7 @@ _nltk_imports = threading.Lock()
 
 def _rouge() -> Any:
     try:
-        with _nltk_imports:
+        with loading("rouge-score", "rouge_score.rouge_scorer"), _nltk_imports:
             from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise MissingExtra("nlp", "metric rouge") from error
@@ -237,7 +239,7 @@ def _stemmer() -> Any:
 
 def _meteor() -> Any:
     try:
-        with _nltk_imports:
+        with loading("nltk", "nltk.translate.meteor_score"), _nltk_imports:
             from nltk.tokenize.destructive import NLTKWordTokenizer
             from nltk.translate.meteor_score import meteor_score
     except ImportError as error:

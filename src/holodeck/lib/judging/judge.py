@@ -32,6 +32,7 @@ from holodeck.lib.llm.retry import Wait, on_wait
 from holodeck.lib.observability import names, span
 from holodeck.lib.text import one_line
 from holodeck.lib.threads import is_cancelled
+from holodeck.lib.ui.activity import activity
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.token_usage import TokenUsage, UsageMeter
@@ -144,7 +145,7 @@ class Judge:
                 _meter_request(meter, self.name, requests, response, time.perf_counter() - started)
 
         try:
-            with span(names.JUDGE, {names.JUDGE_MODEL: self.name}):
+            with activity("judging"), span(names.JUDGE, {names.JUDGE_MODEL: self.name}):
                 response = await self._ask_unless_down(request, count)
         except (ConfigError, EvaluationError):
             raise

@@ -17,6 +17,7 @@ from holodeck.lib.llm.provider_errors import request_error
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span
 from holodeck.lib.threads import run_in_thread
+from holodeck.lib.ui.activity import loading
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 Create = Callable[..., Any]
@@ -134,7 +135,8 @@ def create_with_litellm(llm: LLMProvider, options: RequestOptions) -> Create:
 
 def _import_litellm() -> Callable[..., Awaitable[Any]]:
     """Return LiteLLM's function for completions; the import takes seconds."""
-    import litellm
+    with loading("LiteLLM", "litellm"):
+        import litellm
 
     litellm.suppress_debug_info = True
     litellm.telemetry = False

@@ -16,13 +16,15 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
+
+from holodeck.lib.ui.activity import activity
 
 logger = logging.getLogger(__name__)
 
@@ -99,11 +101,19 @@ class Limiter:
         """Return a slot, to be given back with `leave`; `slot` does both."""
         started = self._clock()
         if self._waiting or not self._has_free_slot():
-            with pause_time_limits():
+            with self._displayed_wait(), pause_time_limits():
                 await self._wait_for_slot()
         else:
             self._take_slot()
         return Slot(self._clock() - started, self._era)
+
+    def _displayed_wait(self) -> AbstractContextManager[None]:
+        """Return a context during which the progress display shows what the slot waits for."""
+        pause_s = self._not_before - self._clock()
+        if pause_s > 0:
+            timed = "waiting {time} for the rate limit"
+            return activity("waiting for the rate limit", timed=timed, seconds=pause_s)
+        return activity("waiting for the rate limit" if self._era else "waiting for other requests")
 
     def leave(self, slot: Slot, *, failed: bool) -> None:
         """Give a slot back."""

@@ -6,12 +6,15 @@ import math
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from holodeck.lib.ui.activity import activity
 
 T = TypeVar("T")
 
@@ -37,11 +40,22 @@ class Wait:
     @property
     def next_retry(self) -> str:
         """Such as `retry 3 of 5 in 4.0 s`."""
-        return f"retry {self.retry} of {self.max_retries} in {self.seconds:.1f} s"
+        return f"{self._number} in {self.seconds:.1f} s"
+
+    def displayed(self) -> AbstractContextManager[None]:
+        """Return a context during which the progress display shows the wait."""
+        number = self._number
+        return activity(
+            number, timed=f"{number} in {{time}}", seconds=self.seconds, reason=self.reason
+        )
+
+    @property
+    def _number(self) -> str:
+        return f"retry {self.retry} of {self.max_retries}"
 
 
 on_wait: ContextVar[Callable[[Wait], None] | None] = ContextVar("holodeck_on_wait", default=None)
-"""Callback for the wait before each retry of a request; the progress display sets it."""
+"""Callback for the wait before each retry of a request; a judge counts them."""
 
 
 class RetryConfig(BaseModel):
@@ -102,7 +116,7 @@ async def retry(  # noqa: PLR0913 - each caller decides differently
     `delay_for(error, attempt)` returns the wait in seconds after attempt number `attempt` (from 1);
     it may raise to end the retries. `on_retry(error, attempt, delay)` is called before each wait.
     `is_down(error)` says that the server never answered; then there are fewer attempts. With
-    `describe`, each wait is logged and passed to `on_wait`.
+    `describe`, each wait is logged, displayed and passed to `on_wait`.
     """
     if attempts < 1:
         raise ValueError(f"attempts is {attempts}; at least 1 is needed")
@@ -119,12 +133,15 @@ async def retry(  # noqa: PLR0913 - each caller decides differently
             delay = delay_for(error, attempt)
             if on_retry is not None:
                 on_retry(error, attempt, delay)
+            wait = None
             if describe is not None:
-                _log_wait(Wait(describe(error), attempt, allowed - 1, delay))
-        await sleep(delay)
+                wait = Wait(describe(error), attempt, allowed - 1, delay)
+                _note_wait(wait)
+        with nullcontext() if wait is None else wait.displayed():
+            await sleep(delay)
 
 
-def _log_wait(wait: Wait) -> None:
+def _note_wait(wait: Wait) -> None:
     logger.info("%s, %s", wait.reason, wait.next_retry)
     listener = on_wait.get()
     if listener is not None:

@@ -10,7 +10,7 @@ from holodeck.lib.reports.failure_groups import (
     short_location,
 )
 from holodeck.lib.text import clip, columns_of, one_line, plural, wrap
-from holodeck.lib.ui.terminal import ANSIColors, colorize, is_tty, width
+from holodeck.lib.ui.terminal import ANSIColors, can_show, colorize, is_tty, width
 from holodeck.models.outcome import Outcome, Reason
 from holodeck.models.test_result import TestResult
 
@@ -33,7 +33,12 @@ class Mark(NamedTuple):
 
     def __str__(self) -> str:
         # Colours can be forced without a terminal, for example in the log of a CI job.
-        return colorize(self.symbol if is_tty() else self.word, self.color)
+        return colorize(self.text, self.color)
+
+    @property
+    def text(self) -> str:
+        """The symbol, where it can be shown, else the word."""
+        return self.symbol if is_tty() and can_show(self.symbol) else self.word
 
 
 PASS = Mark("PASS", "✓", ANSIColors.GREEN)
@@ -87,7 +92,7 @@ def _brief_line(group: FailureGroup) -> Iterator[str]:
     columns = _columns()
     mark = MARKS[group.outcome]
     more = f" and {len(group.results) - 1} more" if group.results[1:] else ""
-    used = columns_of(f"  {mark.symbol if is_tty() else mark.word} : {more}")
+    used = columns_of(f"  {mark.text} : {more}")
     name = _place(group.first, columns // 2)
     room = columns - used - columns_of(name)
     reason = "".join(short_reason(one, room) for one in group.reasons[:1])
@@ -101,7 +106,7 @@ def _lines(group: FailureGroup) -> Iterator[str]:
     more = len(group.results) - len(cases)
     listed = ", ".join(cases) + (f" and {more} more" if more else "")
     mark = MARKS[group.outcome]
-    head, *rest = _wrapped(f"{count}{listed}", 3 + len(mark.symbol if is_tty() else mark.word))
+    head, *rest = _wrapped(f"{count}{listed}", 3 + len(mark.text))
     yield f"  {mark} {head}"
     yield from (f"    {line}" for line in rest)
     reasons = group.reasons

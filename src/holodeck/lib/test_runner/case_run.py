@@ -20,6 +20,7 @@ from holodeck.lib.test_runner.checks import CaseChecks
 from holodeck.lib.test_runner.grade import UNGRADED, ObservationBuilder, build_result, grade
 from holodeck.lib.test_runner.messages import History
 from holodeck.lib.test_runner.observe import observe
+from holodeck.lib.ui.activity import activity
 from holodeck.models.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
@@ -173,7 +174,9 @@ async def run_with_retries(
         earlier.append(last.result)
         delay = backoff_delay(len(earlier), backoff)
         logger.info("case %s: %s, run again in %.1f s", case.name, last.result.outcome, delay)
-        await sleep(delay)
+        number = f"attempt {len(earlier) + 1}"
+        with activity(number, timed=f"{number} in {{time}}", seconds=delay):
+            await sleep(delay)
         last = await run()
     if not earlier:
         return last

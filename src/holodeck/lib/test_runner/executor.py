@@ -40,6 +40,7 @@ from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
+from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -289,7 +290,8 @@ class TestExecutor:
         try:
             if self._traces is not None:
                 await self._traces.start()
-            backend = await self._ready_backend()
+            with activity("starting the agent"):
+                backend = await self._ready_backend()
             self._note_opened_tools(backend)
             self._prompts = [] if self._is_injected else prompt_versions(self.agent_config)
             require_history_support(self.agent_config, backend)

@@ -1,11 +1,9 @@
 """The text shown while tests run, and the summary at the end; the caller writes it."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from holodeck.lib.llm.retry import Wait
 from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.recap import (
     ERROR,
@@ -20,9 +18,11 @@ from holodeck.lib.reports.recap import (
     shown_name,
 )
 from holodeck.lib.reports.summary import summarize, unknown_usage_note
-from holodeck.lib.text import clip, columns_of, one_line, percent, plural
+from holodeck.lib.test_runner.live_status import LiveStatus
+from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
-from holodeck.lib.ui.terminal import width
+from holodeck.lib.ui.live import SPARE_COLUMNS
+from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.outcome import Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
@@ -65,17 +65,16 @@ class ProgressIndicator(SpinnerMixin):
         self.current_test_name: str | None = None
         self.test_results: list[TestResult] = []
         self.start_time = datetime.now(UTC)
-        self._running: list[tuple[str, float]] = []
-        self._wait = ("", 0.0)
+        self.live = LiveStatus()
+        """What runs and waits now."""
 
-    def note_wait(self, wait: Wait) -> None:
-        """Show that a request waits before its retry."""
-        self._wait = (f"{wait.next_retry}: {wait.reason}", time.monotonic() + wait.seconds)
+    def start_test(self, test_name: str, runs: int = 1) -> None:
+        """Note that a test starts in the present task; several may run at the same time.
 
-    def start_test(self, test_name: str) -> None:
-        """Note that a test starts; several may run at the same time."""
+        `runs` is how often it is run (`repeat`), which the estimated time takes into account.
+        """
         self.current_test_name = test_name
-        self._running.append((test_name, time.monotonic()))
+        self.live.start(test_name, runs)
 
     def update(self, result: TestResult) -> None:
         """Add the result of a test."""
@@ -86,14 +85,7 @@ class ProgressIndicator(SpinnerMixin):
         self.unreached += result.skipped_by not in {None, "skip"}
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
         if result.skip_reason is None:  # a skipped test did not start
-            self._remove_running(case_label(result.test_name, result.test_input))
-
-    def _remove_running(self, name: str | None) -> None:
-        # The caller may have started a test without a name under another label: remove the oldest.
-        same_name = (item for item in self._running if item[0] == name)
-        ended = next(same_name, self._running[0] if self._running else None)
-        if ended is not None:
-            self._running.remove(ended)
+            self.live.finish(case_label(result.test_name, result.test_input))
 
     def get_spinner_line(self) -> str:
         """Return `⠋ Test 2/5: Running...`; empty if quiet or not on a terminal."""
@@ -103,31 +95,20 @@ class ProgressIndicator(SpinnerMixin):
         return f"{self.get_spinner_char()} Test {number}/{self.total_tests}: Running..."
 
     def get_live_line(self) -> str:
-        """Return the spinner line with the running test and its time; empty if none runs."""
-        running = list(self._running)
-        line = self.get_spinner_line() if running else ""
-        if not line:
+        """Return the rows that move: how far the run is, and what runs; empty if nothing does."""
+        if not is_tty() or self.quiet:
             return ""
-        if wait := self._current_wait():
-            return line.replace("Running...", wait)
-        name, since = running[0]
-        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-        end = f" ({time.monotonic() - since:.0f} s){more}"
-        room = width() - 1 - columns_of(line) - 1 - columns_of(end)
-        return f"{line} {clip(_short_name(name), max(room, 1))}{end}"
+        ascii_only = not can_show(self.SPINNER_CHARS[0])
+        spinner = self.get_spinner_char(ascii_only=ascii_only)
+        columns = width() - SPARE_COLUMNS
+        return self.live.rows(self._counts(), spinner, columns, ascii_only=ascii_only)
 
     def get_heartbeat_line(self) -> str:
         """Return a line for logs without other output; empty if quiet."""
-        if self.quiet:
-            return ""
-        done = f"{self.current_test} of {self.total_tests} done"
-        line = f"still running: {done}, {self._elapsed_seconds():.0f} s"
-        return f"{line}; {wait}" if (wait := self._current_wait()) else line
+        return "" if self.quiet else self.live.log_line(self._counts())
 
-    def _current_wait(self) -> str:
-        """Return the wait that was noted last; empty once it is over."""
-        sentence, until = self._wait
-        return one_line(sentence, MAX_REASON) if time.monotonic() < until else ""
+    def _counts(self) -> dict[str, int]:
+        return {"done": self.current_test, "failed": self.failed, "total": self.total_tests}
 
     def get_progress_line(self) -> str:
         """Return the line of the last finished test; empty if quiet or there is none.

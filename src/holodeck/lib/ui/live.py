@@ -1,4 +1,4 @@
-"""A line of the terminal that is redrawn below the others, and the progress of downloads."""
+"""Rows of the terminal that are redrawn below the others, and the progress of downloads."""
 
 import atexit
 import sys
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from holodeck.lib.text import clip, columns_of, one_line, printable
-from holodeck.lib.ui.terminal import can_redraw, color_enabled, width
+from holodeck.lib.ui.terminal import can_redraw, can_show, color_enabled, width
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -22,6 +22,11 @@ _PERCENT_STEP = 10
 _MEGABYTE = 1_000_000
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _CLEAR_TO_END = "\r\x1b[J"
+_CLEAR_LINE = "\x1b[K"
+SPARE_COLUMNS = 3
+"""Columns that stay free, for the `^C` that a terminal writes when it is pressed."""
+_IN_ASCII = str.maketrans({"…": "...", "✓": "+", "✗": "x", "⚠": "!", "≈": "~", "–": "-"})
+"""For streams that cannot show the characters."""
 _NOTE_S = 5.0
 """A note disappears after so many seconds, even if nobody removes it."""
 
@@ -43,7 +48,7 @@ def show_progress(text: str) -> None:
 
 
 class LiveLine:
-    """Redraws `current()` on a terminal; elsewhere prints `heartbeat()` after a silence.
+    """Redraws the rows of `current()` on a terminal; elsewhere, `heartbeat()` ends a silence.
 
     A thread draws it, so that it moves while the event loop is busy. Everything else must be
     written to the terminal by `write()` or inside `paused()`. If it is not enabled, only `write()`
@@ -69,7 +74,9 @@ class LiveLine:
         self._enabled = enabled
         self._pause = redraw_every if self._live else heartbeat_every / 10
         self._heartbeat_every = heartbeat_every
-        self._drawn = ""
+        self._drawn: list[str] = []
+        self._drawn_columns = 0
+        self._pauses = 0
         self._note = ("", 0.0)
         self._last_output = time.monotonic()
         self._lock = threading.RLock()
@@ -116,8 +123,15 @@ class LiveLine:
         """Hide the live line, so that others can write to the terminal."""
         with self._lock:
             self._clear()
-            yield
+            self._pauses += 1
+            try:
+                yield
+            finally:
+                self._pauses -= 1
             self._last_output = time.monotonic()
+            is_shown = self._live and self._thread is not None and not self._stopped.is_set()
+            if is_shown and not self._pauses:
+                self._draw()  # at once, as a gap until the next time would flicker
 
     def _run(self) -> None:
         while not self._stopped.wait(self._pause):
@@ -134,32 +148,47 @@ class LiveLine:
             write_text(self._err, text + "\n")
 
     def _draw(self) -> None:
-        # A line that reaches the last column wraps on some terminals and cannot be cleared.
         note, since = self._note
         text = note if note and time.monotonic() - since < _NOTE_S else self._current()
-        line = clip(text, width(self._out) - 1)
-        if line or self._drawn:
-            erase = self._erase_sequence()
-            self._drawn = line
-            self._put(erase + line)
+        columns = width(self._out)
+        rows = [clip(row, max(columns - SPARE_COLUMNS, 1)) for row in text.split("\n") if row]
+        if not rows:
+            self._clear()
+            return
+        if columns == self._drawn_columns and len(rows) >= len(self._drawn):
+            # Writing over the old rows does not flicker, which erasing them first does.
+            start = _up(len(self._drawn) - 1) + "\r"
+        else:
+            start = self._erase_sequence()
+        self._drawn, self._drawn_columns = rows, columns
+        self._put(start + f"{_CLEAR_LINE}\n".join(rows) + _CLEAR_LINE)
 
     def _clear(self) -> None:
         if self._drawn:
             self._put(self._erase_sequence())
-            self._drawn = ""
+            self._drawn = []
 
     def _erase_sequence(self) -> str:
-        """Return what erases the drawn line, which wraps if the window has become narrower."""
+        """Return what erases the drawn rows, which wrap if the window has become narrower."""
         if not self._drawn:
             return ""
-        rows = (columns_of(self._drawn) - 1) // width(self._out)
-        return (f"\x1b[{rows}A" if rows > 0 else "") + _CLEAR_TO_END
+        columns = width(self._out)
+        wrapped = sum((columns_of(row) - 1) // columns for row in self._drawn)
+        return _up(len(self._drawn) - 1 + wrapped) + _CLEAR_TO_END
 
     def _show_cursor(self) -> None:
         self._put(_SHOW_CURSOR)
 
     def _put(self, text: str) -> None:
+        if not can_show(text, self._out):  # each character keeps its width
+            encoding = self._out.encoding
+            text = text.replace("…", "~").encode(encoding, "replace").decode(encoding)
         write_text(self._out, text)
+
+
+def _up(rows: int) -> str:
+    """Return what moves the cursor up."""
+    return f"\x1b[{rows}A" if rows > 0 else ""
 
 
 def write_text(stream: TextIO, text: str) -> None:
@@ -168,11 +197,10 @@ def write_text(stream: TextIO, text: str) -> None:
     Unwritten text stays in the buffer of the stream, and the last flush of the program fails.
     """
     with suppress(OSError, ValueError):  # ValueError: the stream is closed
-        try:
-            stream.write(text)
-        except UnicodeEncodeError:
-            encoding = stream.encoding or "ascii"
-            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        if not can_show(text, stream):
+            encoding, plain = stream.encoding or "ascii", text.translate(_IN_ASCII)
+            text = plain.encode(encoding, "backslashreplace").decode(encoding)
+        stream.write(text)
         stream.flush()
 
 

@@ -39,6 +39,16 @@ def can_redraw(stream: TextIO | None = None, env: Mapping[str, str] | None = Non
     return is_tty(stream) and env.get("TERM") != "dumb"
 
 
+def can_show(text: str, stream: TextIO | None = None) -> bool:
+    """Return whether the encoding of `stream` has all characters; None means the present stdout."""
+    stream = sys.stdout if stream is None else stream
+    try:
+        text.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def width(stream: TextIO | None = None) -> int:
     """Return the present number of columns."""
     stream = sys.stdout if stream is None else stream

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from holodeck.lib.llm.limiter import Limiter, Limiters, time_limit
+from holodeck.lib.ui.activity import Activities, current_case, displayed
 from support.clock import simulated
 
 
@@ -225,3 +226,24 @@ async def test_each_endpoint_and_kind_of_work_has_slots_of_its_own():
     assert limiters.of("a") is limiters.of("a")
     assert limiters.of("a") is not limiters.of("b")
     assert limiters.of("a", "judge") is not limiters.of("a")
+
+
+async def test_a_wait_is_shown_with_its_cause():
+    limiter, released, activities = Limiter("x", 1, 1), asyncio.Event(), Activities()
+    displayed.set(activities)
+    first = asyncio.create_task(hold(limiter, released))
+    await settle()
+    second = asyncio.create_task(hold(limiter, released))
+    await settle()
+    assert activities.of(current_case()).text == "waiting for other requests"
+
+    limiter.pause(30, "test")
+    third = asyncio.create_task(hold(limiter, released))
+    await settle()
+    wait = activities.of(current_case())
+    assert wait.describe(wait.ends_at - 12) == "waiting 12 s for the rate limit"
+
+    for task in (first, second, third):
+        task.cancel()
+    await asyncio.gather(first, second, third, return_exceptions=True)
+    assert activities.of(current_case()) is None

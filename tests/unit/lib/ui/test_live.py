@@ -194,6 +194,6 @@ def test_what_an_encoding_cannot_say_is_spelled_out():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
 
-    write_text(stream, "✓ done\n")
+    write_text(stream, "✓ done… 日\n")
 
-    assert raw.getvalue() == b"\\u2713 done\n"
+    assert raw.getvalue() == b"+ done... \\u65e5\n"

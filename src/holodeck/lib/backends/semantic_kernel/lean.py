@@ -13,6 +13,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from holodeck.lib.ui.activity import loading
+
+_NAME = "Semantic Kernel"
 OPENAI = "semantic_kernel.connectors.ai.open_ai"
 REALTIME = {
     f"{OPENAI}.services._open_ai_realtime": ("ListenEvents", "SendEvents"),
@@ -43,7 +46,7 @@ def import_semantic_kernel() -> None:
     if "pybars" in sys.modules or "semantic_kernel" in sys.modules:
         return
     stub = {"pybars": {"Compiler": Compiler, "PybarsError": PybarsError}}
-    with _collector_paused(), _stubs(stub):
+    with loading(_NAME, "semantic_kernel"), _collector_paused(), _stubs(stub):
         import semantic_kernel  # noqa: F401
 
 
@@ -52,7 +55,7 @@ def import_openai_connectors() -> None:
     if OPENAI in sys.modules:
         return
     stubs = {module: dict.fromkeys(names) for module, names in REALTIME.items()}
-    with _collector_paused(), _stubs(stubs):
+    with loading(_NAME, OPENAI), _collector_paused(), _stubs(stubs):
         package = import_module(OPENAI)
     homes = {name: module for module, names in REALTIME.items() for name in names}
     for name in homes:

@@ -27,6 +27,7 @@ from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
 from holodeck.lib.text import one_line
+from holodeck.lib.ui.activity import activity
 from holodeck.models.token_usage import TokenUsage
 
 logger = logging.getLogger(__name__)
@@ -348,7 +349,8 @@ class RedTeamUser:
         """Return the text that the model for a task writes."""
         schema = SCORE_SCHEMA if task == "score" else None
         request = ChatRequest(messages, schema=schema)
-        return (await ask_model(self.model_for_task(task), request, _record)).text
+        with activity("simulating the user"):
+            return (await ask_model(self.model_for_task(task), request, _record)).text
 
     def model_for_task(self, task: Task) -> ChatModel:
         """Return the model that does a task."""

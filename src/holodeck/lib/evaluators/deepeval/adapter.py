@@ -15,6 +15,7 @@ from holodeck.config.environment import cache_dir, set_variables
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.threads import run_in_thread
+from holodeck.lib.ui.activity import loading
 
 AnswerCheck = Callable[[JsonObject], None]
 """Raises ValueError, with a message for the judge, for a valid answer that makes no sense."""
@@ -139,7 +140,8 @@ def library() -> Library:
     """Import DeepEval once. Raises MissingExtra, or EvaluationError if it cannot be loaded."""
     with _load_lock:
         if not _loaded:
-            _loaded.append(_import_library())
+            with loading("DeepEval", "deepeval"):
+                _loaded.append(_import_library())
     return _loaded[0]
 
 
