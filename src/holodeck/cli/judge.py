@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.context import CliContext
+from holodeck.cli.judge_label import label
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.check_report import JudgeCheckResult, Label
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 @click.group()
 def judge() -> None:
     """Measure how well a model that judges agrees with people."""
+
+
+judge.add_command(label)
 
 
 @judge.command("check")

@@ -245,7 +245,7 @@ def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protec
     """Return the judge of an agent.yaml, with the settings of a metric. Raises ConfigError."""
     agent, execution, loader = load_agent_with_config(agent_config)
     protect(collect(agent, loader.environment(agent.base_dir)))
-    metric = None if metric_name is None else _metric(agent, metric_name)
+    metric = None if metric_name is None else find_judged_metric(agent, metric_name)
     llm = agent.judge_model
     if isinstance(metric, MetricSettings):
         llm = judge_model_of(agent, metric)
@@ -279,8 +279,11 @@ def load_named_judge(name: str, endpoint: str | None, protect: Protect) -> Check
     return CheckedJudge(agent, judges.of(llm), judges)
 
 
-def _metric(agent: Agent, name: str) -> MetricSettings | str:
-    """Return the judged metric of that name, in agent.yaml or one of its cases."""
+def find_judged_metric(agent: Agent, name: str) -> MetricSettings | str:
+    """Return the judged metric of that name, in agent.yaml or one of its cases.
+
+    `criteria` is the judge of test cases. Raises ConfigError for an unknown name.
+    """
     cases = agent.test_cases or []
     metrics = [
         *(agent.evaluations.metrics if agent.evaluations else []),

@@ -134,12 +134,12 @@ async def _regrade_run(
     broke_off = case.is_scripted_or_simulated and result.ending is not None and result.ending.broke
     if result.outcome is Outcome.AGENT_ERROR or broke_off:
         return result
-    state = _recorded_state(result, case, checks)
+    state = recorded_state(result, case, checks)
     await grade(state, checks, observations)
     return regraded_result(result, state, checks)
 
 
-def _recorded_state(result: TestResult, case: TestCaseModel, checks: CaseChecks) -> CaseState:
+def recorded_state(result: TestResult, case: TestCaseModel, checks: CaseChecks) -> CaseState:
     """Return what the record knows of a run of the case, without its grades."""
     ending = result.ending if case.is_scripted_or_simulated else None
     is_judged = checks.criteria is not None and checks.criteria.are_about_the_whole
