@@ -1,14 +1,22 @@
 """`holodeck view` and the HTML of comparisons: recorded runs in a real browser."""
 
 import sys
+import threading
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from holodeck.cli.live_view import live_server
+from holodeck.lib.file_lock import try_lock
+from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.test_runner.run_comparison import ComparedRun, compare_runs
 from holodeck.models.evidence import evidence
 from holodeck.models.outcome import Outcome
+from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted
 from holodeck.models.test_result import ToolInvocation
 from support.chromium import needs_chromium
 from support.html_page import HtmlPage
@@ -32,7 +40,7 @@ def runs(write_bot, bot_dir):
     return bot_dir
 
 
-def test_view_opens_the_last_run_with_the_past_of_each_case(runs, tmp_path):
+def test_view_opens_the_last_run_with_the_past_of_each_case_or_says_what_to_do(runs, tmp_path):
     browser = tmp_path / "browser"
     browser.write_text(BROWSER)
     browser.chmod(0o755)
@@ -50,15 +58,9 @@ def test_view_opens_the_last_run_with_the_past_of_each_case(runs, tmp_path):
         ["passed", "failed"],
     ]
 
-
-def test_without_a_browser_view_says_what_to_do(runs, tmp_path):
     nothing = {"BROWSER": "", "PATH": str(tmp_path), "TMPDIR": str(tmp_path), "DISPLAY": None}
-
     ran = runs.run("view", env=nothing)
-    quiet = runs.run("view", "--no-open", env=nothing)
-
     assert "No browser was found: open /" in ran.stderr
-    assert (quiet.code, quiet.stderr) == (0, "")
 
 
 def test_compare_writes_a_page(runs):
@@ -75,6 +77,73 @@ def test_compare_writes_a_page(runs):
         "bye",
         "ciao",
     ]
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """A record that is still being written, with a server: its file, its last lines, the URL."""
+    report = a_report(a_result(), a_result(Outcome.FAILED, test_name="parts"))
+    planned = [PlannedCase(name=one.test_name, hash="") for one in report.results]
+    started = RunStarted(
+        id="1", started=report.timestamp, agent_name="a", agent_config_path="a", cases=planned
+    )
+    ended = RunFinished(timestamp=report.timestamp, exit_code=1, summary=report.summary)
+    cases = [CaseFinished(index=at, hash="", result=one) for at, one in enumerate(report.results)]
+    lines = [one.model_dump_json().encode() + b"\n" for one in (started, *cases, ended)]
+    record = tmp_path / "run.jsonl"
+    with record.open("wb") as writer:
+        assert try_lock(writer.fileno())
+        writer.writelines(lines[:2])
+        writer.flush()
+        url, server = live_server(record, Redactor())
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield writer, lines[2:], url
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@needs_chromium
+def test_the_live_page_grows_with_the_run(chromium, growing):
+    writer, (last_case, end), url = growing
+    with chromium.open(url) as tab:
+        tab.wait("document.querySelector('#counts').innerText.startsWith('1 of 2 ended')")
+        assert tab.text("#verdict").lower() == "running"
+        assert tab.text("#case h2") == "greets"
+
+        writer.write(last_case[:50])
+        writer.flush()
+        writer.write(last_case[50:])
+        writer.flush()
+        tab.wait("page.rows.length === 2")
+        assert tab.text("#case h2") == "greets"
+        assert tab.text(".row .name") == "parts"
+        writer.write(end)
+        writer.flush()
+
+        tab.wait("document.querySelector('#verdict').innerText.toLowerCase() === 'failed'")
+        assert tab.text("#counts") == "2 test cases, 1 failed, 1 passed"
+        assert tab.problems == []
+
+
+def test_the_live_page_is_served_to_its_own_address_only(growing):
+    address = urlsplit(growing[2])
+
+    def status(path, **headers):
+        connection = HTTPConnection(address.hostname, address.port, timeout=60)
+        connection.request("GET", path, headers=headers)
+        with closing(connection), connection.getresponse() as response:
+            return response.status, response.headers
+
+    found, headers = status(address.path)
+    assert found == 200
+    assert "Access-Control-Allow-Origin" not in headers
+    assert address.hostname == "127.0.0.1"
+    assert status(address.path, Host="attacker.example")[0] == 403
+    assert status(address.path, Host=f"attacker.example:{address.port}")[0] == 403
+    for path in ("/", "/results", f"{address.path}../x", f"{address.path}agent.yaml", "/%2e%2e/"):
+        assert status(path)[0] == 404
 
 
 def side(*results):

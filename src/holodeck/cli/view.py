@@ -14,18 +14,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", default="last")
-@click.option("--no-open", is_flag=True, help="Write the page, and print its path only.")
+@click.option("--live", is_flag=True, help="Show a run that goes on, until Ctrl-C.")
+@click.option("--no-open", is_flag=True, help="Print the path or address only.")
 @agent_option
 @click.pass_context
-def view(context: click.Context, run: str, no_open: bool, agent: Path) -> None:
+def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Path) -> None:
     """Open RUN in the browser: an id, the beginning of one, `last`, or the path of a record.
 
-    The page is a temporary file; `holodeck report RUN -o report.html` writes one to keep.
+    The page is a temporary file; `holodeck report RUN -o report.html` writes one to keep. With
+    --live, holodeck serves it on 127.0.0.1, at an address that contains a secret.
     """
     from holodeck.lib.ui.browser import open_in_browser
 
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)
+    if live:
+        _serve(store.path(run), no_open, cli_context)
+        return
     page = _write_page(read_run(store, run, cli_context), store, cli_context)
     click.echo(page)
     if not no_open:
@@ -55,3 +60,18 @@ def _write_page(run: "Run", store: "RunStore", context: CliContext) -> Path:
     path = folder / f"{run.id or 'run'}.html"
     write_report_text(render_page(page), path)
     return path
+
+
+def _serve(record: Path, no_open: bool, context: CliContext) -> None:
+    """Serve the page of a run until the command is interrupted."""
+    from contextlib import suppress
+
+    from holodeck.cli.live_view import live_server
+    from holodeck.lib.ui.browser import open_in_browser
+
+    url, server = live_server(record, context.redactor)
+    click.echo(url)
+    if not no_open:
+        open_in_browser(url, f"open {url} in one on this machine")
+    with server, suppress(KeyboardInterrupt):
+        server.serve_forever()

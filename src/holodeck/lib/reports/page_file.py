@@ -28,7 +28,8 @@ Row = dict[str, Json]
 CHUNK_CHARACTERS = 500_000
 """About how much a block of cases holds; opening a case decompresses its block."""
 _SCRIPTS = (
-    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "compare.js", "main.js",
+    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "compare.js", "live.js",
+    "main.js",
 )  # fmt: skip
 _MAX_NAME = 200
 _MAX_LISTED = 100
@@ -72,6 +73,8 @@ class Page:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     more: Mapping[str, Json] = field(default_factory=dict)
     """What only this kind of page shows."""
+    is_live: bool = False
+    """Whether the page asks the server that it comes from for cases that end later."""
 
 
 def render_page(page: Page) -> str:
@@ -82,15 +85,17 @@ def render_page(page: Page) -> str:
 def _document(page: Page) -> Iterator[str]:
     head, tail = _parts()
     summary = "".join(_summary(page))
-    yield head.substitute(title=_text(page.title), summary=summary, **_code())
+    live = " data-live" if page.is_live else ""
+    code = _code(page.is_live)
+    yield head.substitute(title=_text(page.title), summary=summary, live=live, **code)
     rows: list[Row] = []
     starts: list[int] = []
     for chunk in _chunks(page.cases):
         starts.append(len(rows))
         rows += [case.row for case in chunk]
         yield _block("cases", "\n".join(case.line for case in chunk))
-    yield _block("index", json.dumps(_index(page) | {"rows": rows, "starts": starts}))
-    yield tail.substitute(_code())
+    yield _block("index", json.dumps(index_of(page) | {"rows": rows, "starts": starts}))
+    yield tail.substitute(code)
 
 
 def _chunks(cases: Iterable[PageCase]) -> Iterator[list[PageCase]]:
@@ -106,7 +111,8 @@ def _chunks(cases: Iterable[PageCase]) -> Iterator[list[PageCase]]:
         yield chunk
 
 
-def _index(page: Page) -> dict[str, Json]:
+def index_of(page: Page) -> dict[str, Json]:
+    """Return what the page is about, without its cases."""
     return {
         "kind": page.kind,
         "title": page.title,
@@ -189,8 +195,11 @@ def _parts() -> tuple[Template, Template]:
 
 
 @cache
-def _code() -> dict[str, str]:
-    """Return style and scripts, and the policy that permits nothing else."""
+def _code(is_live: bool) -> dict[str, str]:
+    """Return style and scripts, and the policy that permits nothing else.
+
+    A live page may also ask the server that it comes from.
+    """
     style = "\n" + _read("page.css")
     script = "\n" + "".join(map(_read, _SCRIPTS))
     policy = "; ".join(
@@ -198,6 +207,7 @@ def _code() -> dict[str, str]:
             "default-src 'none'",
             f"script-src 'sha256-{_hash(script)}'",
             f"style-src 'sha256-{_hash(style)}'",
+            *(["connect-src 'self'"] if is_live else []),
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",

@@ -3,6 +3,8 @@
 const MOST_BLOCKS = 8; // decompressed at a time
 const page = { rows: [], starts: [] };
 const blocks = new Map();
+const keys = new Map();
+const fresh = []; // lines of cases that ended after the page was opened
 
 /** Return the text of a compressed block. */
 async function decompress(node) {
@@ -13,11 +15,16 @@ async function decompress(node) {
 
 /** Read what the page is about, and a row for each case. */
 async function readIndex() {
-  Object.assign(page, JSON.parse(await decompress(document.querySelector("[data-block=index]"))));
-  const keys = new Map();
-  page.rows.forEach((row, index) => {
-    row.index = index;
-    row.title = row.name ?? row.id ?? row.input ?? `Case ${index + 1}`;
+  const found = JSON.parse(await decompress(document.querySelector("[data-block=index]")));
+  Object.assign(page, found, { rows: [] });
+  addRows(found.rows);
+}
+
+/** Add rows, each with its place, its name, and the text that the search looks into. */
+function addRows(rows) {
+  for (const row of rows) {
+    row.index = page.rows.length;
+    row.title = row.name ?? row.id ?? row.input ?? `Case ${row.index + 1}`;
     row.group = [row.agent, row.suite].filter(Boolean).map((part) => part + " › ").join("");
     row.search = [row.group, row.title, row.id, row.reason, row.input, ...(row.tags ?? [])]
       .filter(Boolean)
@@ -27,7 +34,8 @@ async function readIndex() {
     const seen = (keys.get(key) ?? 0) + 1;
     keys.set(key, seen);
     row.key = seen === 1 ? key : `${key} (${seen})`;
-  });
+    page.rows.push(row);
+  }
 }
 
 /** Return the lines of a block of cases, one case a line. */
@@ -42,6 +50,7 @@ function linesOf(block) {
 
 /** Return everything about a case. */
 async function caseOf(row) {
+  if (!page.starts.length) return parse(fresh[row.index]);
   const block = page.starts.findLastIndex((start) => start <= row.index);
   const lines = await linesOf(block);
   return parse(lines[row.index - page.starts[block]]);
@@ -76,6 +85,7 @@ class Written {
 async function* rowsWith(text) {
   const nodes = document.querySelectorAll("[data-block=cases]");
   const needle = JSON.stringify(text).slice(1, -1).toLowerCase();
+  yield fresh.flatMap((line, place) => (line.toLowerCase().includes(needle) ? [place] : []));
   for (let block = 0; block < nodes.length; block += 1) {
     const lines = (await decompress(nodes[block])).split("\n");
     const start = page.starts[block];

@@ -14,7 +14,7 @@ function showSummary() {
   document.title = visible(page.title);
   at("title").textContent = visible(page.title);
   at("verdict").textContent = visible(page.verdict);
-  at("verdict").classList.add(page.verdict.replaceAll(" ", "-"));
+  at("verdict").className = `verdict ${page.verdict.replaceAll(" ", "-")}`;
   at("counts").textContent = visible(page.counts);
   at("figures").replaceWith(Object.assign(pairs("figures", page.figures), { id: "figures" }));
   at("notes").replaceChildren(...page.notes.map((note) => make("p", { class: "note" }, note)));
@@ -295,6 +295,7 @@ async function start() {
   readAddress();
   refresh();
   await openAddressed();
+  if ("live" in document.body.dataset) void follow();
   document.body.dataset.ready = "yes";
 }
 
