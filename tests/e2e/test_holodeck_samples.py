@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -121,8 +120,6 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="module")
 def chroma_url() -> Iterator[str]:
-    if find_spec("chromadb") is None:
-        pytest.skip("chromadb is not installed; scripts/stores installs it")
     with store_servers.chroma_server() as server:
         yield f"http://127.0.0.1:{server.port}"
 

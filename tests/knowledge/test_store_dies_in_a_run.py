@@ -1,7 +1,9 @@
 """A store that dies between two cases of a run: one error row, in time, and no password."""
 
 import json
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -28,14 +30,20 @@ def pinecone_database(server, folder):
     return {"provider": "pinecone", "url": server.url, "api_key": KEY}
 
 
+def chroma_database(server, folder):
+    address = f"http://me:{PASSWORD}@127.0.0.1:{server.port}"
+    return {"provider": "chromadb", "connection_string": address}
+
+
 @pytest.mark.parametrize(
     ("fixture", "database", "how"),
     [
         ("redis_server", redis_database, signal.SIGKILL),
         ("postgres_server", postgres_database, signal.SIGQUIT),
+        ("chroma_server", chroma_database, signal.SIGKILL),
         ("pinecone_server", pinecone_database, None),
     ],
-    ids=["redis", "postgres", "pinecone"],
+    ids=["redis", "postgres", "chroma", "pinecone"],
 )
 def test_a_server_that_dies_between_two_cases_is_an_error_row(
     request, tmp_path, fixture, database, how
@@ -43,10 +51,56 @@ def test_a_server_that_dies_between_two_cases_is_an_error_row(
     server = request.getfixturevalue(fixture)
     is_dead = []
 
+    def kill():
+        is_dead.append(True)
+        server.end(how)
+
+    try:
+        ran, error = run_until_second(tmp_path, database(server, tmp_path), kill)
+    finally:
+        if is_dead:
+            server.start()
+
+    assert f"127.0.0.1:{server.port}" in error
+    shown = ran.stdout + ran.stderr + error
+    assert PASSWORD not in shown
+    assert KEY not in shown
+
+
+def put_garbage(file: Path) -> None:
+    (file.parent / "garbage").write_bytes(b"\xff" * 5000)
+    (file.parent / "garbage").replace(file)
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (put_garbage, "another file was put in its place during the run"),
+        (Path.unlink, "No such file or directory; check the path"),
+        (lambda file: shutil.rmtree(file.parent), "No such file or directory; check the path"),
+    ],
+    ids=["garbage", "deleted", "folder deleted"],
+)
+def test_an_embedded_store_that_is_lost_between_two_cases_is_an_error_row(tmp_path, lose, said):
+    file = tmp_path / "agent/kept/terms.sqlite"
+    database = {"provider": "sqlite", "path": "kept/terms.sqlite"}
+
+    _, error = run_until_second(tmp_path, database, lambda: lose(file))
+
+    assert f"sqlite at {file}: {said}" in error
+
+
+def run_until_second(tmp_path, database, lose):
+    """Run two cases that search, with `lose` before the search of the second.
+
+    Return how the command ended, and the error of that search.
+    """
+    is_lost = []
+
     def search(one):
-        if "second" in one.prompt and not is_dead:
-            is_dead.append(True)
-            server.end(how)
+        if "second" in one.prompt and not is_lost:
+            is_lost.append(True)
+            lose()
         return Reply(tool_calls=[("kb", {"query": one.prompt})])
 
     with FakeOpenAI() as model:
@@ -56,23 +110,19 @@ def test_a_server_that_dies_between_two_cases_is_an_error_row(
         folder.write("docs/returns.md", RETURNS)
         tool = {"type": "vectorstore", "name": "kb", "description": "Terms.", "source": "docs"}
         folder.write_agent(
-            tools=[{**tool, "database": {**database(server, folder.path), "timeout": 5}}],
+            tools=[{**tool, "database": {**database, "timeout": 5}}],
             test_cases=[
                 case("first", "first", contains="thirty days"),
                 case("second", "second", contains="thirty days"),
             ],
             backend="chat",
         )
-        try:
-            ran = folder.run("test", "-j", "1", "-o", "out.json")
-        finally:
-            if is_dead:
-                server.start()
+        ran = folder.run("test", "-j", "1", "-o", "out.json")
 
-    results = json.loads((folder.path / "out.json").read_text())["results"]
+    written = (folder.path / "out.json").read_text()
+    assert PASSWORD not in written
+    assert KEY not in written
+    results = json.loads(written)["results"]
     assert [one["outcome"] for one in results] == ["passed", "failed"]
     [call] = results[1]["tool_invocations"]
-    assert f"127.0.0.1:{server.port}" in call["error"]
-    shown = ran.stdout + ran.stderr + (folder.path / "out.json").read_text()
-    assert PASSWORD not in shown
-    assert KEY not in shown
+    return ran, call["error"]

@@ -1,15 +1,17 @@
 """Servers of vector stores that fail: one error that says what to change, and no password."""
 
+import asyncio
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
-from support.store_servers import PASSWORD, free_port
+from support.store_servers import PASSWORD, PATIENCE_S, free_port
 from support.vector_stores import MISSING, STORES, StoreFactory
 
 ADDRESSES = {
@@ -67,6 +69,33 @@ async def test_a_server_that_never_answers_is_an_error_after_the_limit(
         VectorStoreError, match=r"no answer (within|in time)|cannot be reached|[Tt]imeout"
     ):
         await store.open(3)
+
+    await _no_call_goes_on()
+
+
+@pytest.mark.skipif("chroma" in MISSING, reason="chromadb is not installed")
+async def test_a_server_that_hangs_keeps_no_thread(tmp_path, request, chroma_server):
+    url = f"http://127.0.0.1:{chroma_server.port}"
+    store = StoreFactory(tmp_path, provider="chromadb", connection_string=url, timeout=5)("facts")
+    await store.open(3)
+    chroma_server.send(signal.SIGSTOP)
+
+    try:
+        with pytest.raises(VectorStoreError, match=r"no answer within 5 s; check that it runs"):
+            await store.search([1, 0, 0], 1)
+        await _no_call_goes_on()
+    finally:
+        chroma_server.send(signal.SIGCONT)
+
+    await store.close()
+
+
+async def _no_call_goes_on() -> None:
+    """Return once no thread waits for a server any more."""
+    for thread in threading.enumerate():
+        if thread.name == "holodeck-vector-store":
+            await asyncio.to_thread(thread.join, PATIENCE_S)
+            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("name", MORTAL)

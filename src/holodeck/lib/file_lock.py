@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,22 +12,34 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
+_own_locks: dict[Path, threading.Lock] = {}
+_own_locks_lock = threading.Lock()
 
 
 @contextmanager
 def exclusive_lock(path: Path, reason: str) -> Iterator[None]:
-    """Hold the lock file at `path`; while another process has it, wait and log the reason."""
+    """Hold the lock file at `path`; while another process has it, wait and log the reason.
+
+    Other threads of this process are waited for without a word.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if not try_lock(handle):
-            logger.warning("Waiting for another process: %s", reason)
-            # Polling, unlike a blocking call, can be interrupted on every system.
-            while not try_lock(handle):
-                time.sleep(_POLL_SECONDS)
-        yield
-    finally:
-        os.close(handle)
+    with _own_lock(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if not try_lock(handle):
+                logger.warning("Waiting for another process: %s", reason)
+                # Polling, unlike a blocking call, can be interrupted on every system.
+                while not try_lock(handle):
+                    time.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _own_lock(path: Path) -> threading.Lock:
+    """Return the lock of a file between the threads of this process."""
+    with _own_locks_lock:
+        return _own_locks.setdefault(path.resolve(), threading.Lock())
 
 
 def claim(path: Path) -> int | None:

@@ -32,13 +32,17 @@ class Exporter:
         self.failed = False
         self.reason = ""
         """What the exporter last logged; it returns no reason."""
+        self.is_failing = False
+        """Whether the last attempt to export failed; another may be under way."""
         self._is_closed = False
         for kind in type(exporter).__mro__:
-            logging.getLogger(kind.__module__).addFilter(_keep_reason)
+            filters = logging.getLogger(kind.__module__).filters
+            if _keep_reason not in filters:
+                filters.insert(0, _keep_reason)  # the library's own filter drops repeated lines
 
     def export(self, *batch: Any, **options: Any) -> Any:
         """Export, and return the result; None after an exception."""
-        _current.exporter = self
+        _current.exporter, self.is_failing = self, False
         try:
             result = self._exporter.export(*batch, **options)
         except Exception as error:  # noqa: BLE001 - telemetry must not change what is measured
@@ -70,7 +74,7 @@ def _keep_reason(record: logging.LogRecord) -> bool:
     exporter = getattr(_current, "exporter", None)
     if exporter is None:
         return True
-    exporter.reason = record.getMessage()
+    exporter.reason, exporter.is_failing = record.getMessage(), True
     logger.debug("%s", exporter.reason)
     return False
 

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 FLUSH_S = 5.0
 """How long the end of a run waits for exporters."""
+FAILING_S = 1.0
+"""How long it waits for exporters that fail; they would try again for a minute."""
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -104,20 +107,23 @@ def shutdown_observability(context: ObservabilityContext, timeout: float = FLUSH
     deactivate(tracing)
     if context.log_bridge is not None:
         context.log_bridge.detach()
-    late = _flush(pipelines, timeout)
+    late, waited = _flush(pipelines, timeout)
     # Imported already, by the pipelines.
     from holodeck.lib.observability.delivery import describe_failures, describe_late  # noqa: PLC0415
 
     exporters, clean = pipelines.exporters, context.clean
     if late:
-        logger.warning("%s", describe_late(exporters, late, timeout, clean))
+        logger.warning("%s", describe_late(exporters, late, waited, clean))
         pipelines.give_up()
     for line in describe_failures([one for one in exporters if one.signal not in late], clean):
         logger.warning("%s", line)
 
 
-def _flush(pipelines: Pipelines, timeout: float) -> list[str]:
-    """Send the rest of all signals at the same time; return those that take too long."""
+def _flush(pipelines: Pipelines, timeout: float) -> tuple[list[str], float]:
+    """Send the rest of all signals at the same time.
+
+    Return those that take too long, and which time that is in seconds.
+    """
 
     def flush(signal: str, send: Callable[[], None]) -> None:
         try:
@@ -134,10 +140,15 @@ def _flush(pipelines: Pipelines, timeout: float) -> list[str]:
     pipelines.flushes.clear()
     for thread in threads.values():
         thread.start()
-    ends = time.monotonic() + timeout
-    for thread in threads.values():
-        thread.join(max(0.0, ends - time.monotonic()))
-    return [signal for signal, thread in threads.items() if thread.is_alive()]
+    started, limit = time.monotonic(), timeout
+    while late := [signal for signal, thread in threads.items() if thread.is_alive()]:
+        if all(one.is_failing for one in pipelines.exporters if one.signal in late):
+            limit = min(timeout, FAILING_S)
+        left = started + limit - time.monotonic()
+        if left <= 0:
+            break
+        threads[late[0]].join(min(left, _POLL_S))
+    return late, limit
 
 
 def _resource(config: ObservabilityConfig, agent_name: str) -> dict[str, str]:

@@ -1,4 +1,5 @@
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -142,6 +143,22 @@ async def test_a_collector_that_is_not_there_does_not_hold_up_the_end(caplog):
 
     assert time.monotonic() - started < 20  # it would try for 30 s
     assert "traces could not be delivered within 0.2 s" in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_collector_that_is_down_is_given_up_after_a_second_and_said_once(caplog, protocol):
+    otlp = {"endpoint": "http://127.0.0.1:9", "protocol": protocol, "timeout_ms": 600_000}
+    config = ObservabilityConfig(enabled=True, exporters={"otlp": otlp}, logs={"enabled": True})
+    context = initialize_observability(config, "a")
+    with span("holodeck.run"):
+        logging.getLogger("holodeck.x").warning("hello")
+    caplog.clear()
+
+    shutdown_observability(context, timeout=600)
+
+    [record] = caplog.records
+    said = "traces and logs could not be delivered within 1 s; the rest is dropped (the OTLP"
+    assert record.getMessage().startswith(said)
 
 
 @pytest.mark.parametrize(

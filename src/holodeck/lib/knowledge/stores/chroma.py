@@ -14,7 +14,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     collection_name,
     digest,
 )
-from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
+from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, no_answer, server_url
 from holodeck.lib.safe_paths import path_inside
 from holodeck.models.database import DatabaseConfig
 
@@ -60,6 +60,7 @@ class ChromaAdapter:
 
     def _connect(self) -> "ClientAPI":
         import chromadb
+        import httpx  # noqa: PLC0415 - as Chroma itself does
         from chromadb.config import Settings
 
         settings = Settings(anonymized_telemetry=False)
@@ -72,9 +73,13 @@ class ChromaAdapter:
             return chromadb.PersistentClient(str(self._folder), settings, **of_server)
         parts = urlsplit(self._url)
         host, port = self.address.rsplit(":", 1)
+        # Chroma's client has no time limit, and no setting for one. A call that nobody waits for
+        # any more would keep its thread, and every later call would wait behind it.
+        limit = self._config.timeout
+        httpx.get(f"{parts.scheme}://{self.address}/api/v2/heartbeat", timeout=limit)
         key = self._config.api_key.get_secret_value() if self._config.api_key else ""
         headers = {"X-Chroma-Token": key, "Authorization": f"Bearer {key}"} if key else None
-        return chromadb.HttpClient(
+        client = chromadb.HttpClient(
             host=host,
             port=int(port),
             ssl=parts.scheme == "https",
@@ -82,6 +87,9 @@ class ChromaAdapter:
             settings=settings,
             **of_server,
         )
+        server: Any = client
+        server._server._session.timeout = limit  # noqa: SLF001 - see above
+        return client
 
     @property
     def _collections(self) -> "tuple[Collection, Collection]":
@@ -143,6 +151,10 @@ class ChromaAdapter:
         self._open = None
 
     def explain(self, error: Exception) -> str | None:
+        import httpx  # noqa: PLC0415 - as Chroma itself does
+
+        if isinstance(error, httpx.TimeoutException):
+            return no_answer(self._config.timeout)
         return explain_connection(error, "api_key")
 
 

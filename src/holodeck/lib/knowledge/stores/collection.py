@@ -19,6 +19,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     StoreProblem,
 )
 from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore
+from holodeck.lib.knowledge.stores.servers import no_answer
 from holodeck.lib.knowledge.stores.vectors import normalise
 from holodeck.lib.redact import Redactor
 from holodeck.lib.registry import Registry
@@ -149,10 +150,7 @@ class Collection:
     def _error(self, error: Exception, exceeded: float | None) -> VectorStoreError:
         """Return the error with the store's name and address, without secrets."""
         if exceeded is not None:
-            problem = (
-                f"no answer within {exceeded:g} s; check that it runs, or raise 'timeout' of the"
-                " database"
-            )
+            problem = no_answer(exceeded)
         elif isinstance(error, StoreProblem):
             problem = str(error)
         else:

@@ -39,6 +39,11 @@ def host_of(url: str, default_port: int) -> str:
     return f"{parts.hostname}:{parts.port or default_port}"
 
 
+def no_answer(seconds: float) -> str:
+    """Return what is wrong with a store that exceeds its time limit, and what to change."""
+    return f"no answer within {seconds:g} s; check that it runs, or raise 'timeout' of the database"
+
+
 def explain_connection(error: Exception, key: str) -> str | None:
     """Return what is wrong with a connection and what to change; None for other errors.
 

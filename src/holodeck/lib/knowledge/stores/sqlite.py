@@ -1,5 +1,6 @@
 """The embedded store: one SQLite file, and an array of its vectors in memory."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ class SqliteAdapter:
             self._path = path_inside(config.path, context.base_dir)
         self._wait_s = config.timeout * 0.8  # ends before the limit of the call
         self._connection: sqlite3.Connection | None = None
+        self._opened: os.stat_result | None = None
+        """The file when it was opened."""
         self._dimensions = 0
         self._index: VectorIndex | None = None
         self._indexed: tuple[int, int] | None = None
@@ -66,8 +69,11 @@ class SqliteAdapter:
 
     @property
     def _file(self) -> sqlite3.Connection:
-        if self._connection is None:
+        if self._connection is None or self._opened is None:
             raise StoreProblem("the store is not open")
+        # SQLite goes on with the file that it opened, also if it lies nowhere any more
+        if not os.path.samestat(self._path.stat(), self._opened):
+            raise StoreProblem("another file was put in its place during the run; run again")
         return self._connection
 
     def open(self, dimensions: int, *, empty: bool) -> None:
@@ -76,6 +82,7 @@ class SqliteAdapter:
         lock = self._path.with_name(f"{self._path.name}.lock")
         with exclusive_lock(lock, f"it opens {self._path}"):
             self._connection = _connect(self._path, self._wait_s)
+        self._opened = self._path.stat()
         self._dimensions = dimensions
         with self._writing() as file:
             if empty:
