@@ -22,10 +22,11 @@ def traced(agent_dir):
     agent_dir.server.reply("3 degrees in secret city", usage=(20, 7))
     agent_dir.write("tools.py", "def get_weather(city: str) -> str:\n    return f'3 in {city}'\n")
 
-    def write(**observability):
+    def write(checks=(), **observability):
+        weather = case("weather", "How is secret city?", contains="3 degrees") | dict(checks)
         agent_dir.write_agent(
             tools=[TOOL],
-            test_cases=[case("weather", "How is secret city?", contains="3 degrees")],
+            test_cases=[weather],
             observability={"enabled": True, **observability},
         )
         return agent_dir
@@ -71,6 +72,32 @@ def test_a_collector_gets_a_span_for_run_case_agent_model_tool_and_check(traced)
     assert (outcome["holodeck.case.outcome"], cases.as_int) == ("passed", 1)
     usage = {one["gen_ai.token.type"]: point.sum for one, point in got.points(TOKENS)}
     assert usage == {"input": 30, "output": 12}
+    assert "secret city" not in f"{got.spans}{got.metrics}{got.logs}"
+
+
+def test_tool_checks_and_criteria_are_events_of_their_case(traced, agent_dir):
+    verdict = {"c1": {"reasoning": "about secret city", "status": "failed"}}
+    agent_dir.server.when("Criteria", json.dumps(verdict))
+    expected = {"name": "get_weather", "args": {"city": "secret city"}}
+    checks = {
+        "expected_tools": [expected],
+        "criteria": ["It is brief"],
+        "forbidden_tools": ["send_mail"],
+    }
+    with collector() as got:
+        ran = traced(checks, exporters={"otlp": {"endpoint": got.url}}).run("test")
+
+    assert ran.code == 1, ran.stderr
+    found = [
+        (event["gen_ai.evaluation.name"], event["gen_ai.evaluation.score.label"])
+        for name, event in got.events("holodeck.case")
+        if name == "gen_ai.evaluation.result"
+    ]
+    assert found == [
+        ("get_weather", "pass"),
+        ("no call of send_mail", "pass"),
+        ("It is brief", "fail"),
+    ]
     assert "secret city" not in f"{got.spans}{got.metrics}{got.logs}"
 
 

@@ -20,6 +20,7 @@ from holodeck.lib.test_runner.checks import CaseChecks
 from holodeck.lib.test_runner.grade import UNGRADED, ObservationBuilder, build_result, grade
 from holodeck.lib.test_runner.messages import History
 from holodeck.lib.test_runner.observe import observe
+from holodeck.lib.test_runner.scoring import add_events_of_checks
 from holodeck.lib.ui.activity import activity
 from holodeck.models.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel
@@ -117,6 +118,8 @@ class CaseRun:
                     names.CASE_OUTCOME: result.outcome.value,
                 }
             )
+            if current.is_recorded:
+                add_events_of_checks(current, result)
         return result
 
     async def _observe_and_grade(self) -> None:

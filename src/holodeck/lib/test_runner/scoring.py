@@ -6,20 +6,24 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation, Score
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.observability import Span, evaluation_content, names, span
+from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.threads import is_cancelled
-from holodeck.models.test_result import MetricResult
+from holodeck.models.test_result import MetricResult, TestResult, TurnResult
 from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
 NOT_DONE = "the case ended before the metric was computed"
+_LABELS = {True: "pass", False: "fail", None: None}
+"""Labels of results; one that is undecided has none."""
 
 
 async def compute_metrics(
@@ -144,16 +148,43 @@ def _add_content(current: Span, observation: Observation) -> None:
 
 
 def _add_event(current: Span, row: MetricResult) -> None:
-    content = evaluation_content()
-    reason = row.reasoning if row.error is None else row.error
     result = {
         names.EVALUATION_NAME: row.metric_name,
         names.EVALUATION_SCORE: row.score,
-        names.EVALUATION_LABEL: {True: "pass", False: "fail", None: None}[row.passed],
+        names.EVALUATION_LABEL: _LABELS[row.passed],
         names.ERROR_TYPE: None if row.error is None else "evaluation_error",
     }
     current.set({key: one for key, one in result.items() if key != names.EVALUATION_NAME})
-    explanation = None if content is None or reason is None else content.to_text(reason)
+    _add_result(current, result, row.reasoning if row.error is None else row.error)
+
+
+def add_events_of_checks(current: Span, result: TestResult) -> None:
+    """Add an event for each tool check and each criterion, as metrics have them.
+
+    Arguments and results that a check expects are content.
+    """
+    has_content = evaluation_content() is not None
+    parts: Sequence[TestResult | TurnResult] = [*result.turns, result]
+    for check in chain.from_iterable(part.tool_checks for part in parts):
+        is_error = check.error is not None
+        said = {
+            names.EVALUATION_NAME: check.expectation
+            if has_content
+            else check.expectation.partition("(")[0],
+            names.EVALUATION_LABEL: _LABELS[None if is_error else check.passed],
+            names.ERROR_TYPE: "evaluation_error" if is_error else None,
+        }
+        _add_result(current, said, check.error or check.reason)
+    for row in result.criteria:
+        passed = {"passed": True, "failed": False}.get(row.status)
+        said = {names.EVALUATION_NAME: row.criterion, names.EVALUATION_LABEL: _LABELS[passed]}
+        _add_result(current, said, row.reasoning)
+
+
+def _add_result(current: Span, result: Attributes, reason: str | None) -> None:
+    """Add the event of a result, with the reason if content is captured."""
+    content = evaluation_content()
+    explanation = content.to_text(reason) if content is not None and reason else None
     current.event(names.EVALUATION_RESULT, {**result, names.EVALUATION_EXPLANATION: explanation})
 
 
