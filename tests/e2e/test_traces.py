@@ -82,7 +82,7 @@ def test_tool_checks_and_criteria_are_events_of_their_case(traced, agent_dir):
     checks = {
         "expected_tools": [expected],
         "criteria": ["It is brief"],
-        "forbidden_tools": ["send_mail"],
+        "max_tool_calls": 5,
     }
     with collector() as got:
         ran = traced(checks, exporters={"otlp": {"endpoint": got.url}}).run("test")
@@ -95,7 +95,7 @@ def test_tool_checks_and_criteria_are_events_of_their_case(traced, agent_dir):
     ]
     assert found == [
         ("get_weather", "pass"),
-        ("no call of send_mail", "pass"),
+        ("at most 5 tool calls", "pass"),
         ("It is brief", "fail"),
     ]
     assert "secret city" not in f"{got.spans}{got.metrics}{got.logs}"

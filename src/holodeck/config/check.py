@@ -228,9 +228,20 @@ def _check_tools(context: CheckContext) -> None:
 
 
 def _check_tool_filtering(context: CheckContext) -> None:
-    """Check that `always_include` names tools, as far as all tools are known."""
+    """Check that there is an embedding model, and that `always_include` names tools, as far as all
+    tools are known."""
     filtering = context.agent.tool_filtering
-    if filtering is None or not filtering.enabled or not context.knows_all_tools:
+    if filtering is None or not filtering.enabled:
+        return
+    if filtering.search_method != "bm25" and context.agent.embedding_provider is not None:
+        # Imported here because few agents filter their tools by meaning.
+        from holodeck.lib.knowledge.models import filtering_llm  # noqa: PLC0415
+
+        try:
+            filtering_llm(context.agent)
+        except ConfigError as error:
+            context.error(("embedding_provider",), error.message)
+    if not context.knows_all_tools:
         return
     for index, name in enumerate(filtering.always_include):
         if name not in context.tools:

@@ -28,7 +28,7 @@ def embedding_llm(config: KnowledgeTool, agent: Agent) -> LLMProvider | None:
     """Return the embedding model of a tool; None for the embedded one. Raises ConfigError."""
     given = agent.embedding_provider
     if given is not None:
-        return _given_llm(config, given)
+        return _given_llm(config.embedding_model, given)
     own = agent.model
     location = f"tools.{config.name}.embedding_model"
     if own is None or own.protocol in _WITHOUT_EMBEDDINGS:
@@ -50,7 +50,21 @@ def embedding_llm(config: KnowledgeTool, agent: Agent) -> LLMProvider | None:
     return own.model_copy(update={"name": name})
 
 
-def _given_llm(config: KnowledgeTool, given: LLMProvider) -> LLMProvider | None:
+def filtering_llm(agent: Agent) -> LLMProvider | None:
+    """Return the embedding model that tools are filtered with; None for the embedded one.
+
+    It is that of `embedding_provider`, else that of the first tool with an `embedding_model`.
+    Raises ConfigError.
+    """
+    searches = [one for one in agent.tools or () if isinstance(one, KnowledgeTool)]
+    naming = [one for one in searches if one.embedding_model is not None]
+    if naming:
+        return embedding_llm(naming[0], agent)
+    given = agent.embedding_provider
+    return None if given is None else _given_llm(None, given)
+
+
+def _given_llm(name: str | None, given: LLMProvider) -> LLMProvider | None:
     if given.provider is ProviderEnum.LOCAL:
         return None
     if given.protocol in _WITHOUT_EMBEDDINGS:
@@ -59,7 +73,7 @@ def _given_llm(config: KnowledgeTool, given: LLMProvider) -> LLMProvider | None:
             f"holodeck cannot request embeddings from {given.provider.value!r}; write another"
             " provider, such as openai, ollama or local",
         )
-    return given.model_copy(update={"name": config.embedding_model or given.name})
+    return given.model_copy(update={"name": name or given.name})
 
 
 def build_embedder(
@@ -69,7 +83,24 @@ def build_embedder(
     proxy_for: ProxyFor | None,
 ) -> Embedder:
     """Return the embedding model of a tool. Raises ConfigError; nothing is sent or downloaded."""
-    llm = embedding_llm(config, agent)
+    llm, location = embedding_llm(config, agent), f"tools.{config.name}"
+    return _embedder(llm, config.embedding_dimensions, location, execution, proxy_for)
+
+
+def build_filter_embedder(
+    agent: Agent, execution: ExecutionConfig | None, proxy_for: ProxyFor | None
+) -> Embedder:
+    """Return the embedding model that tools are filtered with. Raises ConfigError, as above."""
+    return _embedder(filtering_llm(agent), None, "tool_filtering", execution, proxy_for)
+
+
+def _embedder(
+    llm: LLMProvider | None,
+    dimensions: int | None,
+    location: str,
+    execution: ExecutionConfig | None,
+    proxy_for: ProxyFor | None,
+) -> Embedder:
     if llm is None:
         # Imported here because most agents use a model behind an endpoint.
         from holodeck.lib.judging.judge import embedding_model  # noqa: PLC0415
@@ -78,6 +109,6 @@ def build_embedder(
         return LocalEmbedder(LOCAL_MODEL, partial(embedding_model, is_offline=is_offline))
     limits, limiters = call_limits(execution), build_limiters(execution)
     try:
-        return HttpEmbedder(llm, config.embedding_dimensions, limits, limiters, proxy_for)
+        return HttpEmbedder(llm, dimensions, limits, limiters, proxy_for)
     except ConfigError as error:
-        raise ConfigError(f"tools.{config.name}", f"embeddings with {llm.name}: {error}") from error
+        raise ConfigError(location, f"embeddings with {llm.name}: {error}") from error

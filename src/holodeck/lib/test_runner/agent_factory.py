@@ -25,7 +25,6 @@ from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_li
 from holodeck.lib.llm.provider_errors import describe, refusal_in
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
-from holodeck.lib.threads import run_in_thread
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
@@ -325,7 +324,7 @@ class AgentFactory:
         self._are_tools_set = not self._toolbox.has_sources
         weights = self._weights(agent.own_dir)
         self.kernel = build_kernel(agent.model, self._limits, weights, self._limiters)
-        self._filters = filter_factory(agent, _embedder(self._execution))
+        self._filters = filter_factory(agent, _embedder(agent, self._execution))
         self._filter: ToolFilterManager | None = None
         self._set_tools(self._toolbox.tools or ())
         is_template = agent.instructions is not None and agent.instructions.template is not None
@@ -548,22 +547,22 @@ def chat_backend(
         load_response_schema(agent),
         execution,
         proxy_for,
-        filter_factory(agent, _embedder(execution)),
+        filter_factory(agent, _embedder(agent, execution)),
     )
 
 
-def _embedder(execution: ExecutionConfig | None) -> "Embed":
-    """Return what computes embeddings with the embedded model, downloaded at first use."""
+def _embedder(agent: Agent, execution: ExecutionConfig | None) -> "Embed":
+    """Return what computes the embeddings that tools are filtered with."""
 
     async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
         # Imported here because few agents filter their tools by meaning.
-        from holodeck.lib.judging.judge import embedding_model  # noqa: PLC0415
+        from holodeck.lib.knowledge.models import build_filter_embedder  # noqa: PLC0415
+        from holodeck.lib.llm.client import RequestStats  # noqa: PLC0415 - with the above
 
-        is_offline = bool(execution and execution.offline)
-
-        def compute() -> Sequence[Sequence[float]]:
-            return embedding_model(is_offline=is_offline).embed(texts)
-
-        return await run_in_thread(compute, "holodeck-embeddings")
+        embedder = build_filter_embedder(agent, execution, proxy_for)
+        try:
+            return await embedder.embed(texts, RequestStats())
+        finally:
+            await embedder.close()
 
     return embed

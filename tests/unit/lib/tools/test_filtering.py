@@ -117,6 +117,50 @@ def test_an_expected_tool_that_was_never_offered_fails_and_says_so(agent, fake_o
     assert result.tools == ["get_weather"]
 
 
+@pytest.mark.parametrize("backend", ["chat", "semantic_kernel"])
+@pytest.mark.parametrize("is_provider", [True, False], ids=["provider", "tool"])
+async def test_tools_are_compared_by_the_embeddings_of_the_agent(
+    agent, fake_openai, tmp_path, backend, is_provider
+):
+    fake_openai.otherwise("Yes.")
+    filtering = {**FILTERING, "search_method": "semantic", "similarity_threshold": 0.1}
+    named = agent(backend=backend, tool_filtering=filtering)
+    if is_provider:
+        given = {"provider": "ollama", "name": "embeds", "endpoint": fake_openai.root}
+        named = agent(backend=backend, tool_filtering=filtering, embedding_provider=given)
+    else:
+        (tmp_path / "terms.md").write_text("Terms.")
+        search = {"type": "vectorstore", "name": "terms", "source": "terms.md"}
+        search |= {"embedding_model": "embeds", "database": {"provider": "in-memory"}}
+        raw = named.model_dump(exclude_none=True, exclude={"tools"})
+        tools = [one.model_dump(exclude_none=True) for one in named.tools]
+        named = Agent.model_validate({**raw, "tools": [*tools, search]}).with_base_dir(tmp_path)
+    reached = await BackendSelector.select(named)
+
+    result = await reached.invoke_once("the weather of a city and its forecast")
+    await reached.teardown()
+
+    assert result.tools == ["get_weather"]
+    asked = {one.model for one in fake_openai.requests if one.wants_embeddings}
+    assert asked == {"embeds"}
+
+
+def test_an_embedding_provider_without_embeddings_is_an_error(agent):
+    given = {"provider": "anthropic", "name": "claude"}
+    filtering = {**FILTERING, "search_method": "hybrid"}
+
+    found = check(agent(embedding_provider=given, tool_filtering=filtering))
+
+    assert "holodeck cannot request embeddings from 'anthropic'" in str(found)
+
+
+def test_it_is_found_where_holodeck_has_it():
+    from holodeck.lib import tool_filter
+
+    assert tool_filter.ToolFilterManager is ToolFilterManager
+    assert tool_filter.ToolFilterConfig is ToolFilterConfig
+
+
 @pytest.mark.parametrize(
     ("method", "query", "found"),
     [
