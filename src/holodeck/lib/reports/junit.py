@@ -7,6 +7,7 @@ a `testcase`, and `type` of a `failure` is the check that failed.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -85,7 +86,12 @@ def path_in_checkout(path: str, origin: RunOrigin | None, checkout: str | None =
     root = checkout if origin is None or origin.checkout is None else origin.checkout
     if origin is None or origin.folder is None or root is None:
         return path
-    inside = Path(os.path.relpath(Path(origin.folder, path), root))
+    return _path_below(root, origin.folder, path)
+
+
+@lru_cache(maxsize=256)
+def _path_below(root: str, folder: str, path: str) -> str:
+    inside = Path(os.path.relpath(Path(folder, path), root))
     return path if ".." in inside.parts else inside.as_posix()
 
 
