@@ -1,6 +1,6 @@
-"""A scripted model that follows its instructions; runs a command with it in place of OpenAI.
+"""A scripted model that follows its instructions; runs a command for which it stands in for OpenAI.
 
-python model.py holodeck test before.yaml
+python model.py sh
 """
 
 import json
@@ -73,7 +73,8 @@ def main() -> int:
     Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     scripted = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "scripted"}
-    return subprocess.run(sys.argv[1:], env=os.environ | scripted, check=False).returncode
+    env = os.environ | scripted  # noqa: TID251 - a program of its own
+    return subprocess.run(sys.argv[1:], env=env, check=False).returncode
 
 
 if __name__ == "__main__":

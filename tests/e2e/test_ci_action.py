@@ -58,7 +58,10 @@ def test_the_workflow_of_the_guide_gates_merges_and_comments_once(machine):
 
     shards = machine.run_job(jobs["test"], number=12)
     merged = machine.run_job(jobs["report"], number=12)
-    machine.run_action({"merge": "shards", "comment": "true"}, number=12)
+    [comment] = json.loads((machine.calls / "comments.json").read_text())
+    shutil.rmtree(machine.workspace / "shards" / "holodeck-report-2-of-2")
+    partial = machine.run_action({"merge": "shards", "comment": "true"}, number=12)
+    [updated] = json.loads((machine.calls / "comments.json").read_text())
 
     assert [one.code for one in shards + merged] == [0] * len(shards + merged), merged
     assert set(machine.artifacts) == {
@@ -68,30 +71,16 @@ def test_the_workflow_of_the_guide_gates_merges_and_comments_once(machine):
     }
     kept = {file.name for file in machine.artifacts["holodeck-report"].iterdir()}
     assert kept == {"report.json", "report.md", "report.html", "report.xml", "quality.json"}
-    [comment] = json.loads((machine.calls / "comments.json").read_text())
     lines = comment["body"].splitlines()
     assert lines[:2] == [
         "<!-- holodeck report -->",
         "[The run and its reports](https://github.test/us/shop/actions/runs/7)",
     ]
     assert "says goodbye" in comment["body"]
-    installed = (machine.calls / "pip").read_text().splitlines()
-    assert {line.rpartition(" ")[2] for line in installed} == {str(ROOT)}
     summary = (machine.home / "summary.md").read_text()
     assert summary.count("### ❌ echo") == 3  # of a shard, and of the merges
-
-
-def test_a_missing_shard_makes_the_report_red_and_is_commented(machine):
-    (machine.workspace / "shards").mkdir()
-    machine.run_action({"shard": "1/2", "extras": "nlp,local", "version": "0.2.0"})
-    machine._fetch({"pattern": "holodeck-report-1*", "path": "shards"})
-
-    steps = machine.run_action({"merge": "shards", "comment": "true"}, number=12)
-
-    assert [one.code for one in steps] == [0, 5, 0]
-    assert "holodeck-harness[nlp,local]==0.2.0" in (machine.calls / "pip").read_text()
-    [comment] = json.loads((machine.calls / "comments.json").read_text())
-    assert "shard 2/2 is missing" in comment["body"]
+    assert [one.code for one in partial] == [0, 5, 0]
+    assert "shard 2/2 is missing" in updated["body"]
 
 
 HOSTILE = '$(touch hacked); `touch hacked`\n"; touch hacked; echo "'
@@ -99,7 +88,8 @@ HOSTILE = '$(touch hacked); `touch hacked`\n"; touch hacked; echo "'
 
 def test_no_input_is_run_and_mistakes_are_loud(machine):
     agents = machine.run_action({"agents": HOSTILE, "title": HOSTILE, "cache": "false"})
-    both = machine.run_action({"merge": "nowhere", "baseline": "true"})
+    released = {"version": "0.2.0", "extras": "nlp,local"}
+    both = machine.run_action({"merge": "nowhere", "baseline": "true"} | released)
     none = machine.run_action({"merge": "."})
 
     assert not list(machine.workspace.rglob("hacked"))
@@ -107,6 +97,9 @@ def test_no_input_is_run_and_mistakes_are_loud(machine):
     assert "touch hacked" in agents[1].output
     assert "give 'baseline' to the jobs that run tests" in both[1].output
     assert "--merge needs the runs to join" in none[1].output
+    installed = (machine.calls / "pip").read_text().splitlines()
+    wanted = [line.rpartition(" ")[2] for line in installed]
+    assert wanted == [str(ROOT), "holodeck-harness[nlp,local]==0.2.0", str(ROOT)]
 
 
 class GitLab(BaseHTTPRequestHandler):
@@ -171,13 +164,12 @@ def test_the_pipeline_of_the_guide_gates_merges_and_comments_once(machine, gitla
 
     codes = [run("agent", node).code for node in ("1", "2")]
     merged = run("report")
-    (machine.workspace / "shards" / "2.json").unlink()
-    partial = run("report")
+    (machine.workspace / "report.md").write_text("another report")
+    again = machine.bash("python comment.py report.md", machine.workspace, variables)
 
-    assert (codes, merged.code, partial.code) == ([0, 0], 0, 5), merged.output
+    assert (codes, merged.code, again.code) == ([0, 0], 0, 0), merged.output + again.output
     [note] = gitlab.RequestHandlerClass.notes
-    assert note["body"].startswith("<!-- holodeck -->\n")
-    assert "shard 2/2 is missing" in note["body"]
+    assert note["body"] == "<!-- holodeck -->\nanother report"
     assert {file.name for file in machine.workspace.glob("report*")} == {
         "report-1.xml",
         "report-2.xml",
@@ -186,5 +178,5 @@ def test_the_pipeline_of_the_guide_gates_merges_and_comments_once(machine, gitla
         "report.md",
     }
     [row] = json.loads((machine.workspace / "quality.json").read_text())
-    assert (row["check_name"], row["severity"]) == ("holodeck/incomplete", "blocker")
+    assert row["description"].startswith("says goodbye: contains")
     assert row["location"]["path"] == "agent.yaml"

@@ -79,7 +79,13 @@ def test_a_missing_shard_is_never_green(shards):
     markdown = shards.run("report", "all.json")
     junit, _ = merge(shards, "all.json", output="part.xml")
 
+    quality = json.loads(shards.run("report", "all.json", "--format", "codequality").stdout)
+
     assert (ran.code, junit.code) == (5, 5)
+    assert (quality[-1]["check_name"], quality[-1]["severity"]) == (
+        "holodeck/incomplete",
+        "blocker",
+    )
     assert "NOT COMPLETE: greeter: shard 1/3 is missing" in ran.stderr
     assert found["planned_tests"] is None
     assert "**Stopped: greeter: shard 1/3 is missing**" in markdown.stdout

@@ -341,7 +341,8 @@ def _document(report: ComparisonReport) -> Iterator[str]:
     about = "Runs" if report.is_of_runs else "Agents"
     yield from (f"# Comparison of Two {about}", "")
     for who, agent in (("A", report.first), ("B", report.second)):
-        run = "" if agent.run is None else f", run {code(agent.run)}"
+        is_named = agent.run is None or agent.run in agent.source
+        run = "" if is_named else f", run {code(agent.run or '')}"
         yield f"- **{who}:** {inline(agent.name)}, {code(agent.source)}{run}"
     yield f"- **Generated:** {inline(report.second.report.timestamp)}"
     yield ""
