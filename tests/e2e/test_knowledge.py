@@ -122,7 +122,8 @@ def test_a_server_that_fails_in_the_middle_keeps_what_was_stored(folder):
         ({"empty/x.png": b"."}, {"source": "empty"}, "tools[0].source: empty: has no file that"),
         ({"docs/bad.pdf": b"no"}, {}, "tools.kb.source: docs/bad.pdf: is not a PDF file"),
         ({"docs/bad.txt": b"\xff"}, {}, "tools.kb.source: docs/bad.txt: is not UTF-8 text"),
-        ({}, {"source": "s3://docs"}, "tools[0].source: s3://docs: s3:// is not supported"),
+        ({}, {"source": "gs://docs"}, "tools[0].source: gs://docs: gs:// is not supported"),
+        ({}, {"source": "s3:///docs"}, "tools[0].source: s3:///docs: has no bucket; write s3://"),
         (
             {},
             {"source": "../cache"},

@@ -15,7 +15,7 @@ from holodeck.installation import DISTRIBUTION
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
-STORES = {"postgres", "qdrant", "redis"}
+STORES = {"azure-blob", "postgres", "qdrant", "redis"}
 EXTRAS = {"a2a", "deepeval", "azure", "nlp", "local", "files", "all", "dev", *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
 ALONE = {"litellm", "chroma", "faiss"}

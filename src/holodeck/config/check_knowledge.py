@@ -6,6 +6,7 @@ from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.knowledge.collect import suffixes_of
 from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
 from holodeck.lib.knowledge.models import embedding_llm
+from holodeck.lib.knowledge.objects import is_object_source, object_source
 from holodeck.models.knowledge import KnowledgeTool
 
 
@@ -14,6 +15,8 @@ def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPa
     try:
         if is_remote(tool.source):
             remote_input(tool.source, suffixes_of(tool))
+        elif is_object_source(tool.source):
+            object_source(tool.source, suffixes_of(tool))
         else:
             find_files(tool.source, context.agent.own_dir, suffixes_of(tool))
     except HoloDeckError as error:

@@ -19,8 +19,9 @@ class KnowledgeTool(ToolConfig):
     """What the tools that search documents have in common."""
 
     source: NonBlank
-    """A file, a folder, a glob pattern such as `docs/**/*.md`, or an http(s) URL; paths are
-    relative to `agent.yaml`."""
+    """A file, a folder, a glob pattern such as `docs/**/*.md`, an http(s) URL, or a file or folder
+    in object storage (`s3://bucket/docs/`, `az://container/docs/`); paths are relative to
+    `agent.yaml`."""
     embedding_model: NonBlank | None = None
     """Name of the embedding model; by default that of `embedding_provider`, else one that fits the
     agent's provider."""

@@ -1,6 +1,6 @@
 """The documents of a tool: one for each file of its source, or for each record."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,21 +23,26 @@ from holodeck.lib.knowledge.documents import (
     remote_input,
     sections_of,
 )
+from holodeck.lib.knowledge.objects import StoredObject
 from holodeck.lib.knowledge.records import record_documents
 from holodeck.models.knowledge import KnowledgeTool, VectorstoreTool
 from holodeck.models.test_case import FileInput
 
 
 def collect_documents(
-    config: KnowledgeTool, base_dir: Path, processor: FileProcessor
+    config: KnowledgeTool,
+    base_dir: Path,
+    processor: FileProcessor,
+    objects: Sequence[StoredObject] | None = None,
 ) -> list[Document]:
     """Return the documents of a tool; reads or downloads its files, and blocks.
 
-    Raises ConfigError, which names the tool and the file.
+    `objects` are those of a source in object storage, which `processor` can read. Raises
+    ConfigError, which names the tool and the file.
     """
     location = f"tools.{config.name}.source"
     try:
-        found = list(_documents(config, base_dir, processor, location))
+        found = list(_documents(config, base_dir, processor, location, objects))
     except ConfigError as error:
         if error.field == location:
             raise
@@ -58,20 +63,35 @@ def is_structured(config: KnowledgeTool) -> TypeGuard[VectorstoreTool]:
 
 
 def _documents(
-    config: KnowledgeTool, base_dir: Path, processor: FileProcessor, location: str
+    config: KnowledgeTool,
+    base_dir: Path,
+    processor: FileProcessor,
+    location: str,
+    objects: Sequence[StoredObject] | None,
 ) -> Iterator[Document]:
     if is_remote(config.source):
         file = remote_input(config.source, suffixes_of(config))
         with _reading(location, file.shown_path):
             yield from _remote_documents(config, file, processor)
         return
-    for path in find_files(config.source, base_dir, suffixes_of(config)):
-        name = name_of(path, base_dir)
+    for path, name in _files(config, base_dir, objects):
         with _reading(location, name):
             if is_structured(config):
                 yield from record_documents(read_text(input_of(path), processor), name, config)
             else:
-                yield as_document(path, base_dir, processor)
+                yield as_document(path, name, processor)
+
+
+def _files(
+    config: KnowledgeTool, base_dir: Path, objects: Sequence[StoredObject] | None
+) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a source with the names of their documents."""
+    if objects is not None:
+        for one in objects:
+            yield one.file, one.url
+        return
+    for path in find_files(config.source, base_dir, suffixes_of(config)):
+        yield path, name_of(path, base_dir)
 
 
 def _remote_documents(

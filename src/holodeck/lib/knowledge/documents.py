@@ -83,7 +83,9 @@ def _local_path(source: str) -> str:
         return source
     if scheme == "file":
         return unquote(urlsplit(source).path)
-    raise ConfigError(source, f"{scheme}:// is not supported; write a path or an http(s) URL")
+    raise ConfigError(
+        source, f"{scheme}:// is not supported; write a path, or an https, s3 or az URL"
+    )
 
 
 def _files_below(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
@@ -126,10 +128,10 @@ def read_bytes(file: Path) -> bytes:
         return stream.read(MAX_BYTES)
 
 
-def as_document(file: Path, base_dir: Path, processor: FileProcessor) -> Document:
+def as_document(file: Path, name: str, processor: FileProcessor) -> Document:
     """Return the document that a file is; reads the file. Raises ValueError or OSError."""
     digest = hashlib.sha256(read_bytes(file)).hexdigest()
-    return Document(name_of(file, base_dir), digest, partial(read_sections, file, processor))
+    return Document(name, digest, partial(read_sections, file, processor))
 
 
 def read_sections(file: Path, processor: FileProcessor) -> list[Section]:

@@ -7,16 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
+from holodeck.config.environment import Environment
+from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, MissingExtra
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.knowledge.collect import collect_documents
+from holodeck.lib.knowledge.collect import collect_documents, suffixes_of
 from holodeck.lib.knowledge.contexts import ContextCache, ContextWriter
-from holodeck.lib.knowledge.documents import Document
+from holodeck.lib.knowledge.documents import Document, digest_of
 from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder
 from holodeck.lib.knowledge.hierarchical import Links
 from holodeck.lib.knowledge.ingestion import Ingestion, exclusive_ingestion
 from holodeck.lib.knowledge.models import build_embedder
+from holodeck.lib.knowledge.objects import StoredObject, fetch_objects, is_object_source
 from holodeck.lib.knowledge.plans import plan_of
 from holodeck.lib.knowledge.reranking import Reranker
 from holodeck.lib.knowledge.results import format_hits, passage_of
@@ -82,9 +84,11 @@ class KnowledgeSource:
         """
         base_dir = self._context.base_dir
         execution = self._context.execution or ExecutionConfig()
-        processor = FileProcessor.from_execution_config(execution, base_dir=base_dir)
-        collect = partial(collect_documents, self._config, base_dir, processor)
+        objects = self._objects_folder()
+        processor = FileProcessor.from_execution_config(execution, base_dir=objects or base_dir)
         try:
+            stored = None if objects is None else await self._fetch_objects(objects)
+            collect = partial(collect_documents, self._config, base_dir, processor, stored)
             documents = await run_in_thread(collect, "holodeck-documents")
             await self._ingest(documents)
         except (ConfigError, BackendInitError):
@@ -101,6 +105,33 @@ class KnowledgeSource:
             source=self._config.type,
         )
         return [tool]
+
+    def _objects_folder(self) -> Path | None:
+        """Return the folder for the objects of the source; None if it is in no object storage."""
+        if not is_object_source(self._config.source):
+            return None
+        return (self._folder / "objects" / digest_of(self._config.source)[:32]).absolute()
+
+    async def _fetch_objects(self, folder: Path) -> list[StoredObject]:
+        """Return the objects of the source, once they are on this machine. Raises ConfigError."""
+        execution = self._context.execution
+        limit = None if execution is None else execution.download_timeout
+        fetch = partial(
+            fetch_objects,
+            self._config.source,
+            suffixes_of(self._config),
+            folder,
+            Environment.beside(self._context.base_dir),
+            DEFAULT_FILE_TIMEOUT_S if limit is None else limit,
+        )
+        try:
+            return await run_in_thread(fetch, "holodeck-documents")
+        except OSError as error:
+            raise ConfigError(str(folder), f"cannot be written: {error.strerror}") from error
+        except MissingExtra:
+            raise
+        except ConfigError as error:
+            raise ConfigError(f"tools.{self._config.name}.source", str(error)) from error
 
     async def close(self) -> None:
         """Close the store and the connections to the model."""

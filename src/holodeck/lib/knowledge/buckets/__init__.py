@@ -1,0 +1,1 @@
+"""Object storage: one protocol, one adapter per product."""
