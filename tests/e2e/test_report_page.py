@@ -89,7 +89,7 @@ def test_a_case_shows_its_calls_checks_and_numbers(tab):
 
     shown = tab.text("#case")
     for text in (
-        "agent.yaml:41:5", "smoke, money", "0.00930 USD", "start_refund was called", "0.52 / 0.8",
+        "agent.yaml:41:5", "smoke, money", "0.0093 USD", "start_refund was called", "0.52 / 0.8",
         "judge gpt-4o, 3 calls, 960 tokens, 1.8 s", "Returns are possible within thirty days.",
         "order: 12345678901234567890", "I bought shoes 12 days ago",
     ):  # fmt: skip

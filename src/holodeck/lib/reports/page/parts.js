@@ -87,7 +87,9 @@ function toolCall(call) {
 
 /** Return the arguments of a call on one line, shortened. */
 function brief(value) {
-  const text = JSON.stringify(value, (key, one) => (one instanceof Written ? one.source : one));
+  const text = JSON.stringify(value, (key, one) =>
+    one instanceof Written ? (JSON.rawJSON?.(one.source) ?? one.source) : one,
+  );
   const inner = text.startsWith("{") ? text.slice(1, -1) : text;
   return `(${inner.length > 80 ? inner.slice(0, 79) + "…" : inner})`;
 }

@@ -70,7 +70,7 @@ function milliseconds(value) {
 }
 
 function money(value, currency) {
-  const digits = value >= 1 || value === 0 ? value.toFixed(2) : value.toPrecision(3);
+  const digits = value >= 1 || value === 0 ? value.toFixed(2) : String(Number(value.toPrecision(3)));
   return `${digits} ${currency ?? ""}`.trim();
 }
 
