@@ -1,6 +1,6 @@
 """Reports that show everything a page can show."""
 
-from holodeck.models.outcome import Attempt, CriterionRow, Outcome, RaisedError
+from holodeck.models.outcome import Attempt, CriterionRow, Outcome, RaisedError, Vote
 from holodeck.models.price import Cost
 from holodeck.models.test_result import (
     MetricResult,
@@ -71,6 +71,10 @@ def refund() -> TestResult:
                 judge_ms=1800,
                 judge_tokens=TokenUsage.of(900, 60),
                 reasoning="The context says nothing of a refund that was started.",
+                votes=[
+                    Vote(question="Does the context support the answer?", answer=one, score=share)
+                    for one, share in (("no", 0.21), ("yes", 0.83), ("no", 0.52))
+                ],
             ),
         ],
         token_usage=TokenUsage.of(812, 94),

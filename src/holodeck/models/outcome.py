@@ -98,6 +98,17 @@ INTERRUPTED = "interrupted"
 """The code of a case that was cancelled while it was graded, such as by Ctrl-C."""
 
 
+class Vote(Model):
+    """One answer of a judge to one question of a metric."""
+
+    question: str
+    answer: str
+    """The answer, or the likeliest one if the judge gives probabilities."""
+    score: float
+    reason: str | None = None
+    """None if the judge gave none."""
+
+
 class CriterionRow(Model):
     """The judge's verdict on one criterion."""
 

@@ -19,6 +19,7 @@ from holodeck.models.outcome import (
     RaisedError,
     Reason,
     StopKind,
+    Vote,
 )
 from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public here
 from holodeck.models.price import Cost
@@ -81,6 +82,8 @@ class MetricResult(Model):
     judge_ms: int | None = None
     """How long the calls of the judge took, without waiting for a rate limit."""
     reasoning: str | None = None
+    votes: list[OnDemand[Vote]] = []
+    """What the judge answered, question by question; only of metrics of the type `judge`."""
 
 
 NO_RESULT = "no result received"

@@ -15,6 +15,7 @@ from holodeck.lib.judging.judge import Judge, Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.llm import LLMProvider
+from holodeck.models.outcome import Vote
 
 __all__ = [
     "BaseEvaluator",
@@ -50,6 +51,13 @@ class Score:
     inconclusive: bool = False
     """Whether the score is no verdict, whatever the threshold."""
     retry_count: int = 0
+    votes: Sequence[Vote] = ()
+    """What a judge answered."""
+
+
+def _votes_in(value: Any) -> list[Vote]:
+    """Return the votes of a result; an evaluator of the user may mean something else by them."""
+    return [one for one in value if isinstance(one, Vote)] if isinstance(value, list) else []
 
 
 def to_python(value: Any) -> Any:
@@ -160,6 +168,7 @@ class BaseEvaluator(ABC):
             str(result.get("reasoning") or ""),
             raw_score=result.get("raw_score"),
             raw_scale=result.get("raw_scale"),
+            votes=_votes_in(result.get("votes")),
             scale=result.get("scale", "0-1"),
             inconclusive=bool(result.get("inconclusive")),
             retry_count=result.get("retry_count", 0),

@@ -31,6 +31,7 @@ from holodeck.models.judged_metrics import (
     require_fitting_answers,
     to_criterion,
 )
+from holodeck.models.outcome import Vote
 
 ALTERNATIVES = 10
 """How many first tokens to request with their probabilities; some endpoints refuse more."""
@@ -205,6 +206,18 @@ class CriterionScore:
         )
         return f"{line}: {self.reason}" if self.reason else line
 
+    def votes(self) -> list[Vote]:
+        """Return the opinions, each with its question."""
+        return [
+            Vote(
+                question=self.criterion.question,
+                answer=one.mark,
+                score=one.score,
+                reason=one.reason,
+            )
+            for one in self.opinions
+        ]
+
     def _format(self, score: float, *, named: bool = False) -> str:
         if self.criterion.kind == "1-5":
             return f"{1 + 4 * score:.2f}" + (" of 5" if named else "")
@@ -326,6 +339,7 @@ class JudgeEvaluator(JudgedEvaluator):
             "passed": all(one.passed for one in scores),
             "inconclusive": not fails and any(one.is_close for one in scores),
             "reasoning": "; ".join(one.describe() for one in scores),
+            "votes": [vote for one in scores for vote in one.votes()],
         }
         if len(scores) == 1 and scores[0].criterion.kind == "1-5":
             result |= {"raw_score": 1 + 4 * scores[0].score, "raw_scale": "1-5"}

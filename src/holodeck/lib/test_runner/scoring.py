@@ -117,6 +117,7 @@ def _row(check: Check, score: Score, started: float) -> MetricResult:
         retry_count=score.retry_count,
         evaluation_time_ms=_ms_since(started),
         reasoning=score.reason or None,
+        votes=list(score.votes),
     )
 
 

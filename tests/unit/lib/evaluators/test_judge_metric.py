@@ -206,6 +206,11 @@ async def test_votes_are_asked_in_other_words_and_the_median_counts(build, serve
 
     assert result["score"] == pytest.approx(0.8)
     assert "median of 0." in result["reasoning"]
+    assert {(one.question, one.answer) for one in result["votes"]} == {
+        (PRICE, "yes"),
+        (PRICE, "no"),
+    }
+    assert sorted(round(one.score, 1) for one in result["votes"]) == [0.1, 0.8, 0.9]
     assert len({one.body["messages"][0]["content"] for one in server.requests}) == 3
 
 

@@ -282,5 +282,18 @@ function metricReason(row) {
       ? make("small", {}, `raw score ${score(row.raw_score)} of ${row.raw_scale ?? "?"} `)
       : null,
     judge && make("small", {}, judge),
+    row.votes?.length ? votes(row.votes) : null,
   );
+}
+
+/** Return what a judge was asked, and each of its answers. */
+function votes(list) {
+  const questions = Map.groupBy(list, (one) => one.question);
+  const blocks = [...questions].map(([question, answers]) => {
+    const items = answers.map((one) =>
+      make("li", {}, `${one.answer} (${score(one.score)})`, one.reason && `: ${one.reason}`),
+    );
+    return make("div", {}, make("p", {}, question), make("ul", { class: "votes" }, items));
+  });
+  return fold(plural(list.length, "answer") + " of the judge", false, blocks);
 }
