@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import ValidationError
 
@@ -28,6 +28,7 @@ from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.ui.frontend import detect_frontend
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.comparison import ComparisonReport
 from holodeck.models.config import ExecutionConfig
@@ -35,6 +36,9 @@ from holodeck.models.evaluation import EvaluationConfig, MetricSettings
 from holodeck.models.llm import LLMProvider
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.python_progress import RunDisplay
 
 Case = TestCaseModel | Mapping[str, Any] | str
 """A test case, its keys as in YAML, or only its input."""
@@ -89,6 +93,7 @@ def run(
     model: LLMProvider | Mapping[str, Any] | None = None,
     name: str | None = None,
     on_result: Callable[[TestResult], None] | None = None,
+    progress: bool | None = None,
     **settings: Unpack[RunSettings],
 ) -> TestReport:
     """Run test cases against an agent and return the report; works in notebooks, too.
@@ -105,6 +110,8 @@ def run(
         model: The model that judges and plays users, as `evaluations: {model: …}` in YAML.
         name: What the report calls the agent.
         on_result: Called with each result as soon as there is one.
+        progress: Whether to show the progress: in place in a notebook, else as lines on stdout.
+            Default: in notebooks and in the IPython shell, but not in scripts.
         **settings: The keys of `execution:` in YAML, such as `repeat=5` or `llm_timeout=30`.
 
     Returns:
@@ -123,6 +130,7 @@ def run(
         model=model,
         name=name,
         on_result=on_result,
+        progress=progress,
         **settings,
     )
     return _loop.run(work)
@@ -136,6 +144,7 @@ async def arun(
     model: LLMProvider | Mapping[str, Any] | None = None,
     name: str | None = None,
     on_result: Callable[[TestResult], None] | None = None,
+    progress: bool | None = None,
     **settings: Unpack[RunSettings],
 ) -> TestReport:
     """Do what `run()` does on the caller's event loop."""
@@ -144,10 +153,16 @@ async def arun(
     tested = _load_agent_under_test(loader, path_or_agent, cases, name)
     agent = _with_evaluations(loader, tested.agent, metrics, model)
     redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
+    display = _choose_display(progress, redactor)
 
     def report_result(result: TestResult) -> None:
+        if display is None and on_result is None:
+            return
+        shown = redactor.redact_report(result)
+        if display is not None:
+            display.update(shown)
         if on_result is not None:
-            on_result(redactor.redact_report(result))
+            on_result(shown)
 
     executor = TestExecutor(
         tested.config_path,
@@ -157,14 +172,28 @@ async def arun(
         config_loader=loader,
         evaluators=_evaluators(metrics or ()),
         progress_callback=report_result,
+        on_test_start=None if display is None else display.start_test,
     )
-    with _telemetry(agent, redactor):
+    total_tests = len(executor.agent_config.test_cases or [])
+    with (
+        _telemetry(agent, redactor),
+        nullcontext() if display is None else display.shown(total_tests),
+    ):
         try:
             report = await executor.execute_tests()
         finally:
             if isinstance(tested.backend, AgentBackend):
                 await executor.shutdown()
     return redactor.redact_report(report)
+
+
+def _choose_display(progress: bool | None, redactor: Redactor) -> "RunDisplay | None":
+    """Return how to show a run; None in a script, which needs nothing of what shows runs."""
+    if progress is None and detect_frontend() == "script":
+        return None
+    from holodeck.lib.test_runner.python_progress import choose_display  # noqa: PLC0415
+
+    return choose_display(progress, redactor.redact)
 
 
 @contextmanager

@@ -308,7 +308,7 @@ def test_a_report_has_passed_where_the_command_exits_with_0(cases, code):
 def test_a_report_renders_itself():
     report = holodeck.run(str.upper, ["hello"], metrics=[contains("HELLO")])
 
-    assert report.to_markdown() == report._repr_markdown_() == generate_markdown_report(report)
+    assert report.to_markdown() == generate_markdown_report(report)
     assert report.to_json() == generate_json_report(report)
     assert json.loads(report.to_json())["summary"]["passed"] == 1
     assert repr(report) == "TestReport(agent_name='upper', passed=True, outcomes='1 passed')"

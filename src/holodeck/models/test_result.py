@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -29,6 +29,9 @@ from holodeck.models.selection import Selection
 from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
 
@@ -472,8 +475,11 @@ class ReportSummary(Model):
 _RENDERERS = {
     "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
     "json": "holodeck.lib.reports.formats:generate_json_report",
+    "notebook": "holodeck.lib.reports.notebook:render_notebook_table",
+    "cases": "holodeck.lib.reports.dataframes:cases_dataframe",
+    "metrics": "holodeck.lib.reports.dataframes:metrics_dataframe",
 }
-"""Format → function from a report to its text; a name only, as models import nothing of lib."""
+"""What a report can become → the function; a name only, as models import nothing of lib."""
 
 
 class TestReport(Model):
@@ -541,19 +547,29 @@ class TestReport(Model):
 
     def to_markdown(self) -> str:
         """Return the report as Markdown, as `holodeck test --output report.md` writes it."""
-        return self._render("markdown")
+        return str(self._render("markdown"))
 
     def to_json(self) -> str:
         """Return the report as JSON, as `holodeck test --output report.json` writes it."""
-        return self._render("json")
+        return str(self._render("json"))
 
-    def _render(self, report_format: str) -> str:
-        render = resolve_name(_RENDERERS[report_format])
-        return str(render(self))
+    def to_dataframe(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each test case.
 
-    def _repr_markdown_(self) -> str:
-        """Return what a notebook shows."""
-        return self.to_markdown()
+        What is unknown is `<NA>`, never 0 or empty. Raises MissingExtra without pandas.
+        """
+        return self._render("cases")
+
+    def metrics_dataframe(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each result of a metric, likewise."""
+        return self._render("metrics")
+
+    def _render(self, kind: str) -> Any:
+        return resolve_name(_RENDERERS[kind])(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a compact table, failures first."""
+        return str(self._render("notebook"))
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         counts = ", ".join(f"{count} {word}" for word, count in self.summary.outcomes.items())

@@ -1,7 +1,8 @@
 """Results: an agent's answer, its scores, the result of a scenario and of a run."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import Field, PlainSerializer
@@ -11,6 +12,9 @@ from holodeck.models.base import Count, Ratio
 from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import Outcome
 from holodeck.suite.scenario import Scenario, SuiteModel
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Anything = Annotated[Any, PlainSerializer(to_json_value, when_used="json")]
 """Any value of the agent; JSON holds as much of it as it can."""
@@ -123,6 +127,24 @@ class RunResult(SuiteModel):
     model_info: dict[str, Any] | None = None
     not_reached: list[str] = Field(default_factory=list)
     """Names of the scenarios that `fail_fast` left out."""
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each scenario.
+
+        It has the columns of `TestReport.to_dataframe()`; what is unknown is `<NA>`.
+        """
+        return self._render("cases_dataframe")
+
+    def metrics_dataframe(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each score of a scorer, likewise."""
+        return self._render("metrics_dataframe")
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a compact table, failures first."""
+        return str(self._render("render_notebook_table"))
+
+    def _render(self, function: str) -> Any:
+        return resolve_name(f"holodeck.suite.reports.notebook:{function}")(self)
 
     def compute_aggregates(self) -> None:
         """Compute rate, score and sum from the results; may be called again.
