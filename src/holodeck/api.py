@@ -78,6 +78,7 @@ class RunSettings(TypedDict, total=False):
     stop_early: bool
     fail_fast: bool
     maxfail: int
+    give_up: bool
     offline: bool
     events: str
     cache_key: str

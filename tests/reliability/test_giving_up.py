@@ -1,6 +1,8 @@
 """What every case would meet ends the run soon, with one message; what one case meets does not."""
 
 import socket
+import socketserver
+import ssl
 import threading
 from contextlib import contextmanager
 from itertools import pairwise
@@ -8,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from fakes import FakeOpenAI, Reply
+from holodeck.lib.backends.process.messages import answer_error
 from holodeck.lib.llm.errors import unreachable_reason
 from holodeck.lib.llm.retry import retry
 from holodeck.lib.ui.activity import Activities, current_case, displayed
@@ -104,6 +107,119 @@ async def test_a_host_that_does_not_exist_ends_the_run_as_well(tmp_path):
     assert report.stopped_by == "refused"
 
 
+class _PlainText(socketserver.BaseRequestHandler):
+    """Answers whatever comes without TLS."""
+
+    def handle(self):
+        self.request.recv(4096)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@on_every_way
+async def test_a_server_without_tls_behind_https_ends_the_run_as_well(way, tmp_path):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _PlainText) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        url = f"https://127.0.0.1:{server.server_address[1]}/v1"
+        try:
+            report = await report_of(way, url, tmp_path, cases(4))
+        finally:
+            server.shutdown()
+
+    assert "TLS failed: " in report.results[0].errors[0]
+    assert "check that the server is running, and " in report.stopped
+    assert [one.skipped_by for one in report.results[1:]] == ["refused"] * 3
+
+
+CODE = """
+import socket
+
+class Unauthorized(Exception):
+    status_code = 401
+
+def unreachable(message):
+    try:
+        socket.create_connection(("127.0.0.1", {port}), timeout=60)
+    except OSError as error:
+        raise RuntimeError("no weather") from error
+
+def refused(message):
+    raise Unauthorized("a wrong key")
+
+def broken(message):
+    raise ValueError("no")
+
+def sometimes(message):
+    return "OK" if message == "say 0" else unreachable(message)
+"""
+
+
+def run_code(folder, function, *args):
+    folder.write("bot.py", CODE.replace("{port}", str(a_closed_port())))
+    agent = {"model": None, "instructions": None, "backend": f"bot:{function}"}
+    folder.write_agent(**agent, test_cases=cases(6), execution={"parallel_test_cases": 1})
+    return folder.run("test", *args)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            "unreachable",
+            "RuntimeError: no weather; 3 calls in a row were refused; check that the server",
+        ),
+        (
+            "refused",
+            "Unauthorized: a wrong key; 3 calls in a row were refused; check the API key that",
+        ),
+    ],
+)
+def test_code_that_no_server_answers_ends_the_run_with_one_message(agent_dir, function, message):
+    ran = run_code(agent_dir, function)
+
+    assert ran.code == 3
+    assert ran.stderr.count(message) == 1
+    assert "so the other 3 cases are not run" in ran.stderr
+    assert "  Errors: 3\n  Not run: 3\n" in ran.stdout
+
+
+@pytest.mark.parametrize("function", ["broken", "sometimes"])
+def test_code_that_breaks_for_another_reason_or_has_answered_runs_to_the_end(agent_dir, function):
+    ran = run_code(agent_dir, function)
+
+    assert ran.code == 3
+    assert "Not run" not in ran.stdout
+
+
+def test_every_case_runs_if_the_run_shall_not_give_up(agent_dir):
+    ran = run_code(agent_dir, "unreachable", "--no-give-up")
+
+    assert ran.code == 3
+    assert "  Errors: 6\n" in ran.stdout
+
+
+def test_a_provider_that_refuses_every_case_is_asked_for_each_if_the_run_shall_not_give_up(
+    agent_dir,
+):
+    agent_dir.server.otherwise(refusing(401, "wrong key"))
+    agent_dir.write_agent(backend="chat", test_cases=cases(6), execution={"give_up": False})
+
+    ran = agent_dir.run("test")
+
+    assert len(agent_dir.server.requests) == 6
+    assert "Not run" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [("ConnectionRefusedError", "unreachable"), ("openai.AuthenticationError", "key"),
+     ("NotFoundError", "request"), ("ValueError", None)],
+)  # fmt: skip
+def test_what_a_process_was_refused_is_read_from_the_name_of_its_error(name, refusal):
+    error = answer_error({"message": "no", "data": {"type": name}})
+
+    assert (error.refusal, error.permanent) == (refusal, False)
+
+
 @contextmanager
 def answering_once():
     """A server that answers one request, and is gone then."""
@@ -155,6 +271,11 @@ def test_the_cause_of_a_lost_connection_is_found_in_the_chain():
     assert "cannot be resolved" in unreachable_reason(socket.gaierror(-2, "unknown name"))
     assert unreachable_reason(ConnectionResetError(104, "Connection reset by peer")) is None
     assert unreachable_reason(TimeoutError()) is None
+    untrusted = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    untrusted.verify_message = "self-signed certificate"
+    assert unreachable_reason(chained(RuntimeError("Connection error."), untrusted)) == (
+        "its certificate is not trusted: self-signed certificate"
+    )
 
 
 async def test_every_wait_for_another_try_is_shown_with_its_number():

@@ -217,6 +217,16 @@ class ExecutionConfig(Model):
             rival="fail_fast",
         ),
     ] = None
+    give_up: Annotated[
+        bool | None,
+        Setting(
+            True,
+            "Stop when a provider refuses every case.",
+            details="After three in a row: a wrong key or model, or no connection.",
+            flags=("--give-up",),
+            group=LIMITS,
+        ),
+    ] = None
     max_retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
         Setting(

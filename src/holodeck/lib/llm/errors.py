@@ -5,6 +5,7 @@ import json
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
@@ -30,6 +31,18 @@ CONTENT_CODES = frozenset(
 UNREACHABLE_ERRNOS = frozenset(
     {errno.ECONNREFUSED, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 )
+_HANDSHAKE_FAILURES = frozenset(
+    {
+        "HTTP_REQUEST",
+        "NO_PROTOCOLS_AVAILABLE",
+        "RECORD_LAYER_FAILURE",
+        "SSLV3_ALERT_HANDSHAKE_FAILURE",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "UNSUPPORTED_PROTOCOL",
+        "WRONG_VERSION_NUMBER",
+    }
+)
+"""Reasons of OpenSSL that every further connection would meet, such as a server without TLS."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 MAX_EXCERPT = 80
 MAX_MESSAGE = 400
@@ -131,6 +144,8 @@ def unreachable_reason(error: BaseException) -> str | None:
     None means another kind of error: a lost connection, a timeout.
     """
     for cause in error_chain(error):
+        if (untrusted := _tls_problem(cause)) is not None:
+            return untrusted
         if isinstance(cause, socket.gaierror):
             return f"the host name cannot be resolved ({cause.strerror})"
         if isinstance(cause, OSError):
@@ -140,6 +155,19 @@ def unreachable_reason(error: BaseException) -> str | None:
             if known:
                 code = errno.ECONNREFUSED if errno.ECONNREFUSED in known else known[0]
                 return os.strerror(code or 0).lower()
+    return None
+
+
+def _tls_problem(error: BaseException) -> str | None:
+    """Return why no TLS connection could be made; None for another error."""
+    if not isinstance(error, ssl.SSLError):
+        return None
+    # The subclasses of client libraries lack what the error that they were made of has.
+    message, reason = getattr(error, "verify_message", None), getattr(error, "reason", None)
+    if message:
+        return f"its certificate is not trusted: {message}"
+    if reason in _HANDSHAKE_FAILURES:
+        return f"TLS failed: {reason.lower().replace('_', ' ')}"
     return None
 
 

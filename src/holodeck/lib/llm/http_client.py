@@ -406,13 +406,10 @@ def _request_head(server: Server, headers: Mapping[str, str]) -> bytes:
 
 def connection_error(error: OSError, server: Server) -> RequestError:
     """Return the error for a connection that could not be made or was lost."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        problem = f"its certificate is not trusted: {error.verify_message}"
-        return RequestError(f"{server.authority}: {problem}")
     unreachable = unreachable_reason(error)
     reason = unreachable or one_line(str(error), MAX_MESSAGE) or type(error).__name__
     return RequestError(
         no_connection_message(server.contact, reason),
-        is_transient=True,
+        is_transient=not isinstance(error, ssl.SSLCertVerificationError),
         is_unreachable=unreachable is not None,
     )

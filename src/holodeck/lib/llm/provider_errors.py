@@ -74,6 +74,17 @@ def refusal_in(error: Exception) -> Refusal | None:
     return classify_refusal(status_of(error), codes)
 
 
+def refusal_behind(error: Exception) -> Refusal | None:
+    """Return what a server refused the code that raised the error, read from its causes.
+
+    The code may call several servers, so that one 404 says nothing about others.
+    """
+    if unreachable_reason(error) is not None:
+        return "unreachable"
+    refusal = refusal_in(error)
+    return "request" if refusal == "model" else refusal
+
+
 def describe(error: BaseException) -> str:
     """Return one line that says what happened, without the wrappers of the libraries."""
     if isinstance(error, HoloDeckError):

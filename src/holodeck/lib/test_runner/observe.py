@@ -227,9 +227,14 @@ class _Turn:
         self.errors.append(describe(error))
         self.raised += filter(None, [raised_error(error)])
         self.is_permanent = isinstance(error, BackendError) and error.permanent
-        self.refusal = error.refusal if isinstance(error, BackendError) else None
         self.failure = None if self.is_permanent else failure_of(error)
         self.attempts = [one for one in getattr(error, "attempts", ()) if isinstance(one, Attempt)]
+        self.refusal = error.refusal if isinstance(error, BackendError) else None
+        if self.refusal is None and not self.attempts:  # the user's code sent its own requests
+            # Imported here because most agents do not fail.
+            from holodeck.lib.llm.provider_errors import refusal_behind  # noqa: PLC0415
+
+            self.refusal = refusal_behind(error)
         seen = getattr(error, "seen", None)
         if isinstance(seen, ExecutionResult):
             self.waited_seconds = seen.waited_ms / 1000

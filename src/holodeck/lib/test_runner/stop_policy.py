@@ -11,7 +11,7 @@ from holodeck.errors import Refusal
 from holodeck.lib.reports.costs import calls_of, money, tokens_of
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
-from holodeck.models.backend import HttpBackendConfig
+from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
 from holodeck.models.outcome import StopKind
@@ -29,6 +29,11 @@ _HINTS: dict[Refusal, str] = {
     "model": "check",
     "request": "check",
     "unreachable": "check that the server is running, and",
+}
+_CODE_HINTS: dict[Refusal, str] = {
+    "key": "check the API key that the agent's code uses",
+    "quota": "check the account of the API key that the agent's code uses",
+    "unreachable": "check that the server which the agent's code calls is running",
 }
 _MODEL_PATHS: dict[Refusal, tuple[str, ...]] = {
     "key": ("model", "api_key"),
@@ -88,6 +93,7 @@ class StopPolicy:
         self._reasons: set[str] = set()
         self._max_failures = failure_limit(settings)
         self._fails_fast = settings.fail_fast is True
+        self._gives_up = settings.give_up is not False
         self._failures = 0
         self._stopped: dict[str | None, StopReason] = {}
         self._refusals = 0
@@ -116,22 +122,25 @@ class StopPolicy:
         provider objected to.
 
         A refused model or request counts only while every case so far was refused for the same
-        reason; otherwise it is about the content of a case.
+        reason; otherwise it is about the content of a case. So does what is not permanent, such as
+        what the user's own code was refused.
         """
         self._has_answers |= result.outcome is not Outcome.AGENT_ERROR
         if len(self._reasons) < 2:
             text = result.errors[0] if result.errors else ""
-            self._reasons.add(refusal if refusal == "model" else text)
-        is_alike = len(self._reasons) == 1
-        is_counted = is_alike if refusal in {"model", "request"} else is_permanent
+            self._reasons.add(text if refusal in {None, "request"} else refusal)
+        is_alike = len(self._reasons) == 1 and refusal is not None
+        is_general = is_permanent and refusal not in {"model", "request"}
+        is_counted = self._gives_up and (is_general or is_alike)
         if not is_counted or (self._has_answers and refusal in _UNTIL_ANSWERED):
             self._refusals = 0
             return
         tries = sum(len(run.attempts) for run in result.single_runs)
-        self._refusals += max(1, tries) if refusal == "unreachable" else 1
+        is_unreachable = refusal == "unreachable" and is_permanent
+        self._refusals += max(1, tries) if is_unreachable else 1
         if self._refusals >= MAX_REFUSALS:
             reason = result.errors[0]
-            if refusal != "unreachable" or tries < MAX_REFUSALS:
+            if not is_unreachable or tries < MAX_REFUSALS:
                 reason += f"; {MAX_REFUSALS} calls in a row were refused"
             hint = hint_for_refusal(self._agent, refusal)
             raise RunStopped(StopReason("refused", f"{reason}; {hint}" if hint else reason))
@@ -146,8 +155,10 @@ def hint_for_refusal(agent: Agent, refusal: Refusal | None) -> str:
     """Return what to check after a refusal, with its location; "" if nothing is known."""
     if refusal is None:
         return ""
-    if isinstance(agent.backend, HttpBackendConfig):
+    if isinstance(agent.backend, HttpBackendConfig | A2aBackendConfig):
         path = _HTTP_PATHS[refusal]
+    elif agent.has_own_model:
+        return _CODE_HINTS.get(refusal, "")
     elif agent.model is not None:
         path = _MODEL_PATHS[refusal]
     else:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.errors import BackendError, BackendInitError, BackendSessionError
+from holodeck.errors import BackendError, BackendInitError, BackendSessionError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.exceptions import display_path
@@ -81,6 +81,19 @@ def complete(answer: ExecutionResult, abilities: Abilities) -> None:
             one["is_error_unknown"] = not one.get("is_error")
 
 
+_REFUSALS: Mapping[str, Refusal] = {
+    "APIConnectionError": "unreachable",
+    "ConnectError": "unreachable",
+    "ConnectionRefusedError": "unreachable",
+    "SSLCertVerificationError": "unreachable",
+    "gaierror": "unreachable",
+    "AuthenticationError": "key",
+    "PermissionDeniedError": "key",
+    "NotFoundError": "request",
+}
+"""What a server refused, by the exception of Python or of a client library that reports it."""
+
+
 def answer_error(error: Any) -> BackendSessionError:
     """Return the error of an answer, with the line of the user's code if it says that."""
     given = error if isinstance(error, Mapping) else {"message": str(error)}
@@ -90,6 +103,7 @@ def answer_error(error: Any) -> BackendSessionError:
     text = ": ".join(filter(None, [str(data.get("type") or ""), message]))
     failure = BackendSessionError(text or "the agent's process reports an error", seen=_seen(data))
     failure.raised = _raised(text, data)
+    failure.refusal = _REFUSALS.get(str(data.get("type")).rpartition(".")[2])
     return failure
 
 
