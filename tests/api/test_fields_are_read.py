@@ -45,7 +45,6 @@ WITHOUT_EFFECT = {
 CHOOSING = {
     "CodeMetric.grader",
     "FunctionTool.is_retrieval",
-    "HierarchicalDocumentTool.keyword_index",
     "RAGMetric.metric_type",
     "VectorStoreSettings.options",
     "VectorstoreTool.chunk_size",

@@ -35,9 +35,11 @@ class Call:
         self.headers = headers
         self.replied: dict[str, str] = {}
         """Headers of the response."""
-        if body and "application/json" not in headers.get("content-type", ""):
+        kind = headers.get("content-type", "")
+        if body and kind not in {"application/json", "application/x-ndjson"}:
             raise Refusal(415, "the body must be application/json")
-        self.body: Any = json.loads(body) if body else None
+        self.body: Any = json.loads(body) if body and kind == "application/json" else None
+        self.lines = [json.loads(one) for one in body.splitlines()] if "ndjson" in kind else []
 
     def param(self, name: str, default: str | None = None) -> str:
         if name not in self.params and default is None:

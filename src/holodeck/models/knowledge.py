@@ -1,12 +1,13 @@
 """Tools that search documents: `vectorstore` and `hierarchical_document`."""
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Model, NonBlank, Ratio
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.database import DatabaseConfig, Secret
 from holodeck.models.llm import LLMProvider
 from holodeck.models.tool_config import ToolConfig
 
@@ -103,26 +104,45 @@ class VectorstoreTool(KnowledgeTool):
 class KeywordIndexConfig(Model):
     """The index for keyword search."""
 
-    not_supported_yet: ClassVar = dict.fromkeys(
-        (
-            "endpoint",
-            "index_name",
-            "username",
-            "password",
-            "api_key",
-            "verify_certs",
-            "timeout_seconds",
-        ),
-        "only the index in memory works, not OpenSearch",
-    )
-
     provider: Literal["in-memory", "opensearch"] = "in-memory"
-    """Where the index is; OpenSearch is not supported yet."""
+    """Where the index is."""
+    endpoint: NonBlank | None = None
+    """Address of the OpenSearch server, such as `https://search.example.com:9200`."""
+    index_name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,254}$")] | None = None
+    """Name of the index in OpenSearch, which belongs to this tool alone."""
+    username: NonBlank | None = None
+    """User of OpenSearch."""
+    password: Secret | None = None
+    """Password of the user."""
+    api_key: Secret | None = None
+    """API key of OpenSearch, instead of a user."""
+    verify_certs: bool = True
+    """Whether the certificate of the server must be valid."""
+    timeout_seconds: Annotated[float, Field(ge=1, le=120)] = 10
+    """Maximum seconds of one request to OpenSearch."""
 
     @model_validator(mode="after")
-    def _provider_is_supported(self) -> "KeywordIndexConfig":
-        if self.provider == "opensearch":
-            raise ValueError("'provider': opensearch is not supported yet; write in-memory")
+    def _keys_fit_the_provider(self) -> "KeywordIndexConfig":
+        if self.provider == "in-memory":
+            lone = sorted(self.model_fields_set - {"provider"})
+            if lone:
+                raise ValueError(
+                    f"{lone[0]!r} has no effect in memory; add 'provider: opensearch', or remove it"
+                )
+            return self
+        for name in ("endpoint", "index_name"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name!r} is missing; opensearch needs it")
+        parts = urlsplit(self.endpoint or "")
+        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+            raise ValueError(
+                "'endpoint' is no address of a server; it begins with http:// or https:// and a"
+                " host; user and password are keys of their own"
+            )
+        if self.api_key is not None and self.username is not None:
+            raise ValueError("'api_key' and 'username' are both set; keep one of them")
+        if self.password is not None and self.username is None:
+            raise ValueError("'username' is missing; 'password' needs it")
         return self
 
 

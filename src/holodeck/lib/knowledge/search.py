@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from holodeck.lib.keyword_search import KeywordIndex, count_terms, fuse_ranks
 from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
@@ -24,20 +24,37 @@ def searchable_text(text: str, metadata: dict[str, Any]) -> str:
     return "\n".join(filter(None, (headings, metadata.get("context"), text)))
 
 
+class KeywordSearch(Protocol):
+    """A keyword index that is elsewhere."""
+
+    async def search(self, query: str, limit: int) -> list[tuple[int, float]]:
+        """Return positions of the best texts with their scores, the best first."""
+        ...
+
+
 class ChunkIndex:
-    """All chunks of a store by their words."""
+    """All chunks of a store by their words.
 
-    def __init__(self, chunks: Iterable[StoredText]) -> None:
+    Args:
+        chunks: The chunks.
+        keywords: Where keywords are searched instead of in memory; it has `texts`.
+    """
+
+    def __init__(self, chunks: Iterable[StoredText], keywords: KeywordSearch | None = None) -> None:
         self._chunks = [Hit(one.id, one.document, one.text, 0, one.metadata) for one in chunks]
-        texts = [searchable_text(one.text, one.metadata) for one in self._chunks]
+        self.texts = [searchable_text(one.text, one.metadata) for one in self._chunks]
+        self._keywords = keywords
         self._index: KeywordIndex[int] = KeywordIndex()
-        for number, text in enumerate(texts):
+        for number, text in enumerate(self.texts if keywords is None else ()):
             self._index.add(number, count_terms(text))
-        self._folded = [_fold(text) for text in texts]
+        self._folded = [_fold(text) for text in self.texts]
 
-    def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> list[Hit]:
         """Return the best chunks by keywords; the best of them has the score 1."""
-        found = self._index.search(query, limit)
+        if self._keywords is None:
+            found = self._index.search(query, limit)
+        else:
+            found = await self._keywords.search(query, limit)
         return [replace(self._chunks[at], score=score / found[0][1]) for at, score in found]
 
     def search_exact(self, query: str, limit: int) -> list[Hit]:
@@ -99,12 +116,12 @@ async def search(
     if index is None or settings.mode == "semantic":
         hits = await store.search(vector, settings.top_k)
     elif settings.mode == "keyword":
-        hits = index.search(query, settings.top_k)
+        hits = await index.search(query, settings.top_k)
     else:
         depth = max(_DEPTH, 3 * settings.top_k)
         rankings = [
             (await store.search(vector, depth), settings.semantic_weight),
-            (index.search(query, depth), settings.keyword_weight),
+            (await index.search(query, depth), settings.keyword_weight),
             (index.search_exact(query, depth), settings.exact_weight),
         ]
         hits = _fuse([one for one in rankings if one[1]], settings)

@@ -19,6 +19,7 @@ from holodeck.lib.knowledge.hierarchical import Links
 from holodeck.lib.knowledge.ingestion import Ingestion, exclusive_ingestion
 from holodeck.lib.knowledge.models import build_embedder
 from holodeck.lib.knowledge.objects import StoredObject, fetch_objects, is_object_source
+from holodeck.lib.knowledge.opensearch import OpenSearchIndex
 from holodeck.lib.knowledge.plans import plan_of
 from holodeck.lib.knowledge.reranking import Reranker
 from holodeck.lib.knowledge.results import format_hits, passage_of
@@ -73,6 +74,7 @@ class KnowledgeSource:
         )
         self._store: VectorStore | None = None
         self._index: ChunkIndex | None = None
+        self._keywords: OpenSearchIndex | None = None
         self._links: Links | None = None
         self._contexts: ContextWriter | None = None
         self._reranker = self._build_reranker()
@@ -141,6 +143,8 @@ class KnowledgeSource:
         contexts, self._contexts = self._contexts, None
         if contexts is not None:
             await contexts.close()
+        if self._keywords is not None:
+            self._keywords.close()
         if self._reranker is not None:
             await self._reranker.close()
         await self._embedder.close()
@@ -161,9 +165,9 @@ class KnowledgeSource:
         async with exclusive_ingestion(lock, self._config.name):
             await store.open(len(probe), empty=self._is_forced)
             await self._ingestion(store, stats).run(documents)
-        await self._index_chunks(store)
+            await self._index_chunks(store, collection)
 
-    async def _index_chunks(self, store: VectorStore) -> None:
+    async def _index_chunks(self, store: VectorStore, collection: str) -> None:
         """Read all chunks, if keywords or links need them."""
         config = self._config
         if not isinstance(config, HierarchicalDocumentTool):
@@ -171,7 +175,11 @@ class KnowledgeSource:
         has_links = config.extract_definitions or config.extract_cross_references
         chunks = await store.texts() if has_links or config.search_mode != "semantic" else []
         if config.search_mode != "semantic":
-            self._index = await run_in_thread(partial(ChunkIndex, chunks), "holodeck-documents")
+            keywords = self._keywords = _keyword_index(config, collection)
+            build = partial(ChunkIndex, chunks, keywords)
+            self._index = await run_in_thread(build, "holodeck-documents")
+            if keywords is not None:
+                await keywords.build(self._index.texts)
         if has_links:
             self._links = Links.of(chunks)
 
@@ -283,3 +291,11 @@ class KnowledgeSource:
             passages=passages,
             model_cost=self._cost(stats.meter),
         )
+
+
+def _keyword_index(config: HierarchicalDocumentTool, collection: str) -> OpenSearchIndex | None:
+    """Return the index for keywords; None for the one in memory."""
+    index = config.keyword_index
+    if index is None or index.provider == "in-memory":
+        return None
+    return OpenSearchIndex(index, collection)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _BUSY = (429, 502, 503, 504)
 _LONGEST_MESSAGE = 300
+_MESSAGES = ("error", "message", "reason")
+"""Keys of what an error says."""
 _FIRST_WAIT_S, _SHORTEST_WAIT_S = 0.5, 0.1
 _PAUSE_S = 0.3
 
@@ -34,6 +36,8 @@ class RestClient:
         headers: Sent with each request.
         limit_s: Seconds of one request with its retries.
         params: Parameters of each request.
+        login: Name and password of each request.
+        verify: Whether the server's certificate must be valid.
     """
 
     def __init__(
@@ -42,10 +46,18 @@ class RestClient:
         headers: Mapping[str, str],
         limit_s: float,
         params: Mapping[str, str] | None = None,
+        *,
+        login: tuple[str, str] | None = None,
+        verify: bool = True,
     ) -> None:
         self._url = url.rstrip("/")
         self._limit_s = limit_s
-        self._headers, self._params = headers, params
+        self._options: dict[str, Any] = {
+            "headers": headers,
+            "params": params,
+            "auth": login,
+            "verify": verify,
+        }
         self._client: Client | None = None
 
     def send(
@@ -59,12 +71,17 @@ class RestClient:
     ) -> "Response":
         """Return the response, also for 404 if it may be `missing`.
 
+        The body is sent as JSON; bytes are sent as they are, lines of JSON documents.
+
         Raises RestError, or what the client raises.
         """
         client = self._open()
         ends = time.monotonic() + self._limit_s
-        content = None if body is None else json.dumps(body).encode()
-        headers = {} if body is None else {"content-type": "application/json"}
+        content, headers = None, dict[str, str]()
+        if isinstance(body, bytes):
+            content, headers["content-type"] = body, "application/x-ndjson"
+        elif body is not None:
+            content, headers["content-type"] = json.dumps(body).encode(), "application/json"
         wait = _FIRST_WAIT_S
         while True:
             response = client.request(
@@ -90,9 +107,7 @@ class RestClient:
         if self._client is None:
             import httpx2
 
-            self._client = httpx2.Client(
-                headers=self._headers, params=self._params, timeout=self._limit_s
-            )
+            self._client = httpx2.Client(timeout=self._limit_s, **self._options)
         return self._client
 
     def close(self) -> None:
@@ -175,7 +190,9 @@ def _innermost(document: Any) -> Any:
         if isinstance(document, list) and document:
             document = document[0]
         elif isinstance(document, dict):
-            inner = next((document[key] for key in ("error", "message") if document.get(key)), None)
+            inner = next(
+                (document[key] for key in ("error", "message", "reason") if document.get(key)), None
+            )
             if inner is None:
                 return json.dumps(document)
             document = inner
