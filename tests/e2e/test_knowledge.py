@@ -1,6 +1,7 @@
 """Agents that search documents, end to end: the command, a model server, and the embedded store."""
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -61,6 +62,18 @@ def test_an_agent_answers_from_the_documents_of_a_folder(folder):
     assert invocation["passages"] == [RETURNS.strip(), SHIPPING.strip()]
     assert invocation["result"].startswith("Found 2 results:\n\n[1] Score: 0.")
     assert "Source: docs/returns.md" in invocation["result"]
+
+
+def test_the_documents_count_in_the_budget_and_the_report_says_so(folder):
+    folder.write_agent(**search_agent(folder))
+
+    ran = run(folder, "--max-calls", "2", "-o", "report.json")
+
+    assert ran.code == 6, ran.stdout + ran.stderr
+    assert "the budget of 2 calls is used up (2 calls spent)" in ran.stderr
+    [note] = json.loads((folder.path / "report.json").read_text())["notes"]
+    said = r"before the first case, the tools took 2 requests and \d+ tokens for documents"
+    assert re.match(said, note)
 
 
 def test_only_what_changed_is_embedded_again(folder):

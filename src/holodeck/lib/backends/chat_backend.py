@@ -26,6 +26,7 @@ from holodeck.lib.tools.base import (
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
+from holodeck.models.outcome import ModelCost
 
 if TYPE_CHECKING:
     from holodeck.lib.tools.filtering import ToolFilterManager
@@ -129,6 +130,10 @@ class ChatBackend:
     def tools(self) -> tuple[Tool, ...] | None:
         """The tools of the agent; None if they are not known before `initialize`."""
         return () if self._toolbox is None else self._toolbox.tools
+
+    @property
+    def preparation_costs(self) -> Sequence[ModelCost]:
+        return () if self._toolbox is None else self._toolbox.preparation_costs
 
     @property
     def accepts_images(self) -> bool:

@@ -72,6 +72,8 @@ class KnowledgeSource:
             if self._plan.search.mode == "keyword"
             else build_embedder(config, context.agent, context.execution, context.proxy_for)
         )
+        self._prepared = UsageMeter()
+        """What the requests of the last `open` took."""
         self._store: VectorStore | None = None
         self._index: ChunkIndex | None = None
         self._keywords: OpenSearchIndex | None = None
@@ -151,6 +153,7 @@ class KnowledgeSource:
 
     async def _ingest(self, documents: Sequence[Document]) -> None:
         stats = RequestStats()
+        self._prepared = stats.meter
         length = self._config.embedding_dimensions
         [probe] = await self._embedder.embed([_PROBE], stats)
         if length is not None and len(probe) != length:
@@ -258,6 +261,22 @@ class KnowledgeSource:
         parts = [agent.name, folder, config.source, self._embedder.name, length]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
         return f"{config.name[:40]}_{digest}"
+
+    @property
+    def preparation_costs(self) -> Sequence[ModelCost]:
+        """What embeddings and contexts of the documents cost when it was opened, by model."""
+        meter, own = self._prepared, self._embedder.model
+        labels = {own.partition("/")[2]: own}
+        costs = [
+            ModelCost(model=labels.get(name, name), calls=1, tokens=usage)
+            for name, usage in meter.by_model.items()
+        ]
+        if meter.unmetered:
+            costs.append(ModelCost(model=own, calls=1))
+        left = meter.requests - len(costs)
+        if left > 0:
+            costs.append(ModelCost(calls=left, failed=left))  # their tokens are in the others
+        return costs
 
     def _cost(self, meter: UsageMeter) -> ModelCost | None:
         """Return what the models of a search cost; None for one in this process."""

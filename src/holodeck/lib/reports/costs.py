@@ -106,6 +106,18 @@ def tokens_of(result: TestResult) -> int | None:
     return sum(known) if len(known) == len(usages) else None
 
 
+def amount_of(cost: ModelCost, prices: PriceTable) -> float | None:
+    """Return what the calls of a model cost; None if that is unknown."""
+    return _sum([_amount(charge, prices) for charge in _of_model(cost, "a tool")])
+
+
+def known_tokens(cost: ModelCost) -> int | None:
+    """Return the tokens of the calls of a model; None if they are unknown."""
+    usages = [charge.usage for charge in _of_model(cost, "a tool")]
+    known = [usage.total_tokens for usage in usages if usage is not None]
+    return sum(known) if len(known) == len(usages) else None
+
+
 def _calls(part: TestResult | TurnResult) -> int:
     answered = part.agent_response is not None
     of_tools = sum(call.model_cost.calls for call in part.tool_invocations if call.model_cost)

@@ -31,7 +31,7 @@ from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.outcome import Attempt
+from holodeck.models.outcome import Attempt, ModelCost
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -345,6 +345,11 @@ class AgentFactory:
     def tools(self) -> tuple[Tool, ...] | None:
         """The tools of the agent; None if they are not known before `initialize`."""
         return self._toolbox.tools
+
+    @property
+    def preparation_costs(self) -> Sequence[ModelCost]:
+        """What models cost that were asked while the tools were opened."""
+        return self._toolbox.preparation_costs
 
     @property
     def accepts_images(self) -> bool:

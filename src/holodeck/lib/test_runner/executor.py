@@ -40,15 +40,19 @@ from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
+from holodeck.lib.text import plural
+from holodeck.lib.tools.toolbox import HasPreparationCosts
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
+from holodeck.models.outcome import ModelCost
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
+from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
@@ -69,6 +73,10 @@ logger = logging.getLogger(__name__)
 ONE_AT_A_TIME = (
     "the cases ran one after the other, because 'tap: true' cannot tell the requests of Python code"
     " apart; 'backend: {type: process, …}' with 'workers' runs several"
+)
+PREPARED = (
+    "before the first case, the tools took {} and {} tokens for documents; budgets count these, the"
+    " costs of the report do not"
 )
 ASYNC_CONCURRENCY = 10
 """How many cases of the user's async code run at once under `parallel_test_cases: auto`."""
@@ -369,7 +377,21 @@ class TestExecutor:
             partial(self._new_run, backend),
             self._report_start,
             concurrency,
+            self._preparation_costs(backend),
         )
+
+    def _preparation_costs(self, backend: AgentBackend) -> Sequence[ModelCost]:
+        """Return what models cost that were asked before the first case; it is noted if somebody
+        counts."""
+        if not isinstance(backend, HasPreparationCosts):
+            return ()
+        costs, limits = backend.preparation_costs, self.config
+        is_limited = any((limits.max_cost, limits.max_tokens, limits.max_calls))
+        if costs and (is_limited or self.agent_config.prices is not None):
+            calls = plural(sum(one.calls for one in costs), "request", form=",")
+            tokens = sum((one.tokens for one in costs), TokenUsage.zero()).total_tokens
+            self._evaluator_set.judge_provider.note(PREPARED.format(calls, f"{tokens:,}"))
+        return costs
 
     def _concurrency(self, backend: AgentBackend) -> int:
         """Return how many cases may run at once.

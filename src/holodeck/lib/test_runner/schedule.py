@@ -15,6 +15,7 @@ from holodeck.lib.test_runner.case_run import CaseRun, FinishedRun, run_with_ret
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
 
@@ -101,6 +102,8 @@ class Lane:
     """Called with each case right before it runs."""
     concurrency: int
     """How many cases or repetitions may run at once."""
+    preparation_costs: Sequence[ModelCost] = ()
+    """What models cost that were asked before the first case."""
 
 
 class Schedule:
@@ -124,6 +127,8 @@ class Schedule:
         self._stop_policies = [_stop_policy(lane, config) for lane in lanes]
         prices = lanes[0].agent.prices
         self._budget = Budget(config, prices.unit if prices else "")
+        for lane in lanes:
+            self._budget.spend_before(lane.preparation_costs, lane.agent.prices)
         self._running: dict[tuple[int, int], CaseRun] = {}
         """The runs of cases that are not repeated, by the numbers of agent and case."""
 

@@ -2,19 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 from holodeck.errors import Refusal
-from holodeck.lib.reports.costs import calls_of, money, tokens_of
+from holodeck.lib.reports.costs import amount_of, calls_of, known_tokens, money, tokens_of
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.outcome import StopKind
+from holodeck.models.outcome import ModelCost, StopKind
+from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, TestResult
 
@@ -219,8 +220,18 @@ class _BudgetLimit:
     format: Callable[[float], str]
     measure: Callable[[TestResult], float | None]
     """Returns what a case has spent; None if that is unknown."""
+    measure_cost: Callable[[ModelCost, PriceTable], float | None]
+    """Returns what calls of a model have spent; None if that is unknown."""
+    before: float = 0.0
+    """What was spent before the first case."""
     spent: float = 0.0
+    """What cases have spent."""
     is_known: bool = True
+
+    def add_cost(self, cost: ModelCost, prices: PriceTable) -> None:
+        amount = self.measure_cost(cost, prices)
+        self.is_known = self.is_known and amount is not None
+        self.before += amount or 0.0
 
     def add_result(self, result: TestResult) -> None:
         amount = self.measure(result)
@@ -231,9 +242,10 @@ class _BudgetLimit:
         """Return why no further case may start; None if one may."""
         if not self.is_known:
             return f"{self._name} cannot be enforced, because not every response reports its usage"
-        if self.spent < self.limit:
+        spent = self.before + self.spent
+        if spent < self.limit:
             return None
-        return f"{self._name} is used up ({self.format(self.spent)} spent)"
+        return f"{self._name} is used up ({self.format(spent)} spent)"
 
     @property
     def _name(self) -> str:
@@ -268,6 +280,12 @@ class Budget:
         self.refused: str | None = None
         """Why a case was not allowed to start; None if all were."""
 
+    def spend_before(self, costs: Iterable[ModelCost], prices: PriceTable | None) -> None:
+        """Count what models cost that were asked before the first case."""
+        for cost in costs:
+            for limit in self._limits:
+                limit.add_cost(cost, prices or PriceTable())
+
     async def admit(self) -> bool:
         """Wait until a case may start; False if none may anymore, and `refused` says why."""
         async with self._changed:
@@ -296,18 +314,29 @@ class Budget:
         if not self._paid:
             return not self._limits
         after = self._running + 1
-        return all(one.spent * (1 + after / self._paid) <= one.limit for one in self._limits)
+        return all(
+            one.before + one.spent * (1 + after / self._paid) <= one.limit for one in self._limits
+        )
 
 
 def _budget_limits(config: ExecutionConfig, currency: str) -> Iterator[_BudgetLimit]:
     if config.max_cost is not None:
-        yield _BudgetLimit(config.max_cost, lambda amount: money(amount, currency), _cost_of)
+        shown = partial(money, currency=currency)
+        yield _BudgetLimit(config.max_cost, shown, _cost_of, amount_of)
     if config.max_tokens is not None:
         yield _BudgetLimit(
-            config.max_tokens, partial(plural, thing="token", form=",.0f"), tokens_of
+            config.max_tokens,
+            partial(plural, thing="token", form=",.0f"),
+            tokens_of,
+            lambda cost, _: known_tokens(cost),
         )
     if config.max_calls is not None:
-        yield _BudgetLimit(config.max_calls, partial(plural, thing="call", form=",.0f"), calls_of)
+        yield _BudgetLimit(
+            config.max_calls,
+            partial(plural, thing="call", form=",.0f"),
+            calls_of,
+            lambda cost, _: cost.calls,
+        )
 
 
 def _cost_of(result: TestResult) -> float | None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
@@ -14,6 +14,7 @@ from holodeck.lib.tools.base import SideEffectsError, Tool
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.outcome import ModelCost
 from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.tool import FunctionTool, ToolConfig
 
@@ -44,6 +45,16 @@ def _template_of(tool: PromptTool) -> str:
     if tool.template is None:
         raise ConfigError(f"tools.{tool.name}.file", "cannot be read here; write a 'template'")
     return tool.template
+
+
+@runtime_checkable
+class HasPreparationCosts(Protocol):
+    """A source or an agent that asks models before the first case."""
+
+    @property
+    def preparation_costs(self) -> Sequence[ModelCost]:
+        """What that cost when it was opened; nothing before."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,12 @@ class Toolbox:
         if self._opened is None and not self.has_sources:
             return tuple(part for part in self._parts if isinstance(part, Tool))
         return self._opened
+
+    @property
+    def preparation_costs(self) -> Sequence[ModelCost]:
+        """What models cost that were asked while the tools were opened."""
+        asking = [part for part in self._parts if isinstance(part, HasPreparationCosts)]
+        return [cost for part in asking for cost in part.preparation_costs]
 
     async def open(self) -> tuple[Tool, ...]:
         """Return the tools, once everything that they need is ready.

@@ -6,7 +6,8 @@ import pytest
 
 from holodeck.lib.test_runner.stop_policy import Budget
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.price import Cost
+from holodeck.models.outcome import ModelCost
+from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.test_result import Attempt, MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.results import a_result
@@ -123,3 +124,33 @@ async def test_the_reason_of_the_first_case_that_was_refused_stays():
 
     assert not await budget.admit()
     assert budget.refused == first == "the budget of 10 tokens is used up (10 tokens spent)"
+
+
+PREPARED = ModelCost(model="openai/embeds", calls=3, tokens=TokenUsage.of(2_000_000, 0))
+PRICES = PriceTable(models={"openai/embeds": Price(input=2, output=0)})
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"max_calls": 3}, "the budget of 3 calls is used up (3 calls spent)"),
+        ({"max_tokens": 9}, "the budget of 9 tokens is used up (2,000,000 tokens spent)"),
+        ({"max_cost": 4}, "the budget of 4.00 EUR is used up (4.00 EUR spent)"),
+        ({"max_calls": 4}, None),
+    ],
+    ids=["calls", "tokens", "cost", "enough"],
+)
+async def test_what_documents_took_before_the_first_case_counts(limits, why):
+    budget = Budget(ExecutionConfig(**limits), "EUR")
+    budget.spend_before([PREPARED], PRICES)
+
+    assert await budget.admit() is (why is None)
+    assert budget.refused == why
+
+
+async def test_unknown_tokens_of_documents_cannot_be_limited():
+    budget = Budget(ExecutionConfig(max_tokens=9))
+    budget.spend_before([ModelCost(model="openai/embeds", calls=1)], None)
+
+    assert not await budget.admit()
+    assert "cannot be enforced" in budget.refused
