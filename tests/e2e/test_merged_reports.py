@@ -146,8 +146,13 @@ def test_the_same_cases_twice_are_refused(folder):
     twice = merge(folder, "1.json", "1.json")[0]
     plans = merge(folder, "1.json", "of-3.json")[0]
     shared = merge(folder, "two.json", "1.json")[0]
+    text = (folder.path / "agent.yaml").read_text()
+    (folder.path / "agent.yaml").write_text(text.replace("say 5", "tell me 5"))
+    folder.run("test", "--shard", "2/2", "-o", "edited.json")
+    edited = merge(folder, "1.json", "edited.json")[0]
 
-    assert (twice.code, plans.code, shared.code) == (2, 2, 2)
+    assert (twice.code, plans.code, shared.code, edited.code) == (2, 2, 2, 2)
+    assert "shards of different plans" in edited.stderr
     assert "shard 1/2 is there twice: 1.json and 1.json" in twice.stderr
     assert "shards of different plans" in plans.stderr
     assert "two.json and 1.json share 1 case: case 1" in shared.stderr

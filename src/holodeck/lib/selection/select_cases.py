@@ -2,6 +2,7 @@
 
 import hashlib
 import heapq
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -198,7 +199,7 @@ def _select_shard(
 ) -> tuple[list[int], str]:
     """Return the cases of one shard, in their order, and the fingerprint of all shards."""
     shards = split_into_shards({at: history[at].whole_run_ms for at in indexes}, shard.count)
-    plan = shard_fingerprint(shards, {at: case_title(cases[at]) for at in indexes})
+    plan = shard_fingerprint(shards, {at: _content(cases[at]) for at in indexes})
     own = set(shards[shard.number - 1])
     return [at for at in indexes if at in own], plan
 
@@ -221,8 +222,13 @@ def split_into_shards(durations: Mapping[int, float | None], count: int) -> list
     return shards
 
 
-def shard_fingerprint(shards: Sequence[Sequence[int]], titles: Mapping[int, str]) -> str:
+def _content(case: TestCaseModel) -> str:
+    """Return everything that the files say of a case."""
+    return json.dumps(case.model_dump(exclude_defaults=True), sort_keys=True, default=str)
+
+
+def shard_fingerprint(shards: Sequence[Sequence[int]], cases: Mapping[int, str]) -> str:
     """Return a few digits that are the same for the same cases in the same shards."""
-    content = [[(at, titles[at]) for at in sorted(shard)] for shard in shards]
+    content = [[(at, cases[at]) for at in sorted(shard)] for shard in shards]
     digest = hashlib.sha256(repr(content).encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:_PLAN_DIGITS]
