@@ -1,12 +1,15 @@
 """`holodeck report --merge`: the report of shards and of several agents is that of one run."""
 
 import json
+import shutil
 
 import pytest
+import yaml
 
 from holodeck.lib.reports.merge import NamedReport, merge_reports
 from holodeck.lib.test_runner.recorded import read_report
 from support.ci import read_xml
+from support.cli import run_cli
 
 
 def case(number, wanted=None):
@@ -17,19 +20,33 @@ def case(number, wanted=None):
     }
 
 
+CASES = [case(at, "nothing" if at == 4 else None) for at in range(1, 8)]
+
+
 @pytest.fixture
 def folder(write_bot, bot_dir):
     """An agent of seven cases, the fourth of which fails."""
-    write_bot(test_cases=[case(at, "nothing" if at == 4 else None) for at in range(1, 8)])
+    write_bot(test_cases=CASES)
     return bot_dir
 
 
-@pytest.fixture
-def shards(folder):
-    """The JSON reports of its three shards."""
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    """That agent after the runs of its three shards."""
+    path = tmp_path_factory.mktemp("sharded")
+    agent = {"name": "greeter", "backend": "bot:answer", "test_cases": CASES}
+    (path / "agent.yaml").write_text(yaml.safe_dump(agent, sort_keys=False))
+    (path / "bot.py").write_text("def answer(message):\n    return message\n")
     for number in (1, 2, 3):
-        folder.run("test", "--shard", f"{number}/3", "-o", f"{number}.json")
-    return folder
+        run_cli("test", "--shard", f"{number}/3", "-o", f"{number}.json", cwd=path)
+    return path
+
+
+@pytest.fixture
+def shards(sharded, agent_dir):
+    """A copy, with the JSON reports of the shards."""
+    shutil.copytree(sharded, agent_dir.path, dirs_exist_ok=True)
+    return agent_dir
 
 
 def merge(folder, *runs, output="all.json"):

@@ -233,7 +233,8 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
             codes[one.target.title] = _run_one(alone, one, context, reports)
         except NothingSelected as error:
             click.echo(context.brief(f"{one.target.title}: {error}"), err=True)
-            reports.add_unselected(one)
+            if options.targets:
+                reports.add_unselected(one)
         except HoloDeckError as error:  # the others can still run
             print_error(error, context)
             codes[one.target.title] = error.exit_code

@@ -107,6 +107,9 @@ def _split(source: NamedReport) -> Iterator[tuple[AgentKey, _Part]]:
         yield _agent_key(run), _Part(source.name, [run], report.results)
         return
     labels = list(dict.fromkeys(one.label for one in report.merged))
+    unknown = {one.agent_name for one in report.results} - {None, *labels}
+    if unknown or (len(labels) > 1 and any(one.agent_name is None for one in report.results)):
+        raise ConfigError(source.name, "has results of an agent that its 'merged' does not name")
     for label in labels:
         runs = [one for one in report.merged if one.label == label]
         results = [one for one in report.results if (one.agent_name or label) == label]
