@@ -19,16 +19,16 @@ function resultParts(result) {
 
 function singleRun(result) {
   const turns = result.turns ?? [];
-  const all = { ...result, attempts: result.attempts, criteria: [] };
+  // What went wrong is above, and criteria have a part of their own.
+  const whole = { ...result, errors: [], criteria: [], outcome: undefined };
   const parts = turns.length
     ? turns.map((turn, place) => exchange(turn, turn.input, `Turn ${place + 1}`))
-    : [exchange({ ...all, errors: [] , outcome: undefined }, result.test_input, "Conversation")];
-  if (turns.length) parts.push(part("Checks of the conversation", checks({ ...all, tool_checks: result.tool_checks })));
+    : [exchange(whole, result.test_input, "Conversation")];
+  if (turns.length) parts.push(part("Checks of the conversation", checks(whole)));
   if (result.criteria?.length) parts.push(part("Criteria", checks({ criteria: result.criteria })));
   if (result.messages?.length) parts.push(fold("Transcript", !turns.length, messages(result.messages)));
   if (result.ending) parts.push(ending(result.ending));
-  const raised = result.raised ?? [];
-  if (raised.length) parts.push(part("Raised", raised.map(traceback)));
+  if (result.raised?.length) parts.push(part("Raised", result.raised.map(traceback)));
   return [...parts, costs(result)].filter(Boolean);
 }
 
@@ -81,7 +81,7 @@ function costs(result) {
   const usage = result.token_usage;
   const cost = result.cost;
   const lines = [
-    usage && ["Agent", `${number(usage.prompt_tokens ?? 0)} prompt + ${number(usage.completion_tokens ?? 0)} completion tokens`],
+    usage && ["Agent", `${number(usage.prompt_tokens ?? 0)} + ${number(usage.completion_tokens ?? 0)} tokens (prompt + completion)`],
     result.judge_cost && ["Judge", modelCost(result.judge_cost)],
     result.simulator_cost && ["Simulated user", modelCost(result.simulator_cost)],
     cost && ["Cost", ["agent", "judges", "simulators", "total"]
@@ -129,7 +129,8 @@ function repetitions(result) {
 function columns(runs, what) {
   const cells = runs.map((run, place) =>
     make("div", { class: "column", role: "group", "aria-label": `${what} ${place + 1}` },
-      make("h4", {}, `${what} ${place + 1} `, chip(run.outcome ?? (run.passed ? "passed" : "failed"))),
+      make("h4", {}, `${what} ${place + 1} `, chip(run.outcome ?? (run.passed ? "passed" : "failed"), OUTCOMES)),
+      (run.errors ?? []).map((error) => longText(error, "text bad")),
       singleRun(run)));
   return make("div", { class: "columns", tabindex: "0", role: "group", "aria-label": `${what}s side by side` }, cells);
 }

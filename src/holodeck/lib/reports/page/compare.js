@@ -25,8 +25,15 @@ function loneView(head, { first, second, pair }) {
   const only = first ?? second;
   if (!only) return [head, make("p", { class: "dim" }, "Not run.")];
   const why = [...(pair?.first_reasons ?? []).map((one) => `A: ${one}`), ...(pair?.second_reasons ?? [])];
-  const note = pair ? `A ${pair.first ? `${stateOf(pair.first).label.toLowerCase()}, and has no answer here` : "did not run"}.` : "";
-  return [head, note && make("p", { class: "dim" }, note), reasons(why), pair && part("Scores", scoreTable(pair)), ...resultParts(only)].filter(Boolean);
+  const outcome = pair?.first && OUTCOMES.get(pair.first).label.toLowerCase();
+  const note = outcome ? `A ${outcome}, and has no answer here.` : "A did not run.";
+  return [
+    head,
+    pair && make("p", { class: "dim" }, note),
+    reasons(why),
+    pair && part("Scores", scoreTable(pair)),
+    ...resultParts(only),
+  ].filter(Boolean);
 }
 
 function side(name, result, why) {

@@ -1,6 +1,7 @@
 // The page as a whole: summary, controls, keyboard, theme, print.
 
 const STATE_NAMES = ["suite", "agent", "tag", "metric", "differs", "sort"];
+const LIST_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
 const KEYS = [
   ["/", "Search"],
   ["j, ↓", "Next case"],
@@ -55,7 +56,8 @@ function makeControls() {
   const counts = countOutcomes(page.rows);
   at("states").replaceChildren(
     ...counts.map(([name, count]) =>
-      make("button", { type: "button", class: `chip ${stateOf(name).kind}`, "data-state": name, onclick: () => toggleOutcome(name) },
+      make("button", { type: "button", class: `chip ${stateOf(name).kind}`, "data-state": name,
+        onclick: () => toggleOutcome(name) },
         make("span", { class: "mark", "aria-hidden": "true" }, stateOf(name).mark),
         `${stateOf(name).label} `, make("b", {}, number(count)))),
   );
@@ -202,7 +204,7 @@ function onKey(event) {
   }
   if (isTyping) return;
   const isInList = event.target === at("list") || event.target === document.body;
-  const steps = { j: 1, k: -1, ...(isInList ? { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 } : {}) };
+  const steps = { j: 1, k: -1, ...(isInList ? LIST_STEPS : {}) };
   if (Object.hasOwn(steps, event.key)) move(steps[event.key]);
   else if (event.key === "/") at("query").focus();
   else if (event.key === "?") at("help").showModal();
@@ -234,8 +236,9 @@ function isDark() {
 
 const MOST_PRINTED = 1000;
 
-/** Put the shown cases on paper as a table; the list has elements for those in sight only. */
+/** Put the shown cases on paper as a table: the list has elements for those in sight only. */
 function preparePrint() {
+  for (const part of at("case").querySelectorAll("details")) part.open = true;
   const rows = shown.slice(0, MOST_PRINTED).map((row) => [
     row.group + row.title,
     chip(row.outcome),
@@ -261,7 +264,11 @@ function listen() {
     change({ q: "", filter: "", suite: "", agent: "", tag: "", metric: "", differs: "" });
     at("query").focus();
   });
-  at("theme").addEventListener("click", () => setTheme(remember("theme", isDark() ? "light" : "dark") ?? (isDark() ? "light" : "dark")));
+  at("theme").addEventListener("click", () => {
+    const theme = isDark() ? "light" : "dark";
+    remember("theme", theme);
+    setTheme(theme);
+  });
   at("keys").addEventListener("click", () => at("help").showModal());
   addEventListener("keydown", onKey);
   addEventListener("scroll", renderRows, { passive: true });
