@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": ("holodeck.cli.compare:compare", "Compare a run with an earlier one."),
     "bless": ("holodeck.cli.compare:bless", "Make a run the baseline."),
     "score": ("holodeck.cli.score:score", "Grade the responses of a recorded run again."),
+    "import": ("holodeck.cli.import_cases:import_cases", "Write test cases from logs and runs."),
     "judge": ("holodeck.cli.judge:judge", "Measure how well a judge agrees with people."),
     "models": ("holodeck.cli.models:models", "List, download and remove local models."),
     "config": ("holodeck.cli.config:config", "Show every setting, its value and its source."),

@@ -84,10 +84,12 @@ def _check_verdict(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
     has_own = case.evaluations is not None
     _check_inputs(context, evaluations, case, (*path, "evaluations"), None if has_own else path)
     _check_inputs(context, scorers, case, (*path, "scorers"))
+    if case.todo is not None:
+        context.warning((*path, "todo"), f"cannot pass until this is removed: {case.todo}")
     if can_fail_case(context.agent, case):
         warn_of_no_threshold(context, case.evaluations or [], (*path, "evaluations"))
         warn_of_no_threshold(context, scorers, (*path, "scorers"))
-    elif case.skip is None:
+    elif case.skip is None and case.todo is None:
         enabled = [one for one in metrics if one.enabled and not compares_nothing(one, case)]
         _warn_of_no_verdict(context, enabled, path)
 

@@ -302,6 +302,8 @@ class TestResult(Model):
     """Why the case was not run, as one word; None if it was."""
     skip_reason: str | None = None
     """Why the case was not run; None if it was."""
+    todo: str | None = None
+    """What is still to be written in the case, which cannot pass until then; None if nothing is."""
     messages: list[Json] = []
     """The conversation as OpenAI messages; empty if `turns` contain all of it."""
     criteria: list[OnDemand[CriterionRow]] = []
@@ -367,8 +369,13 @@ class TestResult(Model):
         found += _reasons(self)
         found += [Reason(_criterion_reason(row)) for row in self.criteria if row.is_missed]
         if self.outcome is Outcome.UNCHECKED:
-            found.append(Reason(UNCHECKED))
+            found.append(Reason(UNCHECKED if self.todo is None else self._todo_reason))
         return found
+
+    @property
+    def _todo_reason(self) -> str:
+        place = "" if self.location is None else f" at {self.location}"
+        return f"todo{place}: {self.todo}"
 
     def _reason_of_error(self, line: str) -> Reason:
         if self.ending is not None and line == self.ending.reasoning:

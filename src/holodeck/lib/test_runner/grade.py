@@ -137,7 +137,10 @@ def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
 
 
 def decide_outcome(state: CaseState, checks: CaseChecks) -> Outcome:
-    """Return how the case ended. A script that nothing concludes, no check either, fails."""
+    """Return how the case ended. A script that nothing concludes, no check either, fails.
+
+    A case with a `todo` does not pass, whatever its other checks say.
+    """
     if state.errors:
         return Outcome.AGENT_ERROR
     faults = state.turns[0].errors if state.case.input and state.turns else []
@@ -154,7 +157,8 @@ def decide_outcome(state: CaseState, checks: CaseChecks) -> Outcome:
         update = {"passed": False, "reasoning": NO_CONCLUSION}
         state.ending = state.ending.model_copy(update=update)
         return Outcome.FAILED
-    return outcome
+    is_unwritten = state.case.todo is not None and outcome is Outcome.PASSED
+    return Outcome.UNCHECKED if is_unwritten else outcome
 
 
 def outcome_of_checks(
@@ -252,6 +256,7 @@ def _graded_fields(state: CaseState, checks: CaseChecks, errors: list[str]) -> d
         "tool_checks": state.tool_checks,
         "metric_results": state.rows,
         "ground_truth": state.case.ground_truth,
+        "todo": state.case.todo,
         "passed": outcome is Outcome.PASSED,
         "outcome": outcome,
         "errors": [*errors, *ending_errors(state.ending)],

@@ -1,0 +1,1 @@
+"""Turns chat logs, transcripts, run records and promptfoo configurations into test cases."""

@@ -1,0 +1,80 @@
+"""Replaces what identifies people in imported texts: an explicit list of patterns."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from holodeck.errors import ConfigError
+from holodeck.lib.case_import.case import ImportedCase, LoggedCall, LoggedTurn
+
+PATTERNS: Mapping[str, str] = {
+    "email": r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+    "card": r"(?<![\d.-])(?:\d{4}[ -]){3}\d{1,7}(?![\d-])",
+    "phone": r"(?<![\w.+-])(?:\+\d[\d ()./-]{6,18}\d|\(0?\d{2,5}\)[ -]?\d[\d -]{4,12}\d"
+    r"|0\d{1,4}[ /-]\d[\d -]{4,12}\d|\d{3}[ .-]\d{3}[ .-]\d{4})(?![\w-])",
+}
+"""What is replaced by `<name>`, in this order; `--redact NAME=REGEX` adds further patterns."""
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
+Redact = Callable[[str], str]
+
+
+def make_redact(redact_secrets: Redact, more: Iterable[str] = ()) -> Redact:
+    """Return a function that replaces secrets and personal data; `more` are `NAME=REGEX`.
+
+    Raises ConfigError for a pattern that is not valid.
+    """
+    patterns = [(f"<{name}>", re.compile(one)) for name, one in PATTERNS.items()]
+    patterns += map(_own_pattern, more)
+
+    def redact(text: str) -> str:
+        text = redact_secrets(text)
+        for replacement, pattern in patterns:
+            text = pattern.sub(replacement, text)
+        return text
+
+    return redact
+
+
+def redact_case(case: ImportedCase, redact: Redact) -> ImportedCase:
+    """Return the case without secrets and personal data, wherever they are."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return redact(value)
+        if isinstance(value, Mapping):
+            return {redact(str(key)): clean(one) for key, one in value.items()}
+        return [clean(one) for one in value] if isinstance(value, list) else value
+
+    def call(one: LoggedCall) -> LoggedCall:
+        return LoggedCall(clean(one.name), clean(one.arguments), one.id, clean(one.result))
+
+    def turns(found: list[LoggedTurn]) -> list[LoggedTurn]:
+        return [
+            LoggedTurn(clean(one.user), clean(one.answer), [*map(call, one.calls)]) for one in found
+        ]
+
+    return ImportedCase(
+        location=redact(case.location),
+        turns=turns(case.turns),
+        name=clean(case.name),
+        tags=clean(case.tags),
+        evaluations=clean(case.evaluations),
+        criteria=clean(case.criteria),
+        todo=clean(case.todo),
+        history=turns(case.history),
+    )
+
+
+def _own_pattern(written: str) -> tuple[str, re.Pattern[str]]:
+    name, equals, pattern = written.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not pattern:
+        raise ConfigError(
+            "--redact", f"found {written!r}; expected NAME=REGEX such as 'order=A-[0-9]+'"
+        )
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError("--redact", f"{pattern!r} is no regular expression: {error}") from error
+    if found.search("") is not None:
+        raise ConfigError("--redact", f"{pattern!r} matches the empty text, so it marks everything")
+    return f"<{name}>", found

@@ -1,0 +1,35 @@
+"""Test cases from the conversations of a recorded run."""
+
+from collections.abc import Sequence
+
+from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
+from holodeck.models.outcome import Outcome
+from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
+
+
+def read_results(run: str, results: Sequence[TestResult], imported: Imported) -> None:
+    """Add a case for each recorded result."""
+    for number, result in enumerate(results, 1):
+        location = f"{run}: test {number}" + (f" ({result.location})" if result.location else "")
+        shown = result.repeats.runs[-1] if result.repeats and result.repeats.runs else result
+        if shown.outcome is Outcome.SKIPPED:
+            imported.note(location, "left out: it was not run")
+            continue
+        parts: Sequence[TestResult | TurnResult] = shown.turns or [shown]
+        if shown.history:
+            imported.note(location, "'history' is not imported: only what the run itself said")
+        if shown.processed_files or any(turn.processed_files for turn in shown.turns):
+            imported.note(location, "files are not imported")
+        turns = [_turn(one) for one in parts]
+        imported.cases.append(ImportedCase(location, turns, result.test_name, list(result.tags)))
+
+
+def _turn(part: TestResult | TurnResult) -> LoggedTurn:
+    said = part.test_input if isinstance(part, TestResult) else part.input
+    return LoggedTurn(said, part.agent_response, [_call(one) for one in part.tool_invocations])
+
+
+def _call(call: ToolInvocation) -> LoggedCall:
+    arguments = None if "args" in call.unknown else dict(call.args)
+    result = str(call.result) if call.is_result_known and call.error is None else call.error
+    return LoggedCall(call.full_name, arguments, None, result)

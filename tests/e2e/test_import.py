@@ -1,0 +1,289 @@
+"""`holodeck import`: test cases from logs, runs and promptfoo, which cannot pass unwritten."""
+
+import json
+
+import pytest
+import yaml
+
+from holodeck.cli.main import run
+from holodeck.lib.case_import.personal_data import make_redact
+
+AGENT = """\
+name: shop
+backend: "shop:answer"
+evaluations: {metrics: [{metric: not_contains, value: error}]}
+suites: [{file: cases.yaml}]
+"""
+CODE = """\
+def answer(text, context):
+    return {"response": f"You said (it) {text}", "tool_calls": []}
+"""
+CHATS = [
+    {
+        "messages": [
+            {"role": "system", "content": "You help customers."},
+            {"role": "user", "content": "Where is order 4711? I am ada@example.com"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "get_order", "arguments": '{"id": 4711}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "shipped"},
+            {"role": "assistant", "content": "It is on its way."},
+            {"role": "user", "content": "Thanks!\n\n  Key: sk-abcdefghijklmnop1234"},
+            {"role": "assistant", "content": "You are welcome."},
+        ]
+    },
+    {"messages": [{"role": "user", "content": "What does ${HOME} mean? 1e5 {{ x.y }}"}]},
+    {"messages": [{"role": "user", "content": "what does ${home} mean... 1E5 {{x.y}}"}]},
+]
+RESPONSES = {
+    "id": "log-7",
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "2 + 2?"}]},
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 2}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "4"},
+    ],
+    "output": [{"type": "message", "role": "assistant", "content": [{"text": "It is 4."}]}],
+}
+PROMPTFOO = """\
+description: Shop
+prompts:
+  - "Customer: {{question}}"
+providers: [openai:gpt-4o-mini]
+defaultTest:
+  assert:
+    - {type: latency, threshold: 5000}
+tests:
+  - description: payment
+    vars: {question: [May I pay by card?, May I pay in cash?]}
+    assert:
+      - {type: icontains-any, value: [card, "{{question}}"]}
+  - vars: {question: How long can I return it?}
+    assert:
+      - type: javascript
+        value: output.length < 200
+      - {type: starts-with, value: "You said (it)"}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "agent.yaml").write_text(AGENT)
+    (tmp_path / "shop.py").write_text(CODE)
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in CHATS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def cases_of(folder, name="cases.yaml"):
+    return yaml.safe_load((folder / name).read_text())["test_cases"]
+
+
+def test_chats_become_valid_cases_that_cannot_pass(folder, capsys):
+    assert run(["import", "chats.jsonl", "-o", "cases.yaml"]) == 0
+    said = capsys.readouterr().err
+    assert run(["validate", "agent.yaml"]) == 0
+
+    first, second = cases_of(folder)
+    assert [turn["input"] for turn in first["turns"]] == [
+        "Where is order 4711? I am <email>",
+        "Thanks!\n\n  Key: ***1234",
+    ]
+    assert second["input"] == "What does $${HOME} mean? 1e5 {{ x.y }}"
+    text = (folder / "cases.yaml").read_text()
+    assert "ground_truth" not in text
+    assert '# recorded tool call of turn 1: get_order {"id": 4711}' in text
+    assert "# recorded response of turn 1: It is on its way." in text
+    assert "chats.jsonl:1: instructions are left out; they belong in the agent.yaml" in said
+    assert "chats.jsonl:3: left out: the user says the same at chats.jsonl:2" in said
+    assert "Wrote 2 cases to cases.yaml; 2 cases have a 'todo' and cannot pass yet" in said
+
+
+def test_a_todo_keeps_a_case_from_passing_and_says_where_to_write(folder, capsys):
+    assert run(["import", "chats.jsonl", "-o", "cases.yaml", "--limit", "1"]) == 0
+    capsys.readouterr()
+
+    code = run(["test", "agent.yaml"])  # the metric of the agent passes
+
+    out = capsys.readouterr().out
+    assert code == 5
+    assert "UNCHECKED" in out
+    assert "todo at cases.yaml:7:5: write what a right response must do" in out
+    assert run(["test", "agent.yaml", "--repeat", "2", "-q"]) == 5
+    written = (folder / "cases.yaml").read_text().replace("    todo:", "    description:")
+    (folder / "cases.yaml").write_text(written)
+    assert run(["test", "agent.yaml", "-q"]) == 0
+
+
+def test_a_failed_check_of_a_case_with_a_todo_is_a_failure(folder):
+    (folder / "cases.yaml").write_text("test_cases: [{input: error, todo: write it}]\n")
+
+    assert run(["test", "agent.yaml", "-q"]) == 1
+
+
+def test_a_file_is_overwritten_only_on_request(folder, capsys):
+    (folder / "cases.yaml").write_text("mine")
+
+    assert run(["import", "chats.jsonl", "-o", "cases.yaml"]) == 2
+    assert "cases.yaml: exists; add --force" in capsys.readouterr().err
+    assert (folder / "cases.yaml").read_text() == "mine"
+    assert run(["import", "chats.jsonl", "-o", "cases.yaml", "--force"]) == 0
+    assert len(cases_of(folder)) == 2
+
+
+def test_each_turn_can_be_a_case_with_the_turns_before_as_history(folder):
+    args = ["import", "chats.jsonl", "-o", "cases.yaml", "--split", "multi-turn"]
+
+    assert run(args) == 0
+
+    assert run(["validate", "agent.yaml"]) == 0
+    first, second, _ = cases_of(folder)
+    assert "history" not in first
+    assert [one["role"] for one in second["history"]] == ["user", "assistant", "tool", "assistant"]
+    assert second["input"].startswith("Thanks!")
+
+
+def test_recorded_responses_are_expected_only_on_request(folder):
+    args = ["import", "chats.jsonl", "-o", "cases.yaml", "--expect", "recorded"]
+
+    assert run(args) == 0
+
+    assert run(["validate", "agent.yaml"]) == 0
+    first, second = cases_of(folder)
+    assert first["turns"][0]["expected_tools"] == [{"name": "get_order", "args": {"id": 4711}}]
+    assert first["turns"][1]["ground_truth"] == "You are welcome."
+    assert "todo" not in first
+    assert "the log lacks a response" in second["todo"]
+    assert run(["test", "agent.yaml", "-q"]) == 1
+
+
+def test_items_of_the_responses_api_are_a_conversation(folder):
+    (folder / "log.json").write_text(json.dumps([RESPONSES]))
+
+    assert run(["import", "log.json", "-o", "cases.yaml"]) == 0
+
+    [case] = cases_of(folder)
+    assert (case["name"], case["input"]) == ("log-7", "2 + 2?")
+    text = (folder / "cases.yaml").read_text()
+    assert "# recorded response: It is 4." in text
+    assert '# recorded tool call: add {"a": 2}' in text
+
+
+def test_lines_of_a_transcript_are_grouped_by_their_conversation(folder, capsys):
+    lines = [
+        {"conversation_id": "a", "role": "user", "content": "Hi"},
+        {"conversation_id": "b", "speaker": "human", "text": "Call (030) 123 4567", "mood": "bad"},
+        {"conversation_id": "a", "role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "lost"},
+    ]
+    text = "".join(json.dumps(one) + "\n" for one in lines) + "no json\n"
+    (folder / "lines.jsonl").write_text(text)
+
+    assert run(["import", "lines.jsonl", "-o", "cases.yaml"]) == 0
+
+    assert [case["input"] for case in cases_of(folder)] == ["Hi", "Call <phone>"]
+    said = capsys.readouterr().err
+    assert "lines.jsonl:2: 'mood' is not imported" in said
+    assert "lines.jsonl:4: left out: it does not say to which conversation" in said
+    assert "lines.jsonl:5: left out: cannot be read as JSON" in said
+
+
+def test_a_recorded_run_becomes_cases(folder, capsys):
+    (folder / "cases.yaml").write_text("test_cases: [{name: greets, input: hello}]\n")
+    assert run(["test", "agent.yaml", "-q"]) == 0
+
+    assert run(["import", "last", "-o", "again.yaml"]) == 0
+    [record] = (folder / ".holodeck" / "runs").rglob("*.jsonl")
+    assert run(["import", str(record), "-o", "record.yaml"]) == 0
+
+    [case] = cases_of(folder, "again.yaml")
+    assert (case["name"], case["input"]) == ("greets", "hello")
+    assert "# recorded response: You said (it) hello" in (folder / "again.yaml").read_text()
+    assert cases_of(folder, "record.yaml") == [case]
+
+
+def test_a_configuration_of_promptfoo_becomes_cases_with_its_checks(folder, capsys):
+    (folder / "promptfooconfig.yaml").write_text(PROMPTFOO)
+
+    assert run(["import", "promptfooconfig.yaml", "-o", "cases.yaml"]) == 0
+
+    assert run(["validate", "agent.yaml"]) == 0
+    card, cash, back = cases_of(folder)
+    assert [card["name"], cash["name"]] == ["payment", "payment (2)"]
+    assert card["input"] == "Customer: May I pay by card?"
+    latency = {"metric": "latency", "max_ms": 5000}
+    words = ["card", "May I pay by card?"]
+    either = {"metric": "contains", "values": words, "match": "any", "ignore_case": True}
+    assert card["evaluations"] == [latency, either]
+    assert "todo" not in card
+    start = {"metric": "regex", "pattern": r"\AYou\ said\ \(it\)"}
+    assert back["evaluations"] == [latency, start]
+    assert "promptfooconfig.yaml:15" in back["todo"]
+    said = capsys.readouterr().err
+    assert "promptfooconfig.yaml:4: the provider 'openai:gpt-4o-mini' is not imported" in said
+    assert "promptfooconfig.yaml:15: the assertion 'javascript' is not imported" in said
+    assert run(["test", "agent.yaml", "-q"]) == 5
+
+
+def test_a_transform_that_is_not_imported_leaves_a_todo(folder):
+    text = PROMPTFOO.replace(
+        "defaultTest:\n", "defaultTest:\n  options: {transform: output.trim()}\n"
+    )
+    (folder / "promptfooconfig.yaml").write_text(text)
+
+    assert run(["import", "promptfooconfig.yaml", "-o", "cases.yaml"]) == 0
+
+    assert all("make up for 'options'" in case["todo"] for case in cases_of(folder))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["other.json"], "its format is unknown"),
+        (["agent.yaml"], "is no configuration of promptfoo"),
+        (["missing.json", "--from", "openai"], "no such file"),
+        (["chats.jsonl", "--redact", "x=.*"], "matches the empty text"),
+    ],
+    ids=["unknown", "yaml", "missing", "pattern"],
+)
+def test_what_cannot_be_imported_is_an_error(folder, capsys, args, message):
+    (folder / "other.json").write_text('[{"a": 1}]')
+
+    assert run(["import", *args]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_sample_is_the_same_for_a_seed(folder, capsys):
+    chats = [{"messages": [{"role": "user", "content": f"question {n}"}]} for n in range(20)]
+    (folder / "many.json").write_text(json.dumps(chats))
+    args = ["import", "many.json", "--sample", "3", "--seed", "7", "--force", "-o"]
+
+    assert run([*args, "one.yaml"]) == run([*args, "two.yaml"]) == 0
+
+    inputs = [case["input"] for case in cases_of(folder, "one.yaml")]
+    assert len(inputs) == 3
+    assert inputs == [case["input"] for case in cases_of(folder, "two.yaml")]
+    assert "17 cases not chosen (seed 7)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("write to ada.l+x@mail.example.co.uk.", "write to <email>."),
+        ("+49 170 1234567 or 555-867-5309", "<phone> or <phone>"),
+        ("pay with 4111 1111 1111 1111 now", "pay with <card> now"),
+        ("order 12345678 of 2026-11-22, v1.2.3", "order 12345678 of 2026-11-22, v1.2.3"),
+        ("ticket A-42", "ticket <ticket>"),
+    ],
+)
+def test_personal_data_is_replaced_and_other_numbers_stay(text, clean):
+    redact = make_redact(str, ["ticket=A-[0-9]+"])
+
+    assert redact(text) == clean
