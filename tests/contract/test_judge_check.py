@@ -150,17 +150,16 @@ async def test_a_check_asks_what_a_run_asks(name, server, agent_file):
 
 
 async def test_a_check_of_criteria_asks_what_a_run_asks(server, agent_file):
-    server.otherwise(
-        json.dumps({"criteria": [{"criterion": 1, "verdict": "true", "reasoning": "Yes."}]})
-    )
+    server.otherwise(json.dumps({"c1": {"reasoning": "Yes.", "status": "passed"}}))
     criterion = "The agent allows dogs"
     path = agent_file({}, CASE | {"criteria": [criterion]})
     await holodeck.arun(path)
     in_run, count = asked(server), len(server.requests)
 
-    await checked(path, "criteria", [label(criterion=criterion)])
+    found = await checked(path, "criteria", [label(criterion=criterion)])
 
     assert asked(server, since=count) == in_run != []
+    assert [one.passed for one in found.judgements] == [True]
 
 
 async def test_repeats_never_use_a_wording_twice(server, agent_file):

@@ -74,6 +74,11 @@ judge.add_command(label)
     help="Surely at most this share of bad responses may pass. Implies --gate.  [default: 0.1]",
 )
 @click.option(
+    "--save",
+    is_flag=True,
+    help="Store the result beside the agent.yaml, for `judge_trust`. Needs --metric.",
+)
+@click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
@@ -81,7 +86,7 @@ judge.add_command(label)
     help="Also write the result as JSON.",
 )
 @click.pass_context
-def check(  # noqa: PLR0913, PLR0917 - one parameter per option
+def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     context: click.Context,
     labels: Path | None,
     agent_config: str,
@@ -94,6 +99,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     gate: bool,
     min_kappa: float | None,
     max_false_passes: float | None,
+    save: bool,
     json_file: Path | None,
 ) -> None:
     """Compare a judge with people, on the labelled responses in LABELS.
@@ -112,6 +118,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     )
     from holodeck.lib.judging.gate import DEFAULT_MAX_FALSE_PASSES, DEFAULT_MIN_KAPPA, Limits
     from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
+    from holodeck.lib.test_runner.judge_trust import save_check
     from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
@@ -126,6 +133,8 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")
     if model is not None and metric is not None:
         raise click.UsageError("--metric belongs to an agent.yaml; remove --metric or --model")
+    if save and metric is None:
+        raise click.UsageError("--save needs --metric: what is trusted is the judge of a metric")
     if model is None:
         subject = load_agent_judge(agent_config, metric, cli_context.protect)
     else:
@@ -134,6 +143,9 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     write_text(sys.stdout, cli_context.clean(render_table(found, limits)))
     if json_file is not None:
         _write_json(json_file, found, limits, cli_context)
+    if save:
+        path = save_check(subject.agent.base_dir, subject.stored(found, limits))
+        click.echo(f"Stored in {cli_context.clean(str(path))}", err=True)
     if found.errors:
         context.exit(ExitCode.EVALUATION)
     decision = found.gate(limits)

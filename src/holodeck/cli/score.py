@@ -20,6 +20,7 @@ from holodeck.cli.options import (
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.rescore import RescoredReport
     from holodeck.models.agent import Agent
+    from holodeck.models.config import ExecutionConfig
     from holodeck.models.test_result import TestReport
 
 _MAX_NAMES = 10
@@ -56,7 +57,7 @@ def score(
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)
-    agent = _load_agent(agent_config, cli_context)
+    agent, settings = _load_agent(agent_config, cli_context)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
     if is_of_second_agent(recorded):
         cli_context.warn(
@@ -64,7 +65,9 @@ def score(
             " instructions or tools get those of the first"
         )
     with protected_streams(), process_exit_forbidden():
-        graded = asyncio.run(rescore(agent, recorded, cli_context.redactor.redact))
+        graded = asyncio.run(
+            rescore(agent, recorded, cli_context.redactor.redact, settings.judge_trust or "warn")
+        )
     shown = cli_context.redactor.redact_report(graded.report)
     _print_results(shown, verbose=verbose)
     _warn_of_differences(graded, cli_context)
@@ -74,15 +77,15 @@ def score(
     context.exit(exit_code(shown))
 
 
-def _load_agent(agent_config: str, context: CliContext) -> "Agent":
+def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, ExecutionConfig]":
     from holodeck.config.check import check, raise_on_errors
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
 
-    agent, _, loader = load_agent_with_config(agent_config)
+    agent, settings, loader = load_agent_with_config(agent_config)
     context.protect(collect(agent, loader.environment(agent.base_dir)))
     raise_on_errors(check(agent))
-    return agent
+    return agent, settings
 
 
 def _print_results(report: "TestReport", *, verbose: bool) -> None:

@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema
 
 from holodeck.models.base import Count, Json, Model, NonBlank, OnDemand, Seconds
 from holodeck.models.database import VectorStoreSettings
+from holodeck.models.judge_trust import TrustMode
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.mcp_tool import McpTool
 from holodeck.models.price import PriceTable
@@ -367,6 +368,19 @@ class ExecutionConfig(Model):
             "Embed all documents of tools again.",
             details="Otherwise only those that changed since the last run.",
             flags=("--force-ingest", "-f"),
+            group=RUN,
+        ),
+    ] = None
+    judge_trust: Annotated[
+        TrustMode | None,
+        Setting(
+            "warn",
+            "Judges: require, warn or off.",
+            details="What a judge means that no check has shown to be good: with `require` its"
+            " verdicts are inconclusive, with `warn` a note names it. See `holodeck judge check"
+            " --save`.",
+            flags=("--judge-trust",),
+            metavar="MODE",
             group=RUN,
         ),
     ] = None

@@ -383,7 +383,9 @@ class JudgeMetric(JudgedMetric):
 
     kind: ClassVar[MetricKind] = "judge"
     evaluator_modules = ("judge_metric",)
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "name"})
+    not_options: ClassVar[frozenset[str]] = frozenset(
+        {"type", "metric", "model", "name", "judge_trust"}
+    )
 
     type: Literal["judge"] = "judge"
     """Your own short questions."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Milliseconds, Model, Ratio
+from holodeck.models.judge_trust import TrustMode
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
@@ -92,9 +93,13 @@ def _option_fields(metric: type[MetricSettings]) -> tuple[tuple[str, str], ...]:
 class JudgedMetric(MetricSettings):
     """The settings of a metric that a judge scores."""
 
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model"})
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "judge_trust"})
 
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1."""
     model: LLMProvider | None = None
     """The judge. Default: the model of `evaluations`, then the agent's own."""
+    judge_trust: TrustMode | None = None
+    """What a judge means that no check with labels has shown to be good enough: an inconclusive
+    verdict (`require`), a note in the report (`warn`) or nothing (`off`). Default:
+    `execution.judge_trust`."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from holodeck.models.base import Count, Json, Model, OnDemand
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
+from holodeck.models.judge_trust import JudgeTrust
 from holodeck.models.metric import MetricKind
 from holodeck.models.model_request import ModelRequest
 from holodeck.models.outcome import (
@@ -84,6 +85,9 @@ class MetricResult(Model):
     judge_tokens: TokenUsage | None = None
     judge_ms: int | None = None
     """How long the calls of the judge took, without waiting for a rate limit."""
+    judge_trust: JudgeTrust | None = None
+    """Whether labels have shown that the judge may decide; None without a judge, and with
+    `judge_trust: off`."""
     reasoning: str | None = None
     votes: list[OnDemand[Vote]] = []
     """What the judge answered, question by question; only of metrics of the type `judge`."""

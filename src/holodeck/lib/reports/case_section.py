@@ -413,6 +413,8 @@ def _judge_cells(row: MetricResult) -> tuple[str, ...]:
 
 def _metric_status(row: MetricResult) -> str:
     note = "" if row.required or row.passed is None else ", reported only"
+    if row.judge_trust is not None:
+        note += f", judge {row.judge_trust}"
     return f"{_metric_verdict(row)}{note}"
 
 

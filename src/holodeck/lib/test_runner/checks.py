@@ -28,6 +28,7 @@ from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.evaluation import MetricSettings
+from holodeck.models.judge_trust import CRITERIA, JudgeTrust, TrustMode
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metric import MetricKind
 from holodeck.models.test_case import TestCaseModel, TurnModel
@@ -35,6 +36,7 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 if TYPE_CHECKING:
     from holodeck.lib.conversation.response_cache import ResponseCache
     from holodeck.lib.test_runner.criteria import CaseCriteria
+    from holodeck.lib.test_runner.judge_trust import TrustBook
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,15 @@ class Check:
     fail_on_error: bool = False
     kind: MetricKind = "standard"
     required: bool = True
+    judge_trust: JudgeTrust | None = None
+    """Whether the judge may decide; None without a judge, and if that plays no part."""
+    needs_trust: bool = False
+    """Whether the verdict of a judge that is not `checked` is inconclusive."""
+
+    @property
+    def is_distrusted(self) -> bool:
+        """Whether the verdict decides nothing, because the judge is not trusted."""
+        return self.needs_trust and self.judge_trust != "checked"
 
 
 @dataclass(frozen=True)
@@ -198,8 +209,10 @@ class EvaluatorSet:
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
         case_caches: CaseCaches | None = None,
+        judge_trust: TrustMode | None = None,
     ) -> None:
         self._agent = agent
+        self._trust_mode = judge_trust
         self._injected = dict(injected or {})
         self._inputs = RequiredInputs(agent)
         self.case_caches = case_caches or CaseCaches(agent)
@@ -218,6 +231,8 @@ class EvaluatorSet:
         for checks in self._cases:
             checks.at_end.extend(self._extra)
         self._require_inputs()
+        if "_trust" in vars(self) and (note := self._trust.note()) is not None:
+            self.judge_provider.notes.append(note)
 
     @property
     def evaluators(self) -> dict[str, BaseEvaluator]:
@@ -268,7 +283,15 @@ class EvaluatorSet:
         location = self._agent.location("test_cases", index, key)
         judge, llm = self.judge_provider.judge_of_criteria(location), self._agent.judge_model
         response_cache = None if llm is None else self.case_caches.cache_of(case, llm, location)
-        return CaseCriteria(judge, case.criterion_settings, case.about, response_cache)
+        trust = None if llm is None else self._trust.trust_in(CRITERIA, llm)
+        distrust = trust if self._trust.mode_of(CRITERIA) == "require" else None
+        return CaseCriteria(
+            judge,
+            case.criterion_settings,
+            case.about,
+            response_cache,
+            distrust=None if distrust == "checked" else distrust,
+        )
 
     def _build_scorers(
         self, case: TurnModel, metrics: Sequence[Check], *path: str | int
@@ -289,8 +312,16 @@ class EvaluatorSet:
             if metric.enabled
         ]
 
+    @cached_property
+    def _trust(self) -> "TrustBook":
+        """Made when the first judge is needed."""
+        # Imported here because many runs have no judge.
+        from holodeck.lib.test_runner.judge_trust import TrustBook  # noqa: PLC0415
+
+        return TrustBook(self._agent, self._trust_mode)
+
     def _build_check(self, metric: MetricSettings, name: str, location: str) -> Check:
-        evaluator = self._injected.get(name)
+        evaluator, trust = self._injected.get(name), None
         if evaluator is None:
             judge = self.judge_provider.judge_of(metric, location) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
@@ -298,6 +329,9 @@ class EvaluatorSet:
                 metric, self._agent.base_dir, location=location, judge=judge, embeddings=embeddings
             )
             self._inputs.register(metric, evaluator)
+            llm = None if judge is None else judge_model_of(self._agent, metric)
+            trust = None if llm is None else self._trust.trust_in(metric, llm)
+        needs_trust = trust is not None and self._trust.mode_of(metric) == "require"
         return Check(
             name,
             evaluator,
@@ -305,6 +339,8 @@ class EvaluatorSet:
             metric.fail_on_error,
             metric.kind,
             metric.required,
+            trust,
+            needs_trust,
         )
 
     def _require_inputs(self) -> None:

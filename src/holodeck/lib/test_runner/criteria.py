@@ -13,6 +13,7 @@ from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.models.conversation import CriterionSettings
+from holodeck.models.judge_trust import JudgeTrust
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.token_usage import UsageMeter
 
@@ -53,6 +54,7 @@ class CaseCriteria:
         criteria: The criteria; none if the script only asks at checkpoints.
         situation: What the judge is told about the case besides.
         response_cache: Keeps the verdicts; None if the judge is asked each time.
+        distrust: Why the judge may not decide; None if it may.
     """
 
     def __init__(
@@ -61,7 +63,10 @@ class CaseCriteria:
         criteria: Sequence[CriterionSettings],
         situation: str,
         response_cache: ResponseCache | None = None,
+        *,
+        distrust: JudgeTrust | None = None,
     ) -> None:
+        self._distrust = distrust
         self._optional = frozenset(one.text for one in criteria if not one.required)
         self._texts = [one.text for one in criteria]
         self._situation = situation
@@ -94,6 +99,17 @@ class CaseCriteria:
             finally:
                 state.judge_cost = add_costs(state.judge_cost, self._cost(usage))
         state.late_ending = None
+
+    def end_if_distrusted(self, state: CaseState) -> None:
+        """End the case without a verdict if the judge may not decide."""
+        if self._distrust is None:
+            return
+        state.ending = ConversationEnd(
+            code="judge_error",
+            reasoning=f"the judge of the criteria may not decide: it is {self._distrust}, and"
+            " 'judge_trust' is 'require'; see 'holodeck judge check --metric criteria --save'",
+            broke=True,
+        )
 
     def _cost(self, usage: UsageMeter) -> ModelCost:
         return ModelCost(

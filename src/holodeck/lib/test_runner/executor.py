@@ -182,7 +182,9 @@ class TestExecutor:
         self._observations = ObservationBuilder(agent, is_injected=self._is_injected)
         judges = Judges(self.config, agent.base_dir)
         case_caches = CaseCaches(agent, self.config, self.config_loader)
-        self._evaluator_set = EvaluatorSet(agent, evaluators, judges, case_caches)
+        self._evaluator_set = EvaluatorSet(
+            agent, evaluators, judges, case_caches, self.config.judge_trust or "warn"
+        )
         self._conversation_setup = self._build_conversations()
         self._histories = histories_of(agent)
         self._events = None if self.config.events is None else self._build_events()

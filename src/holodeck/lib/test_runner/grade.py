@@ -77,6 +77,8 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
     if case.max_turns_to_done is not None:
         state.tool_checks.append(check_turns_to_done(case.max_turns_to_done, state))
+    if criteria is not None:
+        criteria.end_if_distrusted(state)
 
 
 async def grade_turn(

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from statistics import fmean
 
 from pydantic import ValidationError
 
+from holodeck import __version__
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.providers import missing_key_message, with_provider_variables
 from holodeck.config.secrets import collect
@@ -24,10 +26,14 @@ from holodeck.lib.judging.check_report import (
     OrderEffect,
     pair_labels,
 )
+from holodeck.lib.judging.gate import Limits
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
-from holodeck.lib.test_runner.labelled_cases import CRITERIA, LabelledCases
+from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
+from holodeck.lib.test_runner.labelled_cases import LabelledCases
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.evaluation import EvaluationConfig, MetricSettings
+from holodeck.models.judge_trust import CRITERIA, MetricCheck
+from holodeck.models.judged_metrics import JudgeMetric
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 MAX_CONCURRENCY = 20
@@ -229,6 +235,7 @@ class CheckedJudge:
 
     agent: Agent
     judge: Judge
+    llm: LLMProvider
     judges: Judges
     metric: MetricSettings | str | None = None
     """None for yes-or-no questions with default settings; `criteria` for those of test cases."""
@@ -239,6 +246,30 @@ class CheckedJudge:
         threshold = self.metric.threshold if isinstance(self.metric, MetricSettings) else None
         shown = DEFAULT_THRESHOLD if threshold is None else threshold
         return JudgeChecker(self.judge, labels, cases, shown, on_progress)
+
+    def stored(self, found: JudgeCheckResult, limits: Limits) -> MetricCheck:
+        """Return what `judge_trust` reads of a check of a metric."""
+        if self.metric is None:
+            raise ValueError("without a metric there is nothing to trust")
+        gate = found.gate(limits)
+        asked = self.metric.questions if isinstance(self.metric, JudgeMetric) else []
+        labels = [one.label.criterion for one in found.judgements]
+        missing = [] if None in labels else [one.question for one in asked]
+        return MetricCheck(
+            metric=self.metric if isinstance(self.metric, str) else self.metric.label,
+            judge=self.judge.name,
+            fingerprint=fingerprint_of_judge(self.metric, self.llm),
+            verdict=gate.verdict,
+            good_labels=gate.good,
+            bad_labels=gate.bad,
+            unlabelled=[one for one in missing if one not in labels],
+            min_kappa=limits.min_kappa,
+            max_false_passes=limits.max_false_passes,
+            kappa=gate.kappa_bounds,
+            false_passes=gate.false_pass_bounds,
+            checked=datetime.now(UTC).date().isoformat(),
+            holodeck_version=__version__,
+        )
 
 
 def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protect) -> CheckedJudge:
@@ -254,7 +285,7 @@ def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protec
     _require_key(llm)
     judges = Judges(execution, agent.base_dir)
     judge = judges.of(llm, is_agents_own=llm is agent.model)
-    return CheckedJudge(agent, judge, judges, metric)
+    return CheckedJudge(agent, judge, llm, judges, metric)
 
 
 def load_named_judge(name: str, endpoint: str | None, protect: Protect) -> CheckedJudge:
@@ -276,7 +307,7 @@ def load_named_judge(name: str, endpoint: str | None, protect: Protect) -> Check
     _require_key(llm)
     judges = Judges()
     agent = Agent(name="labels", backend=IN_PYTHON, evaluations=EvaluationConfig(model=llm))
-    return CheckedJudge(agent, judges.of(llm), judges)
+    return CheckedJudge(agent, judges.of(llm), llm, judges)
 
 
 def find_judged_metric(agent: Agent, name: str) -> MetricSettings | str:

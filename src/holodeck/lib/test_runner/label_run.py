@@ -11,12 +11,12 @@ from holodeck.lib.judging.check_report import Label
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.checks import CaseChecks
 from holodeck.lib.test_runner.grade import ObservationBuilder
-from holodeck.lib.test_runner.labelled_cases import CRITERIA
 from holodeck.lib.test_runner.recorded import Redact, keyed_cases, match_answers, recorded_answers
 from holodeck.lib.test_runner.rescore import recorded_state
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.evidence import Unknown
+from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.judged_metrics import JudgeMetric
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_case import TestCaseModel

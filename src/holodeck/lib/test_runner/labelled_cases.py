@@ -17,14 +17,12 @@ from holodeck.lib.text import one_line
 from holodeck.models.agent import Agent, KeyPath
 from holodeck.models.evaluation import EvaluationConfig, MetricSettings
 from holodeck.models.evidence import evidence
+from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.judged_metrics import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.outcome import CriterionRow
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation, TurnResult
 from holodeck.models.token_usage import UsageMeter
-
-CRITERIA = "criteria"
-"""The name of what judges the `criteria` of test cases, where a metric is named."""
 
 
 @dataclass(frozen=True)

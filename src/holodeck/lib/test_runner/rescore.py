@@ -29,6 +29,7 @@ from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
+from holodeck.models.judge_trust import TrustMode
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
@@ -45,7 +46,9 @@ class RescoredReport:
     """Recorded answers without a case."""
 
 
-async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredReport:
+async def rescore(
+    agent: Agent, run: Run, redact: Redact = str, judge_trust: TrustMode = "warn"
+) -> RescoredReport:
     """Grade the recorded answers with the present expectations and metrics.
 
     An answer belongs to the case with the same suite, name, input, history, script and context.
@@ -54,7 +57,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredRepor
     ConfigError for wrong metrics.
     """
     agent, selection = _with_selection(agent, run, redact)
-    evaluator_set = EvaluatorSet(agent)
+    evaluator_set = EvaluatorSet(agent, judge_trust=judge_trust)
     observations = ObservationBuilder(agent)
     left = recorded_answers(run)
     answers = match_answers(keyed_cases(agent, run, redact), left)

@@ -26,6 +26,9 @@ _LABELS = {True: "pass", False: "fail", None: None}
 """Labels of results; one that is undecided has none."""
 
 
+DISTRUSTED = "the judge may not decide: it is {}, and 'judge_trust' is 'require'"
+
+
 async def compute_metrics(
     checks: Sequence[Check], observation: Observation, rows: list[MetricResult]
 ) -> None:
@@ -98,8 +101,10 @@ def _with_usage(row: MetricResult, usage: UsageMeter) -> MetricResult:
 
 
 def _row(check: Check, score: Score, started: float) -> MetricResult:
-    verdict = score.passed
-    if score.inconclusive:
+    verdict, reason = score.passed, score.reason
+    if check.is_distrusted:
+        reason = f"{DISTRUSTED.format(check.judge_trust)}{'; ' if reason else ''}{reason}"
+    if score.inconclusive or check.is_distrusted:
         verdict = None
     elif check.threshold is not None:  # a metric that says no is believed whatever its score
         verdict = score.score >= check.threshold and verdict is not False
@@ -113,10 +118,11 @@ def _row(check: Check, score: Score, started: float) -> MetricResult:
         threshold=check.threshold,
         passed=verdict,
         required=check.required,
-        inconclusive=score.inconclusive,
+        inconclusive=score.inconclusive or check.is_distrusted,
         retry_count=score.retry_count,
         evaluation_time_ms=_ms_since(started),
-        reasoning=score.reason or None,
+        judge_trust=check.judge_trust,
+        reasoning=reason or None,
         votes=list(score.votes),
     )
 
