@@ -222,7 +222,7 @@ class ExecutionConfig(Model):
         bool | None,
         Setting(
             True,
-            "Stop when a provider refuses every case.",
+            "Stop when a provider refuses all.",
             details="After three in a row: a wrong key or model, or no connection.",
             flags=("--give-up",),
             group=LIMITS,
