@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from support import store_servers
+from support.cosmos_service import CosmosService
 from support.store_servers import StoreServer
 from support.vector_services import AzureSearchService, PineconeService, WeaviateService
 
@@ -48,4 +49,10 @@ def pinecone_server() -> Iterator[PineconeService]:
 @pytest.fixture(scope="session")
 def azure_search_server() -> Iterator[AzureSearchService]:
     with AzureSearchService() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cosmos_server() -> Iterator[CosmosService]:
+    with CosmosService() as server:
         yield server

@@ -1,9 +1,12 @@
 """Stores behind HTTP services: what they reject, when they are busy, and what they show late."""
 
+import base64
+
 import pytest
 
 from holodeck.errors import ConfigError, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
+from support.cosmos_service import COSMOS_KEY
 from support.rest_services import KEY
 from support.vector_stores import STORES, StoreFactory
 
@@ -11,7 +14,9 @@ SERVERS = {
     "weaviate": "weaviate_server",
     "pinecone": "pinecone_server",
     "azure-ai-search": "azure_search_server",
+    "azure-cosmos-nosql": "cosmos_server",
 }
+WRONG = base64.b64encode(b"wrong-secret-key").decode()
 ONE_CHUNK = [Chunk("1", "a.md", "text", [1, 0, 0], {})]
 
 
@@ -53,7 +58,7 @@ async def test_a_service_that_dies_in_the_middle_is_an_error_until_it_is_back(
 
 
 async def test_a_wrong_key_is_an_error_that_names_the_setting(name, server, tmp_path):
-    config = {"provider": name, "url": server.url, "api_key": "wrong-secret-key"}
+    config = {"provider": name, "url": server.url, "api_key": WRONG}
     store = StoreFactory(tmp_path, **config)("facts")
 
     with pytest.raises(VectorStoreError) as raised:
@@ -61,7 +66,7 @@ async def test_a_wrong_key_is_an_error_that_names_the_setting(name, server, tmp_
 
     assert "the server rejects the credentials (HTTP 40" in str(raised.value)
     assert "change 'api_key'" in str(raised.value)
-    assert "wrong-secret-key" not in str(raised.value)
+    assert WRONG not in str(raised.value)
     await store.close()
 
 
@@ -157,6 +162,54 @@ async def test_tools_share_an_index_of_pinecone_that_the_configuration_names(
     assert all(name.startswith("mine-") for name in namespaces)
     await one.close()
     await other.close()
+
+
+@pytest.mark.parametrize("name", ["pinecone"], indirect=True)
+async def test_a_namespace_that_is_still_counted_is_not_read(server, factory):
+    store = factory("facts")
+    await store.open(3)
+    await store.replace("a.md", ONE_CHUNK)
+    await store.set_manifest("a.md", "one")
+    server.lag = 2
+    try:
+        await store.open(3, empty=True)
+    finally:
+        server.lag = 0
+
+    assert await store.manifest() == {}
+    assert await store.search([1, 0, 0], 2) == []
+    await store.close()
+
+
+@pytest.mark.parametrize("name", ["azure-ai-search"], indirect=True)
+async def test_any_name_of_a_tool_makes_a_name_of_an_index(server, factory):
+    store = factory("a__b_")
+    await store.open(3)
+    await store.close()
+
+
+@pytest.mark.parametrize("name", ["azure-cosmos-nosql"], indirect=True)
+async def test_requests_to_cosmos_say_what_they_have_seen(server, factory):
+    store = factory("facts")
+    await store.open(3)
+    before = server.unaware
+    await store.replace("a.md", ONE_CHUNK)
+
+    assert [hit.id for hit in await store.search([1, 0, 0], 2)] == ["1"]
+    assert server.unaware == before
+    await store.close()
+
+
+async def test_the_address_of_cosmos_may_hold_its_key(cosmos_server, tmp_path):
+    text = f"AccountEndpoint={cosmos_server.url}/;AccountKey={COSMOS_KEY};"
+    config = {"provider": "azure-cosmos-nosql", "connection_string": text}
+    store = StoreFactory(tmp_path, **config)("facts")
+    await store.open(3)
+    await store.close()
+
+    for wrong in ("AccountKey=x", f"AccountEndpoint={cosmos_server.url};AccountKey=no base64"):
+        with pytest.raises(ConfigError, match="Azure Cosmos DB"):
+            StoreFactory(tmp_path, **{**config, "connection_string": wrong})("facts")
 
 
 async def test_the_address_of_pinecone_may_hold_key_and_namespace(pinecone_server, tmp_path):

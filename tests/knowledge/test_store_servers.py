@@ -11,6 +11,7 @@ import pytest
 
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
+from support.cosmos_service import COSMOS_KEY
 from support.store_servers import PASSWORD, PATIENCE_S, free_port
 from support.vector_stores import MISSING, STORES, StoreFactory
 
@@ -22,6 +23,7 @@ ADDRESSES = {
     "weaviate": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": PASSWORD}),
     "pinecone": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": PASSWORD}),
     "azure-ai-search": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": PASSWORD}),
+    "azure-cosmos-nosql": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": COSMOS_KEY}),
 }
 HOW_TO_DIE = {"redis": signal.SIGKILL, "postgres": signal.SIGQUIT, "chroma": signal.SIGKILL}
 MORTAL = [name for name in HOW_TO_DIE if name not in MISSING]

@@ -36,9 +36,10 @@ class Call:
         self.replied: dict[str, str] = {}
         """Headers of the response."""
         kind = headers.get("content-type", "")
-        if body and kind not in {"application/json", "application/x-ndjson"}:
+        known = ("application/json", "application/x-ndjson", "application/query+json")
+        if body and kind not in known:
             raise Refusal(415, "the body must be application/json")
-        self.body: Any = json.loads(body) if body and kind == "application/json" else None
+        self.body: Any = json.loads(body) if body and "ndjson" not in kind else None
         self.lines = [json.loads(one) for one in body.splitlines()] if "ndjson" in kind else []
 
     def param(self, name: str, default: str | None = None) -> str:

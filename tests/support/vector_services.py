@@ -18,6 +18,8 @@ class PineconeIndex:
     """How often its state was asked for; it is ready after some time."""
     namespaces: dict[str, Records] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
+    leaving: dict[str, int] = field(default_factory=dict)
+    """How often the statistics still count a namespace that was emptied."""
 
 
 class PineconeService(RestService):
@@ -30,6 +32,7 @@ class PineconeService(RestService):
         ("POST", r"/host/([^/]+)/vectors/upsert", "upsert"),
         ("POST", r"/host/([^/]+)/vectors/delete", "delete"),
         ("POST", r"/host/([^/]+)/query", "query"),
+        ("POST", r"/host/([^/]+)/describe_index_stats", "stats"),
         ("GET", r"/host/([^/]+)/vectors/list", "listing"),
         ("GET", r"/host/([^/]+)/vectors/fetch", "fetch"),
     )
@@ -117,10 +120,21 @@ class PineconeService(RestService):
             raise Refusal(400, "at most 1000 ids")
         if body.get("deleteAll"):
             del index.namespaces[namespace]
+            index.written.pop(namespace, None)
+            index.leaving[namespace] = self.lag
+            return 200, {}
         for one in body.get("ids", ()):
             index.namespaces[namespace].pop(one, None)
         self._changed(call, index, namespace)
         return 200, {}
+
+    def stats(self, call: Call, name: str) -> tuple[int, Any]:
+        index = self._index(name)
+        counts = {one: len(records) for one, records in index.namespaces.items()}
+        counts |= {one: 1 for one, left in index.leaving.items() if left > 0}
+        index.leaving = {one: left - 1 for one, left in index.leaving.items()}
+        namespaces = {one: {"vectorCount": count} for one, count in counts.items()}
+        return 200, {"dimension": index.dimension, "namespaces": namespaces}
 
     def query(self, call: Call, name: str) -> tuple[int, Any]:
         keys = ("vector", "topK", "namespace", "filter", "includeMetadata", "includeValues")

@@ -9,6 +9,7 @@ import pytest
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.models.database import DatabaseConfig
+from support.cosmos_service import COSMOS_KEY
 from support.rest_services import KEY
 from support.store_servers import PASSWORD
 
@@ -89,6 +90,11 @@ def azure_ai_search(folder: Path, request: pytest.FixtureRequest) -> StoreFactor
     return StoreFactory(folder, provider="azure-ai-search", url=url, api_key=KEY)
 
 
+def cosmos_nosql(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
+    url = request.getfixturevalue("cosmos_server").url
+    return StoreFactory(folder, provider="azure-cosmos-nosql", url=url, api_key=COSMOS_KEY)
+
+
 STORES: dict[str, Callable[[Path, pytest.FixtureRequest], StoreFactory]] = {
     "embedded": embedded,
     "in-memory": in_memory,
@@ -102,6 +108,7 @@ STORES: dict[str, Callable[[Path, pytest.FixtureRequest], StoreFactory]] = {
     "weaviate": weaviate,
     "pinecone": pinecone,
     "azure-ai-search": azure_ai_search,
+    "azure-cosmos-nosql": cosmos_nosql,
 }
 """Every store that a test can run, with what builds it."""
 _NEEDS = {

@@ -51,6 +51,7 @@ KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
         *("connection_string", "url", "api_key", "namespace", "index_name", "cloud", "region"),
     ),
     VectorStoreProvider.AZURE_AI_SEARCH: ("url", "api_key"),
+    VectorStoreProvider.AZURE_COSMOS_NOSQL: ("connection_string", "url", "api_key", "database"),
 }
 """The keys of each provider that is supported, besides `provider` and `timeout`."""
 
@@ -59,6 +60,7 @@ _ADDRESSES = ("connection_string", "url", "path")
 """Keys that say where a store is; a store has one of them."""
 _NEEDS_ADDRESS = (
     VectorStoreProvider.AZURE_AI_SEARCH,
+    VectorStoreProvider.AZURE_COSMOS_NOSQL,
     VectorStoreProvider.CHROMADB,
     VectorStoreProvider.QDRANT,
     VectorStoreProvider.POSTGRES,
@@ -72,10 +74,16 @@ _EXAMPLES = {
     VectorStoreProvider.REDIS: "connection_string: redis://localhost:6379",
     VectorStoreProvider.WEAVIATE: "url: http://localhost:8080",
     VectorStoreProvider.AZURE_AI_SEARCH: "url: https://NAME.search.windows.net",
+    VectorStoreProvider.AZURE_COSMOS_NOSQL: "connection_string: ${AZURE_COSMOS_CONNECTION_STRING}",
 }
-_NEEDS_API_KEY = (VectorStoreProvider.AZURE_AI_SEARCH, VectorStoreProvider.PINECONE)
+_NEEDS_API_KEY = (
+    VectorStoreProvider.AZURE_AI_SEARCH,
+    VectorStoreProvider.AZURE_COSMOS_NOSQL,
+    VectorStoreProvider.PINECONE,
+)
 _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
     VectorStoreProvider.AZURE_AI_SEARCH: {"search_endpoint": "url", "endpoint": "url"},
+    VectorStoreProvider.AZURE_COSMOS_NOSQL: {"key": "api_key", "database_name": "database"},
 }
 """Names of keys in existing files, with ours."""
 
@@ -98,7 +106,7 @@ class DatabaseConfig(Model):
     tenant: NonBlank | None = None
     """Tenant of a Chroma server."""
     database: NonBlank | None = None
-    """Database of a Chroma server."""
+    """Database of a Chroma server, or of Azure Cosmos DB (by default holodeck)."""
     index_name: NonBlank | None = None
     """Index in Pinecone that the tools share; by default each tool has one of its own."""
     namespace: NonBlank | None = None

@@ -1,5 +1,6 @@
 """Azure AI Search, through its REST interface."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class AzureSearchAdapter:
         self._limit_s = config.timeout * 0.8
         version = {"api-version": _API_VERSION}
         self._service = RestClient(url, headers, self._limit_s, version)
-        self._name = f"holodeck-{collection_name(context.collection).replace('_', '-')}"
+        self._name = _index_name(collection_name(context.collection))
         self._path = f"/indexes/{self._name}"
         self._pending: dict[str, _Change] = {}
         """By the owner of the entries."""
@@ -204,6 +205,13 @@ class AzureSearchAdapter:
 
     def explain(self, error: Exception) -> str | None:
         return explain_rest(error, "api_key")
+
+
+def _index_name(collection: str) -> str:
+    """Return a name of an index: dashes stand alone, and between letters or digits."""
+    name = f"holodeck-{re.sub('_+', '-', collection).strip('-')}"
+    is_same = name == f"holodeck-{collection.replace('_', '-')}"
+    return name if is_same else f"{name}-{digest(collection)[:8]}"
 
 
 def _definition(name: str, dimensions: int) -> dict[str, Any]:

@@ -46,6 +46,7 @@ STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Regis
         "faiss": "holodeck.lib.knowledge.stores.faiss:FaissAdapter",
         "weaviate": "holodeck.lib.knowledge.stores.weaviate:WeaviateAdapter",
         "pinecone": "holodeck.lib.knowledge.stores.pinecone:PineconeAdapter",
+        "azure-cosmos-nosql": "holodeck.lib.knowledge.stores.cosmos_nosql:CosmosAdapter",
         "azure-ai-search": "holodeck.lib.knowledge.stores.azure_ai_search:AzureSearchAdapter",
     },
 )

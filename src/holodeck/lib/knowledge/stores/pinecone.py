@@ -79,10 +79,17 @@ class PineconeAdapter:
         self._dimensions = dimensions
         if empty:
             for namespace in (self._chunks, self._manifest):
-                body = {"deleteAll": True, "namespace": namespace}
-                self._note(
-                    namespace, self._open_index.send("POST", "/vectors/delete", body, missing=True)
-                )
+                self._empty(namespace)
+
+    def _empty(self, namespace: str) -> None:
+        """Remove all that a namespace has; its changes may be counted anew afterwards."""
+        body = {"deleteAll": True, "namespace": namespace}
+        self._written.pop(namespace, None)
+        self._open_index.send("POST", "/vectors/delete", body, missing=True)
+        for _ in attempts(self._limit_s, "Pinecone has not emptied the namespace"):
+            found = self._open_index.ask("POST", "/describe_index_stats", {})
+            if not found.get("namespaces", {}).get(namespace, {}).get("vectorCount"):
+                return
 
     def _remove(self, path: str) -> None:
         self._service.send("DELETE", path, missing=True)

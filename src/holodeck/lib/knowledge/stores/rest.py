@@ -67,6 +67,7 @@ class RestClient:
         body: object = None,
         *,
         params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
         missing: bool = False,
     ) -> "Response":
         """Return the response, also for 404 if it may be `missing`.
@@ -77,15 +78,16 @@ class RestClient:
         """
         client = self._open()
         ends = time.monotonic() + self._limit_s
-        content, headers = None, dict[str, str]()
+        content, kind = None, dict[str, str]()
         if isinstance(body, bytes):
-            content, headers["content-type"] = body, "application/x-ndjson"
+            content, kind["content-type"] = body, "application/x-ndjson"
         elif body is not None:
-            content, headers["content-type"] = json.dumps(body).encode(), "application/json"
+            content, kind["content-type"] = json.dumps(body).encode(), "application/json"
+        sent = {**kind, **(headers or {})}
         wait = _FIRST_WAIT_S
         while True:
             response = client.request(
-                method, self._url + path, content=content, headers=headers, params=params
+                method, self._url + path, content=content, headers=sent, params=params
             )
             if response.status_code not in _BUSY:
                 break
@@ -170,8 +172,10 @@ def batches(
 
 
 def _retry_after(response: "Response", default: float) -> float:
+    in_ms = response.headers.get("x-ms-retry-after-ms")
     try:
-        return max(_SHORTEST_WAIT_S, float(response.headers.get("retry-after", default)))
+        asked = float(in_ms) / 1000 if in_ms else response.headers.get("retry-after", default)
+        return max(_SHORTEST_WAIT_S, float(asked))
     except ValueError:  # a date
         return default
 
