@@ -30,14 +30,20 @@ class CaseFailed(Exception):
     """A case did not pass; the message contains the reasons."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
-        super().__init__("\n".join(map(str, reasons)))
+        super().__init__("\n".join(line for one in reasons for line in _with_code(one)))
         lines = [(str(one), *_frames(one)) for one in reasons]
         self.details = "\n".join(line for group in lines for line in group)
         """The reasons, with tracebacks of the user's code."""
 
 
 def _frames(reason: Reason) -> list[str]:
-    return [] if reason.raised is None else [f"  {one}" for one in reason.raised.traceback]
+    return [] if reason.raised is None else [f"  {one}" for one in reason.raised.details[:-1]]
+
+
+def _with_code(reason: Reason) -> list[str]:
+    """Return the reason, and the lines of the user's code around the one that raised."""
+    excerpt = [] if reason.raised is None else reason.raised.excerpt
+    return [str(reason), *(f"  {line}" for line in excerpt)]
 
 
 @dataclass(frozen=True)

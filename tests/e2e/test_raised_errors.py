@@ -1,6 +1,7 @@
 """Code of the user's that raises: its file, line and code stand wherever the error does."""
 
 import json
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -36,6 +37,7 @@ def check_price(item: str) -> str:
 PLACE = "shop.py:5: return PRICES[item]"
 FRAMES = ["shop.py:8 in answer: return f\"It costs {price_of(message)}\"",
           "shop.py:5 in price_of: return PRICES[item]"]  # fmt: skip
+EXCERPT = ["  4 | def price_of(item):", "> 5 |     return PRICES[item]"]
 CHECKED = [{"metric": "contains", "value": "tea"}]
 
 
@@ -59,7 +61,8 @@ def test_an_agent_that_raises_shows_its_file_line_and_code_on_the_terminal(shop)
 
     assert_plain(ran)
     assert ran.code == 3
-    assert f"    KeyError: 'tea' ({PLACE})\n" in ran.stdout
+    shown = [f"    KeyError: 'tea' ({PLACE})", *(f"      {one}" for one in EXCERPT), ""]
+    assert "\n".join(shown) in ran.stdout
 
 
 def test_verbose_shows_every_frame_of_the_agents_own_code(shop):
@@ -72,23 +75,27 @@ def test_verbose_shows_every_frame_of_the_agents_own_code(shop):
 def test_an_agent_that_raises_shows_its_place_in_both_reports(shop):
     folder = shop("answer", {})
 
-    folder.run("test", "-o", "r.json", "-o", "r.md")
+    folder.run("test", "-o", "r.json", "-o", "r.md", "-o", "r.xml")
 
     [result] = json.loads((folder.path / "r.json").read_text())["results"]
     assert result["errors"] == ["KeyError: 'tea'"]
     assert result["raised"] == [
         {
             "error": "KeyError: 'tea'", "file": "shop.py", "line": 5, "function": "price_of",
-            "code": "return PRICES[item]", "traceback": FRAMES,
+            "code": "return PRICES[item]", "traceback": FRAMES, "excerpt": EXCERPT,
         }
     ]  # fmt: skip
-    assert "\n".join([*FRAMES, "KeyError: 'tea'"]) in (folder.path / "r.md").read_text()
+    assert "\n".join([*FRAMES, *EXCERPT, "KeyError: 'tea'"]) in (folder.path / "r.md").read_text()
+    [error] = ET.parse(folder.path / "r.xml").iter("error")
+    assert "\n".join(f"  {one}" for one in [*FRAMES, *EXCERPT]) in error.text
 
 
 def test_an_agent_that_raises_shows_its_place_in_pytest(shop):
     folder = shop("answer", {})
 
-    assert f"KeyError: 'tea' ({PLACE})" in run_pytest(folder.path, "agent.yaml")
+    shown = run_pytest(folder.path, "agent.yaml")
+    assert f"KeyError: 'tea' ({PLACE})" in shown
+    assert f"  {EXCERPT[1]}" in shown
     assert f"  {FRAMES[0]}" in run_pytest(folder.path, "agent.yaml", "-v")
 
 

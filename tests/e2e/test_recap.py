@@ -52,6 +52,8 @@ def test_what_was_expected_and_found_is_told_once_and_at_the_end(write_bot, bot_
         "    expected: hi",
         "  ERROR breaks (agent.yaml:N)",
         "    RuntimeError: no (bot.py:7: raise RuntimeError(rest))",
+        '        6 | if word == "raise":',
+        "      > 7 |     raise RuntimeError(rest)",
     ]
 
 
@@ -70,6 +72,8 @@ def test_a_run_without_failures_has_no_recap(write_bot, bot_dir):
             [
                 "  ERROR 60 cases: n0 (agent.yaml:N), n1 (agent.yaml:N), n2 (agent.yaml:N) and 57 more",  # noqa: E501
                 "    RuntimeError: no (bot.py:7: ",
+                '        6 | if word == "raise":',
+                "      > 7 |     ",
             ],
         ),
     ],

@@ -1,5 +1,6 @@
 """Describe exceptions, and find the line of the user's code that raised them."""
 
+import linecache
 import os
 import sysconfig
 import traceback
@@ -13,6 +14,8 @@ _PACKAGE = str(Path(__file__).parents[1])
 _SITE = ("site-packages", "dist-packages")
 _CODE_LIMIT = 1_000
 _MAX_FRAMES = 30
+_LINES_BEFORE, _LINES_AFTER = 3, 1
+_LINE_LIMIT = 200
 
 
 def message_of(error: BaseException) -> str:
@@ -59,6 +62,7 @@ def raised_error(error: BaseException) -> RaisedError | None:
         function=last.name,
         code=_code(last),
         traceback=[_as_line(frame) for frame in shown[-_MAX_FRAMES:]],
+        excerpt=source_excerpt(last.filename, last.lineno or 0),
     )
 
 
@@ -125,6 +129,51 @@ def _code(frame: traceback.FrameSummary) -> str | None:
     """Return the line; None if it is too long. Cutting it could leave half a secret."""
     lines = (frame.line or "").strip().splitlines()
     return lines[0] if lines and len(lines[0]) <= _CODE_LIMIT else None
+
+
+def source_excerpt(file: str, line: int) -> list[str]:
+    """Return the line of a file and those of its block around it; empty if it cannot be read.
+
+    They are numbered and printable, and `>` marks the line. Lines that are too long are left out,
+    not cut: see `_code`.
+    """
+    source = [text.expandtabs(4).rstrip() for text in linecache.getlines(file)]
+    if not 1 <= line <= len(source):
+        return []
+    own_indent, first, end = _indent(source[line - 1]), line, line
+    while first > 1 and line - first < _LINES_BEFORE:
+        first -= 1
+        if source[first - 1] and _indent(source[first - 1]) < own_indent:
+            break  # the head of the block; what is above it has nothing to do with the error
+    if line < len(source) and _indent(source[line]) >= own_indent:
+        end += _LINES_AFTER
+    rows = [(number, source[number - 1]) for number in range(first, end + 1)]
+    while rows and not rows[0][1]:
+        rows.pop(0)
+    while rows and not rows[-1][1]:
+        rows.pop()
+    if not rows:
+        return []
+    digits = len(str(rows[-1][0]))
+    indent = min(_indent(text) for _, text in rows if text)
+    marks = {line: ">"}
+    return [
+        f"{marks.get(number, ' ')} {number:{digits}} | {_shown_code(text[indent:])}".rstrip()
+        for number, text in rows
+    ]
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _shown_code(text: str) -> str:
+    """Return a line as printable text; a note if it is too long."""
+    return "… (a long line)" if len(text) > _LINE_LIMIT else _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _as_line(frame: traceback.FrameSummary) -> str:

@@ -70,6 +70,14 @@ class RaisedError(Model):
     """The line of code; None if the source cannot be read."""
     traceback: list[str] = []
     """The frames of the user's code, the outermost first."""
+    excerpt: list[str] = []
+    """The line of code and those around it, with their numbers and a `>` before the line; empty if
+    the source cannot be read."""
+
+    @property
+    def details(self) -> list[str]:
+        """The frames, the excerpt and the error, as the lines of a text."""
+        return [*self.traceback, *self.excerpt, self.error]
 
     @property
     def location(self) -> str:

@@ -457,7 +457,7 @@ def _errors(result: TestResult) -> Iterator[str]:
 
 def _raised(title: str, raised: RaisedError) -> Iterator[str]:
     """Yield the traceback of an error in the user's code, outermost frame first."""
-    yield from (f"{title}:", "", *fenced("\n".join([*raised.traceback, raised.error])), "")
+    yield from (f"{title}:", "", *fenced("\n".join(raised.details)), "")
 
 
 def _model_requests(requests: list[ModelRequest]) -> Iterator[str]:

@@ -207,7 +207,10 @@ def _details(result: TestResult) -> Iterator[str]:
     """Yield where the case is, why it did not pass, and for metrics what was expected and found."""
     if result.location is not None:
         yield result.location
-    yield from result.reasons()
+    for reason in result.detailed_reasons():
+        yield str(reason)
+        if reason.raised is not None:
+            yield from (f"  {line}" for line in reason.raised.details[:-1])
     missed = [row for row in result.rows if _is_missed(row)]
     if missed:
         names = ", ".join(dict.fromkeys(row.metric_name for row in missed))

@@ -73,6 +73,12 @@ def short_reason(reason: Reason, limit: int = MAX_REASON) -> str:
     return f"{one_line(reason.text, limit - len(location) - 3)} ({location})"
 
 
+def excerpt_lines(reason: Reason, indent: str) -> Iterator[str]:
+    """Yield the lines of the user's code around the one that raised, each on one row."""
+    if reason.raised is not None:
+        yield from (clip(indent + line, _columns()) for line in reason.raised.excerpt)
+
+
 def recap_failures(results: Sequence[TestResult], *, brief: bool) -> str:
     """Return the tests that did not pass, those of one cause together; empty if all passed.
 
@@ -110,7 +116,10 @@ def _lines(group: FailureGroup) -> Iterator[str]:
     yield f"  {mark} {head}"
     yield from (f"    {line}" for line in rest)
     reasons = group.reasons
-    texts = [short_reason(one) for one in reasons[:MAX_REASONS]]
+    for reason in reasons[:MAX_REASONS]:
+        yield from (f"    {line}" for line in _wrapped(short_reason(reason), 4))
+        yield from excerpt_lines(reason, "      ")
+    texts = []
     if reasons[MAX_REASONS:]:
         texts.append(f"… and {len(reasons) - MAX_REASONS} more (--verbose shows all)")
     texts += _expected_and_found(group, [one.text for one in reasons])

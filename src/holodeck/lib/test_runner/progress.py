@@ -13,6 +13,7 @@ from holodeck.lib.reports.recap import (
     MAX_REASON,
     PASS,
     case_label,
+    excerpt_lines,
     recap_failures,
     short_reason,
     shown_name,
@@ -218,6 +219,7 @@ def _reason_lines(reason: Reason) -> Iterator[str]:
     yield f"    {short_reason(reason)}"
     if reason.raised is not None:
         yield from (f"      {one_line(one, MAX_REASON)}" for one in reason.raised.traceback)
+        yield from excerpt_lines(reason, "      ")
 
 
 def _repetitions(result: TestResult) -> str:

@@ -1,5 +1,6 @@
 """The messages of docs/reference/process-protocol.md, as the process of an agent writes them."""
 
+import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
-from holodeck.lib.exceptions import display_path
+from holodeck.lib.exceptions import display_path, source_excerpt
 from holodeck.models.outcome import RaisedError
 
 PROTOCOL = 1
@@ -123,14 +124,25 @@ def _raised(text: str, data: Mapping[str, Any]) -> RaisedError | None:
     frames = frames if isinstance(frames, list) else []
     if not _is_place(data):
         return None
+    code = None if data.get("code") is None else str(data["code"])
     return RaisedError(
         error=text,
         file=display_path(data["file"]),
         line=data["line"],
         function=str(data.get("function") or ""),
-        code=None if data.get("code") is None else str(data["code"]),
+        code=code,
         traceback=[_as_line(one) for one in frames[-_MAX_FRAMES:] if _is_place(one)],
+        excerpt=_excerpt(data["file"], data["line"], code),
     )
+
+
+def _excerpt(file: str, line: int, code: str | None) -> list[str]:
+    """Return the lines around the code; empty unless the file has that code at that line.
+
+    A process could name any other file to have it printed.
+    """
+    found = linecache.getline(file, line).strip()
+    return source_excerpt(file, line) if code and found == code.strip() else []
 
 
 def _is_place(frame: Any) -> bool:

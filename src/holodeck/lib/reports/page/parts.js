@@ -95,7 +95,7 @@ function brief(value) {
 }
 
 function traceback(raised) {
-  const lines = [...(raised.traceback ?? []), raised.error].join("\n");
+  const lines = [...(raised.traceback ?? []), ...(raised.excerpt ?? []), raised.error].join("\n");
   return make("div", {}, make("p", { class: "dim" }, `${raised.file}:${raised.line}`),
     longText(lines, "text code"));
 }
