@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from support.checks import assert_one_error
+from support.html_page import HtmlPage
 
 BOT = """
 import pathlib
@@ -92,10 +93,23 @@ def test_new_and_vanished_cases_are_listed_and_belong_to_no_pair(folder, write_b
 def test_two_reports_in_json_are_compared_wherever_they_are(folder):
     folder.run("report", "last", "-o", "head.json")
 
-    ran = folder.run("compare", "baseline.json", "head.json", "-o", "changes.md")
+    ran = folder.run(
+        "compare", "baseline.json", "head.json", "-o", "changes.md", "-o", "changes.html"
+    )
 
     assert "Passed only on A (regressions): 1" in ran.stdout
     assert (folder.path / "changes.md").read_text().startswith("# Comparison of Two Runs\n")
+    page = HtmlPage((folder.path / "changes.html").read_text())
+    page.require_harmless()
+    assert (page.index["kind"], page.index["verdict"]) == ("comparison", "regressions")
+    assert [one["outcome"] for one in page.index["rows"]] == [
+        "both",
+        "only_first",
+        "both",
+        "only_second",
+    ]
+    assert page.cases[1]["second"]["agent_response"] == "Well, ho"
+    assert "first" not in page.cases[1]
 
 
 def test_main_is_the_baseline_on_that_branch(folder):

@@ -67,7 +67,7 @@ def report(
         context.with_resource(github.commands_stopped())
     render = FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)
-    named = [_read(one, store, cli_context) for one in runs or ("last",)]
+    named = [read_named(one, store, cli_context) for one in runs or ("last",)]
     found, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
     shown = cli_context.redactor.redact_report(found)
     if not targets:
@@ -80,7 +80,7 @@ def report(
     context.exit(code)
 
 
-def _read(name: str, store: "RunStore", context: CliContext) -> "NamedReport":
+def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedReport":
     """Return the report of a run, or the one in a JSON file. Raises ConfigError."""
     from holodeck.errors import ConfigError
     from holodeck.lib.reports.merge import NamedReport

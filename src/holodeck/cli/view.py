@@ -9,7 +9,9 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, read_run, run_store_of
 
 if TYPE_CHECKING:
-    from holodeck.lib.records.run_store import Run, RunStore
+    from holodeck.lib.records.run_store import RunStore
+    from holodeck.models.record import PastOutcome
+    from holodeck.models.test_result import TestReport
 
 
 @click.command()
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 @agent_option
 @click.pass_context
 def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Path) -> None:
-    """Open RUN in the browser: an id, the beginning of one, `last`, or the path of a record.
+    """Open RUN in the browser: an id, `last`, or the path of a record or JSON report.
 
     The page is a temporary file; `holodeck report RUN -o report.html` writes one to keep. With
     --live, holodeck serves it on 127.0.0.1, at an address that contains a secret.
@@ -31,25 +33,37 @@ def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Pat
     if live:
         _serve(store.path(run), no_open, cli_context)
         return
-    page = _write_page(read_run(store, run, cli_context), store, cli_context)
+    page = _write_page(run, store, cli_context)
     click.echo(page)
     if not no_open:
         open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
 
 
-def _write_page(run: "Run", store: "RunStore", context: CliContext) -> Path:
+def _read(
+    run: str, store: "RunStore", context: CliContext
+) -> "tuple[TestReport, list[list[PastOutcome]]]":
+    """Return the report of a run or in a file, and the past of its cases if that is recorded."""
+    from holodeck.cli.report import read_named
+    from holodeck.lib.records.history import past_outcomes
+    from holodeck.lib.test_runner.recorded import is_report, report_of
+
+    if is_report(run):
+        return read_named(run, store, context).report, []
+    found = read_run(store, run, context)
+    return report_of(found), past_outcomes(found, store)
+
+
+def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
     """Write the page into a new folder that only the user can read."""
     import tempfile
 
     from holodeck.errors import ReportError
-    from holodeck.lib.records.history import past_outcomes
     from holodeck.lib.reports.formats import write_report_text
     from holodeck.lib.reports.html import page_of
     from holodeck.lib.reports.page_file import render_page
-    from holodeck.lib.test_runner.recorded import report_of
 
-    report = context.redactor.redact_report(report_of(run))
-    page = page_of(report, trends=past_outcomes(run, store))
+    report, trends = _read(run, store, context)
+    page = page_of(context.redactor.redact_report(report), trends=trends)
     try:
         folder = Path(tempfile.mkdtemp(prefix="holodeck-"))
     except OSError as error:
@@ -57,7 +71,7 @@ def _write_page(run: "Run", store: "RunStore", context: CliContext) -> Path:
             f"no temporary file can be written ({error.strerror});"
             " `holodeck report -o report.html` writes the page to a file"
         ) from error
-    path = folder / f"{run.id or 'run'}.html"
+    path = folder / "report.html"
     write_report_text(render_page(page), path)
     return path
 
