@@ -8,6 +8,8 @@ import yaml
 
 from holodeck.lib.reports.merge import NamedReport, merge_reports
 from holodeck.lib.test_runner.recorded import read_report
+from holodeck.models.price import Cost
+from holodeck.models.token_usage import TokenUsage
 from support.ci import read_xml
 from support.cli import run_cli
 
@@ -303,3 +305,31 @@ def test_runs_at_the_same_time_count_once(shards):
 
     assert merged.summary.wall_time_ms == 22_000
     assert merged.timestamp == ends[2]
+
+
+def test_cost_and_tokens_are_those_of_all_runs_and_unknown_cost_stays_unknown(shards):
+    reports = [read_report(shards.path / f"{at}.json") for at in (1, 2, 3)]
+    cost = Cost(currency="EUR", total=0.5, agent=0.5, judges=0.0)
+    fields = {"cost": cost, "token_usage": TokenUsage(total_tokens=10)}
+    paid = [
+        one.model_copy(
+            update={"results": [result.model_copy(update=fields) for result in one.results]}
+        )
+        for one in reports
+    ]
+    unpaid = reports[0].model_copy(
+        update={"results": [one.model_copy(update={"cost": None}) for one in paid[0].results]}
+    )
+
+    whole = merge_reports([NamedReport(str(at), one) for at, one in enumerate(paid)]).summary
+    partial = merge_reports(
+        [NamedReport(str(at), one) for at, one in enumerate([unpaid, *paid[1:]])]
+    ).summary
+
+    assert (whole.cost.total, whole.cost.currency, whole.token_usage.total_tokens) == (
+        3.5,
+        "EUR",
+        70,
+    )
+    assert partial.cost.total is None
+    assert "recorded without prices" in partial.cost.unknown[0]
