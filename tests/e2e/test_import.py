@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+import holodeck
 from holodeck.cli.main import run
 from holodeck.lib.case_import.personal_data import make_redact
 
@@ -148,6 +149,37 @@ def test_each_turn_can_be_a_case_with_the_turns_before_as_history(folder):
     assert "history" not in first
     assert [one["role"] for one in second["history"]] == ["user", "assistant", "tool", "assistant"]
     assert second["input"].startswith("Thanks!")
+
+
+def test_what_a_log_says_reaches_the_agent_unchanged(folder):
+    texts = [
+        "  a\n",
+        "b\n\n",
+        "<<",
+        "\U0001f600\x1b[2J\u202e",
+        "# c: d",
+        "0o7",
+        "yes",
+        "$${x} ${y}",
+    ]
+    chats = [{"messages": [{"role": "user", "content": text}]} for text in texts]
+    (folder / "odd.json").write_text(json.dumps(chats))
+
+    assert run(["import", "odd.json", "-o", "cases.yaml"]) == 0
+
+    agent = holodeck.load_agent("agent.yaml")
+    assert [case.input for case in agent.test_cases] == texts
+
+
+def test_a_turn_without_a_response_leaves_a_todo_in_the_history(folder):
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    items = [{"role": "user", "content": "one"}, call, {"role": "user", "content": "two"}]
+    (folder / "gap.json").write_text(json.dumps([{"input": items}]))
+
+    assert run(["import", "gap.json", "-o", "cases.yaml", "--split", "multi-turn"]) == 0
+
+    assert run(["validate", "agent.yaml"]) == 0
+    assert "the log lacks a response in 'history'" in cases_of(folder)[1]["todo"]
 
 
 def test_recorded_responses_are_expected_only_on_request(folder):

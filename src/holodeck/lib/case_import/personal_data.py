@@ -46,7 +46,7 @@ def redact_case(case: ImportedCase, redact: Redact) -> ImportedCase:
         return [clean(one) for one in value] if isinstance(value, list) else value
 
     def call(one: LoggedCall) -> LoggedCall:
-        return LoggedCall(clean(one.name), clean(one.arguments), one.id, clean(one.result))
+        return LoggedCall(clean(one.name), clean(one.arguments), clean(one.id), clean(one.result))
 
     def turns(found: list[LoggedTurn]) -> list[LoggedTurn]:
         return [

@@ -14,6 +14,7 @@ from holodeck.lib.text import one_line, printable, replace_surrogates
 
 Expect = Literal["nothing", "recorded"]
 _MAX_COMMENT = 300
+UNKNOWN_ANSWER = "(no response was recorded)"
 _INDENT = "    "
 
 
@@ -40,7 +41,8 @@ def _represent_one_line(dumper: yaml.SafeDumper, items: _OneLine) -> yaml.Sequen
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    is_block = "\n" in text and text == printable(text) and not text.startswith((" ", "\n"))
+    is_plain = text == printable(text) and not text.startswith((" ", "\n"))
+    is_block = "\n" in text and is_plain and not text.endswith("\n")
     style = "|" if is_block else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -65,17 +67,18 @@ def render_suite(
     """Return a suite file. Raises ConfigError if it would not read back as it was written."""
     names = _unique_names(cases)
     plain = [_case(case, label, expect) for case, label in zip(cases, names, strict=True)]
+    header = _escaped({"suite": {"name": name}})
     head = [
         f"# Test cases from {one_line(source, 200)}, written by `holodeck import`.",
         "# A case with a 'todo' cannot pass: write what you expect, then remove the line.",
-        *_dumped({"suite": {"name": name}}),
+        *_dumped(header),
         "test_cases:",
     ]
     blocks = [
         "\n".join(_block(case, written, expect)) for case, written in zip(cases, plain, strict=True)
     ]
     text = "\n".join(head) + "\n" + "\n\n".join(blocks) + "\n"
-    if Source.of(text, name).data() != {"suite": {"name": name}, "test_cases": plain}:
+    if Source.of(text, name).data() != {**header, "test_cases": plain}:
         raise ConfigError(source, "a text in it cannot be written as YAML")
     return SuiteText(text, sum("todo" in one for one in plain))
 
@@ -86,9 +89,11 @@ def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
     turns = [_turn(one, expect) for one in case.turns]
     if expect == "recorded" and any(one.answer is None for one in case.turns):
         todo.append("the log lacks a response; write what is expected")
+    if any(not one.answer for one in case.history):
+        todo.append(f"the log lacks a response in 'history'; replace {UNKNOWN_ANSWER!r}")
     has_checks = bool(case.evaluations or case.criteria or expect == "recorded")
-    if not has_checks and not todo:
-        todo.append(TODO)
+    if not has_checks and not case.todo:
+        todo.insert(0, TODO)
     written = {
         "name": name,
         "tags": _OneLine(dict.fromkeys(["imported", *(tag for tag in case.tags if tag.strip())])),
@@ -130,16 +135,19 @@ def _literals(arguments: dict[str, Any]) -> dict[str, Any]:
 def _messages(turn: LoggedTurn) -> Iterator[dict[str, Any]]:
     """Yield the messages of an earlier turn; calls whose result is unknown are left out."""
     yield {"role": "user", "content": turn.user}
-    known = [call for call in turn.calls if call.result is not None and call.id is not None]
+    known = [call for call in turn.calls if call.result is not None]
     if known:
         called = [
-            {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
-            for call in known
+            {
+                "id": f"call_{number}",
+                "function": {"name": call.name, "arguments": call.arguments or {}},
+            }
+            for number, call in enumerate(known, 1)
         ]
         yield {"role": "assistant", "tool_calls": called}
-        for call in known:
-            yield {"role": "tool", "tool_call_id": call.id, "content": call.result}
-    yield {"role": "assistant", "content": turn.answer or "(no response was recorded)"}
+        for number, call in enumerate(known, 1):
+            yield {"role": "tool", "tool_call_id": f"call_{number}", "content": call.result}
+    yield {"role": "assistant", "content": turn.answer or UNKNOWN_ANSWER}
 
 
 def _block(case: ImportedCase, written: dict[str, Any], expect: Expect) -> Iterator[str]:
