@@ -19,6 +19,7 @@ from holodeck.lib.safe_paths import path_inside
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
+    import httpx
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
@@ -43,9 +44,12 @@ class ChromaAdapter:
         self.address = str(self._folder) if self._folder else host_of(self._url, default_port)
         self._name = collection_name(context.collection)
         self._open: tuple[Collection, Collection] | None = None
+        self._client: ClientAPI | None = None
+        """The client; None unless it is open."""
 
     def open(self, dimensions: int, *, empty: bool) -> None:
-        client = self._connect()
+        self.close()
+        client = self._client = self._connect()
         names = (self._name, f"{self._name}_manifest")
         if empty:
             for name in {one.name for one in client.list_collections()}.intersection(names):
@@ -87,8 +91,7 @@ class ChromaAdapter:
             settings=settings,
             **of_server,
         )
-        server: Any = client
-        server._server._session.timeout = limit  # noqa: SLF001 - see above
+        _session_of(client).timeout = limit
         return client
 
     @property
@@ -148,7 +151,9 @@ class ChromaAdapter:
         manifest.upsert(ids=[digest(document)], embeddings=[[1.0]], metadatas=[values])
 
     def close(self) -> None:
-        self._open = None
+        client, self._client, self._open = self._client, None, None
+        if client is not None and self._folder is None:
+            _session_of(client).close()  # which Chroma leaves open
 
     def explain(self, error: Exception) -> str | None:
         import httpx  # noqa: PLC0415 - as Chroma itself does
@@ -156,6 +161,11 @@ class ChromaAdapter:
         if isinstance(error, httpx.TimeoutException):
             return no_answer(self._config.timeout)
         return explain_connection(error, "api_key")
+
+
+def _session_of(client: Any) -> "httpx.Client":
+    session: httpx.Client = client._server._session  # noqa: SLF001 - there is no other way to it
+    return session
 
 
 def _collection(client: "ClientAPI", name: str, dimensions: int) -> "Collection":
