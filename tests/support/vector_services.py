@@ -357,11 +357,11 @@ class AzureSearchService(RestService):
         *("facetable", "dimensions", "vectorSearchProfile"),
     )
     _QUERY = (
-        *("search", "filter", "count", "top", "select", "orderby", "vectorQueries"),
+        *("search", "filter", "count", "top", "skip", "select", "orderby", "vectorQueries"),
         "vectorFilterMode",
     )
     _CONDITION = re.compile(
-        r"(?P<name>\w+) (?P<operator>eq|gt) (?P<value>'[^']*'|true|false)"
+        r"(?P<name>\w+) eq (?P<value>'[^']*'|true|false)"
         r"|search\.in\((?P<member>\w+), '(?P<values>[^']*)', ','\)"
     )
 
@@ -462,16 +462,16 @@ class AzureSearchService(RestService):
             if not index.field(order).get("sortable") or direction != "asc":
                 raise Refusal(400, f"The field '{order}' is not sortable")
             found.sort(key=lambda one: one[order])
-        top = body.get("top", 50)
-        if not 0 <= top <= 1000:
-            raise Refusal(400, "top must be 0 to 1000")
+        top, skip = body.get("top", 50), body.get("skip", 0)
+        if not 0 <= top <= 1000 or not 0 <= skip <= 100_000:
+            raise Refusal(400, "top must be 0 to 1000, and skip 0 to 100000")
         selected = body.get("select", "key").split(",")
         value = [
             {
                 "@search.score": scores[one["key"]],
                 **{each: one.get(index.field(each)["name"]) for each in selected},
             }
-            for one in found[:top]
+            for one in found[skip : skip + top]
         ]
         count = {"@odata.count": len(found)} if body.get("count") else {}
         return 200, {**count, "value": value}
@@ -491,5 +491,5 @@ class AzureSearchService(RestService):
                 continue
             literal = match["value"]
             value = literal[1:-1] if literal.startswith("'") else literal == "true"
-            verdicts.append(found == value if match["operator"] == "eq" else str(found) > value)
+            verdicts.append(found == value)
         return all(verdicts)

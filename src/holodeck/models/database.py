@@ -50,7 +50,7 @@ KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
     VectorStoreProvider.PINECONE: (
         *("connection_string", "url", "api_key", "namespace", "index_name", "cloud", "region"),
     ),
-    VectorStoreProvider.AZURE_AI_SEARCH: ("url", "api_key"),
+    VectorStoreProvider.AZURE_AI_SEARCH: ("connection_string", "url", "api_key"),
     VectorStoreProvider.AZURE_COSMOS_NOSQL: ("connection_string", "url", "api_key", "database"),
 }
 """The keys of each provider that is supported, besides `provider` and `timeout`."""
@@ -76,11 +76,12 @@ _EXAMPLES = {
     VectorStoreProvider.AZURE_AI_SEARCH: "url: https://NAME.search.windows.net",
     VectorStoreProvider.AZURE_COSMOS_NOSQL: "connection_string: ${AZURE_COSMOS_CONNECTION_STRING}",
 }
-_NEEDS_API_KEY = (
-    VectorStoreProvider.AZURE_AI_SEARCH,
-    VectorStoreProvider.AZURE_COSMOS_NOSQL,
-    VectorStoreProvider.PINECONE,
-)
+_KEY_MAY_BE_IN: Mapping[VectorStoreProvider, tuple[str, ...]] = {
+    VectorStoreProvider.AZURE_AI_SEARCH: ("api_key",),
+    VectorStoreProvider.AZURE_COSMOS_NOSQL: ("api_key", "connection_string"),
+    VectorStoreProvider.PINECONE: ("api_key", "connection_string"),
+}
+"""Where the API key is, for products that need one."""
 _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
     VectorStoreProvider.AZURE_AI_SEARCH: {"search_endpoint": "url", "endpoint": "url"},
     VectorStoreProvider.AZURE_COSMOS_NOSQL: {"key": "api_key", "database_name": "database"},
@@ -159,7 +160,8 @@ class DatabaseConfig(Model):
                 [f"{name!r} is no key of {self.provider.value}; known: {known}" for name in others]
             )
         self._has_one_address(given)
-        if self.provider in _NEEDS_API_KEY and not {"api_key", "connection_string"} & set(given):
+        places = _KEY_MAY_BE_IN.get(self.provider)
+        if places is not None and not set(given).intersection(places):
             name = self.provider.value.upper().replace("-", "_")
             raise ValueError(
                 f"the API key of {self.provider.value} is missing; write, for example,"

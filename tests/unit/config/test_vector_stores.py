@@ -110,6 +110,10 @@ def test_the_store_of_the_project_wins_over_the_users(folder):
         ("{provider: qdrant, url: a, path: b}", "'url' and 'path' are both set; keep one of them"),
         ("{provider: pinecone}", "write, for example, 'api_key: ${PINECONE_API_KEY}'"),
         ("{provider: azure-ai-search, api_key: x}", "url: https://NAME.search.windows.net"),
+        (
+            "{provider: azure-ai-search, connection_string: 'https://x'}",
+            "write, for example, 'api_key: ${AZURE_AI_SEARCH_API_KEY}'",
+        ),
         ("{provider: azure-ai-search, url: a, endpoint: b}", "endpoint: unknown key"),
         ("{provider: sqlite, timeout: 0}", "timeout: found 0; expected more than 0"),
         ("{provider: sqlite, options: {db_schema: x}}", "'db_schema' is no key of sqlite"),

@@ -1,5 +1,6 @@
 """Azure AI Search, through its REST interface."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -147,20 +148,18 @@ class AzureSearchAdapter:
 
     def _entries(self, condition: str, selected: str) -> Iterator[dict[str, Any]]:
         """Yield all entries that fulfil a condition."""
-        following = ""
-        while True:
-            page = {
-                "search": "*",
-                "filter": f"{condition}{following}",
-                "select": selected,
-                "orderby": "key asc",
-                "top": _PER_PAGE,
-            }
-            found = self._search(page)["value"]
+        page = {
+            "search": "*",
+            "filter": condition,
+            "select": selected,
+            "orderby": "key asc",
+            "top": _PER_PAGE,
+        }
+        for start in itertools.count(0, _PER_PAGE):
+            found = self._search({**page, "skip": start})["value"]
             yield from found
             if len(found) < _PER_PAGE:
                 return
-            following = f" and key gt '{found[-1]['key']}'"
 
     def delete(self, document: str) -> None:
         self.set_manifest(document, None)
@@ -183,17 +182,17 @@ class AzureSearchAdapter:
         # the service's score is no cosine, and means something else with each of its metrics
         hits = [(_row(one), float(np.dot(vector, one["vector"]))) for one in found]
         if len(hits) < top_k:
-            zeros = self._entries("kind eq 'chunk' and zeros eq true", f"key,{_SELECTED}")
+            zeros = self._entries("kind eq 'chunk' and zeros eq true", _SELECTED)
             hits += [(_row(one), 0.0) for one in zeros]
         return hits
 
     def rows(self) -> Iterable[Row]:
         self._settle()
-        return [_row(one) for one in self._entries("kind eq 'chunk'", f"key,{_SELECTED}")]
+        return [_row(one) for one in self._entries("kind eq 'chunk'", _SELECTED)]
 
     def manifest(self) -> dict[str, str]:
         self._settle()
-        found = self._entries("kind eq 'document'", "key,document,text")
+        found = self._entries("kind eq 'document'", "document,text")
         return {one["document"]: one["text"] for one in found}
 
     def set_manifest(self, document: str, fingerprint: str | None) -> None:
@@ -224,7 +223,7 @@ def _definition(name: str, dimensions: int) -> dict[str, Any]:
     return {
         "name": name,
         "fields": [
-            _field("key", key=True, filterable=True, sortable=True),
+            _field("key", key=True, sortable=True),
             _field("kind", filterable=True),
             _field("owner", filterable=True),
             _field("revision", filterable=True),

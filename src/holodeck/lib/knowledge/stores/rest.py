@@ -194,9 +194,7 @@ def _innermost(document: Any) -> Any:
         if isinstance(document, list) and document:
             document = document[0]
         elif isinstance(document, dict):
-            inner = next(
-                (document[key] for key in ("error", "message", "reason") if document.get(key)), None
-            )
+            inner = next((document[key] for key in _MESSAGES if document.get(key)), None)
             if inner is None:
                 return json.dumps(document)
             document = inner
