@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import itertools
 import os
 import pty
 import struct
@@ -197,3 +198,41 @@ def test_what_an_encoding_cannot_say_is_spelled_out():
     write_text(stream, "✓ done… 日\n")
 
     assert raw.getvalue() == b"+ done... \\u65e5\n"
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_two_rows_are_redrawn_in_place_and_leave_nothing(columns):
+    frames = itertools.count()
+
+    def rows():
+        return f"frame {next(frames)} {'━' * 300}\nsecond {'row ' * 99}"
+
+    with a_screen(columns) as screen:
+        with LiveLine(rows, out=screen.stream, redraw_every=0.01) as live:
+            after = screen.wait_for("frame 3 ")
+            live.write("first done")
+            screen.wait_for("frame", since=after)
+            live.write("second done")
+        screen.wait_for("\x1b[?25h")
+
+        assert shown(screen) == "first done\nsecond done"
+        assert screen.raw.count(b"\x1b[J") == 3  # for the lines that stay, and at the end
+
+
+def test_rows_that_wrap_because_the_window_shrank_are_cleared_and_drawn_narrower():
+    with a_screen(columns=60) as screen:
+        rows = f"{'x' * 50}\n{'y' * 50}"
+        with LiveLine(lambda: rows, out=screen.stream, redraw_every=0.01):
+            screen.wait_for("y" * 50)
+            screen.resize(20)
+            screen.wait_for(f"\x1b[5A\r\x1b[J{'x' * 16}…\x1b[K\r\n{'y' * 16}…")
+
+
+def test_a_terminal_without_unicode_gets_one_column_for_each_of_its_own():
+    with a_screen() as screen:
+        file = screen.stream.fileno()
+        with (
+            open(file, "w", encoding="ascii", closefd=False) as stream,
+            LiveLine(lambda: "━━ 1/2…", out=stream, redraw_every=0.01),
+        ):
+            screen.wait_for("?? 1/2~")
