@@ -1,5 +1,6 @@
 """What every case would meet ends the run soon, with one message; what one case meets does not."""
 
+import errno
 import socket
 import socketserver
 import ssl
@@ -210,12 +211,13 @@ def test_a_provider_that_refuses_every_case_is_asked_for_each_if_the_run_shall_n
 
 
 @pytest.mark.parametrize(
-    ("name", "refusal"),
-    [("ConnectionRefusedError", "unreachable"), ("openai.AuthenticationError", "key"),
-     ("NotFoundError", "request"), ("ValueError", None)],
+    ("name", "message", "refusal"),
+    [("ConnectionRefusedError", "no", "unreachable"), ("openai.AuthenticationError", "no", "key"),
+     ("NotFoundError", "no", "request"), ("ValueError", "no", None),
+     ("URLError", f"<urlopen error [Errno {errno.ECONNREFUSED}] refused>", "unreachable")],
 )  # fmt: skip
-def test_what_a_process_was_refused_is_read_from_the_name_of_its_error(name, refusal):
-    error = answer_error({"message": "no", "data": {"type": name}})
+def test_what_a_process_was_refused_is_read_from_its_error(name, message, refusal):
+    error = answer_error({"message": message, "data": {"type": name}})
 
     assert (error.refusal, error.permanent) == (refusal, False)
 

@@ -9,6 +9,7 @@ from holodeck.errors import BackendError, BackendInitError, BackendSessionError,
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.exceptions import display_path, source_excerpt
+from holodeck.lib.llm.errors import unreachable_reason
 from holodeck.models.outcome import RaisedError
 
 PROTOCOL = 1
@@ -105,6 +106,8 @@ def answer_error(error: Any) -> BackendSessionError:
     failure = BackendSessionError(text or "the agent's process reports an error", seen=_seen(data))
     failure.raised = _raised(text, data)
     failure.refusal = _REFUSALS.get(str(data.get("type")).rpartition(".")[2])
+    if failure.refusal is None and unreachable_reason(OSError(message)) is not None:
+        failure.refusal = "unreachable"  # libraries repeat the error of the system in theirs
     return failure
 
 
