@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     METRIC_ERROR = "metric_error"
     """A metric, the judge or the simulated user broke, so nothing was decided."""
     UNCHECKED = "unchecked"
-    """The agent answered, but the case has no check that could fail."""
+    """The agent answered, but the case has no check that could fail, or it has a `todo`."""
     FLAKY = "flaky"
     """It passed in the end, but not every time it ran."""
     SKIPPED = "skipped"

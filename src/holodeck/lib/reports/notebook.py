@@ -26,7 +26,17 @@ _RED = "var(--jp-error-color1, #d32f2f)"
 _AMBER = "var(--jp-warn-color1, #b26a00)"
 _GREEN = "var(--jp-success-color1, #388e3c)"
 _COLORS = {Outcome.FAILED: _RED, Outcome.AGENT_ERROR: _RED, Outcome.PASSED: _GREEN}
-_CELL = "text-align:left;vertical-align:top;overflow-wrap:anywhere"
+_CELL = "text-align:left;vertical-align:top"
+_LONG = f"{_CELL};overflow-wrap:anywhere;min-width:8em"
+_COLUMNS = {
+    "Outcome": f"{_CELL};white-space:nowrap",
+    "Test": _LONG,
+    "Response": _LONG,
+    "Why": _LONG,
+    "Metrics": _CELL,
+    "Time": f"{_CELL};white-space:nowrap",
+}
+"""Column → its style. Only long texts break inside words, or short columns would, too."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,7 @@ def render_table(title: str, rows: Sequence[TableRow], notes: Sequence[str] = ()
     ordered = sorted(rows, key=lambda row: _WORST_FIRST.index(row.outcome))
     shown, left = ordered[:MAX_ROWS], ordered[MAX_ROWS:]
     head = "".join(
-        f'<th scope="col" style="{_CELL}">{one}</th>'
-        for one in ("Outcome", "Test", "Response", "Why", "Metrics", "Time")
+        f'<th scope="col" style="{style}">{name}</th>' for name, style in _COLUMNS.items()
     )
     lines = [
         "<div>",
@@ -112,7 +121,8 @@ def _html_row(row: TableRow) -> str:
         reasons.append(f"… and {len(row.reasons) - MAX_REASONS} more")
     response = "–" if row.response is None else _text(row.response) or "(empty)"
     cells = (mark, _text(row.name), response, "<br>".join(reasons), _text(row.metrics), _time(row))
-    return "<tr>" + "".join(f'<td style="{_CELL}">{one}</td>' for one in cells) + "</tr>"
+    styled = zip(cells, _COLUMNS.values(), strict=True)
+    return "<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell, style in styled) + "</tr>"
 
 
 def _word(outcome: Outcome) -> str:
