@@ -89,12 +89,10 @@ KWARGS_BUILDER = {
         (AgentThreadRun.invoke, {"user_input": NEEDED}),
         (generate_markdown_report, {"report": NEEDED}),
         (ProgressIndicator, {"total_tests": NEEDED, "quiet": False, "verbose": False}),
-        (ProgressIndicator.start_test, {"test_name": NEEDED}),
         (ProgressIndicator.update, {"result": NEEDED}),
         (ProgressIndicator.get_progress_line, {}),
         (ProgressIndicator.get_spinner_line, {}),
         (ProgressIndicator.get_summary, {}),
-        (SpinnerMixin.get_spinner_char, {}),
         (EvalKwargsBuilder, KWARGS_BUILDER),
         (EvalKwargsBuilder.build_for, {"evaluator": NEEDED}),
         (
@@ -142,6 +140,8 @@ def test_parameters_are_as_documented(function, documented):
         (FileProcessor.from_execution_config, {"config": NEEDED}),
         (FileProcessor.process_file, {"file_input": NEEDED}),
         (AgentBackend.create_session, {}),
+        (ProgressIndicator.start_test, {"test_name": NEEDED}),
+        (SpinnerMixin.get_spinner_char, {}),
     ],
     ids=lambda one: getattr(one, "__qualname__", ""),
 )

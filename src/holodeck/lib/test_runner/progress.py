@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from holodeck.lib.reports.costs import describe_cost
+from holodeck.lib.reports.failure_groups import group_failures
 from holodeck.lib.reports.recap import (
     ERROR,
     FAIL,
@@ -128,9 +129,12 @@ class ProgressIndicator(SpinnerMixin):
         return " ".join(part for part in parts if part)
 
     def get_reason_lines(self) -> list[str]:
-        """Return why the last test did not pass, indented, if verbose; else the end says it."""
+        """Return why the last test is not simply passed, indented.
+
+        Unless verbose, the recap at the end says why tests failed.
+        """
         result = self._last_to_show()
-        if result is None or not self.verbose:
+        if result is None or (group_failures([result]) and not self.verbose):
             return []
         return [line for reason in result.detailed_reasons() for line in _reason_lines(reason)]
 

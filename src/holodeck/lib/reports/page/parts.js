@@ -266,6 +266,7 @@ function metricReason(row) {
   const judge = row.model_used || row.judge_calls
     ? [
         row.model_used && `judge ${row.model_used}`,
+        row.judge_trust,
         row.judge_calls && plural(row.judge_calls, "call"),
         row.judge_failed && `${row.judge_failed} failed`,
         row.judge_tokens?.total_tokens && plural(row.judge_tokens.total_tokens, "token"),
