@@ -82,6 +82,7 @@ async def test_a_busy_service_is_asked_again(server, factory):
     await store.close()
 
 
+@pytest.mark.parametrize("name", ["weaviate"], indirect=True)
 async def test_a_service_that_stays_busy_is_an_error_within_the_limit(server, factory):
     factory.config = factory.config.model_copy(update={"timeout": 2.0})
     store = factory("facts")
