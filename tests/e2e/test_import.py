@@ -228,7 +228,9 @@ def test_lines_of_a_transcript_are_grouped_by_their_conversation(folder, capsys)
 
 
 def test_a_recorded_run_becomes_cases(folder, capsys):
-    (folder / "cases.yaml").write_text("test_cases: [{name: greets, input: hello}]\n")
+    history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    case = {"name": "greets", "input": "hello", "history": history}
+    (folder / "cases.yaml").write_text(json.dumps({"test_cases": [case]}))
     assert run(["test", "agent.yaml", "-q"]) == 0
 
     assert run(["import", "last", "-o", "again.yaml"]) == 0
@@ -236,7 +238,7 @@ def test_a_recorded_run_becomes_cases(folder, capsys):
     assert run(["import", str(record), "-o", "record.yaml"]) == 0
 
     [case] = cases_of(folder, "again.yaml")
-    assert (case["name"], case["input"]) == ("greets", "hello")
+    assert (case["name"], case["input"], case["history"]) == ("greets", "hello", history)
     assert "# recorded response: You said (it) hello" in (folder / "again.yaml").read_text()
     assert cases_of(folder, "record.yaml") == [case]
 

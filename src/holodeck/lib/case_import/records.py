@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
+from holodeck.lib.case_import.messages import ConversationReader
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
@@ -16,12 +17,30 @@ def read_results(run: str, results: Sequence[TestResult], imported: Imported) ->
             imported.note(location, "left out: it was not run")
             continue
         parts: Sequence[TestResult | TurnResult] = shown.turns or [shown]
-        if shown.history:
-            imported.note(location, "'history' is not imported: only what the run itself said")
         if shown.processed_files or any(turn.processed_files for turn in shown.turns):
             imported.note(location, "files are not imported")
         turns = [_turn(one) for one in parts]
-        imported.cases.append(ImportedCase(location, turns, result.test_name, list(result.tags)))
+        imported.cases.append(
+            ImportedCase(
+                location=location,
+                turns=turns,
+                name=result.test_name,
+                tags=list(result.tags),
+                history=_history(shown, location, imported),
+            )
+        )
+
+
+def _history(result: TestResult, location: str, imported: Imported) -> list[LoggedTurn]:
+    """Return the turns before the case."""
+    if not result.history:
+        return []
+    earlier = Imported()
+    messages = ((location, one.model_dump(exclude_none=True)) for one in result.history)
+    ConversationReader(location, earlier).read(messages)
+    for note in earlier.notes:
+        imported.note(note.location, f"'history': {note.text}")
+    return earlier.cases[0].turns if earlier.cases else []
 
 
 def _turn(part: TestResult | TurnResult) -> LoggedTurn:
