@@ -63,7 +63,7 @@ def test_the_script_of_the_documentation_runs_the_tests_and_writes_a_report(agen
     assert "Test Results: 1/2 passed (50.0%)" in ran.stdout
     report = (agent_dir.path / "report.md").read_text(encoding="utf-8")
     assert "# Test Report: greeter" in report
-    assert "### Test: greets ✅ PASSED" in report
+    assert "✅ greets</summary>" in report
     assert "### Test: misses ❌ FAILED" in report
 
 
@@ -90,7 +90,7 @@ async def test_the_same_works_in_a_loop_that_runs_already(agent_dir, monkeypatch
     assert started == ["greets", "misses"]
     assert (shown.passed, shown.failed) == (1, 1)
     assert "[Test 2/2] FAIL misses" in shown.get_progress_line()
-    assert "### Test: greets ✅ PASSED" in generate_markdown_report(report)
+    assert "✅ greets</summary>" in generate_markdown_report(report)
 
 
 async def test_a_cell_that_is_run_again_runs_the_tests_again(agent_dir):

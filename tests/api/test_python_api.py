@@ -22,7 +22,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from support.agents import contains
 
-ONLY_OF_THE_COMMAND = {"quiet", "verbose", "record"}
+ONLY_OF_THE_COMMAND = {"quiet", "verbose", "record", "report_detail"}
 
 
 class Shouter:

@@ -236,8 +236,11 @@ def test_both_reports_tell_the_same(run, results):
     markdown = (run[1].path / "report.md").read_text(encoding="utf-8")
 
     assert document["summary"]["passed"] == len(OK)
-    assert f"| Passed | {len(OK)} |" in markdown
-    assert all(f"### Test: {name} " in markdown for name in results)
+    assert f"**{len(OK)} of {len(results)} tests passed**" in markdown
+    assert all(
+        f"</a>✅ {name}</summary>" in markdown if name in OK else f"### Test: {name} " in markdown
+        for name in results
+    )
 
 
 def test_a_key_that_is_refused_is_an_error_that_does_not_show_the_key(agent_dir):

@@ -78,7 +78,7 @@ def test_the_workflow_of_the_guide_gates_merges_and_comments_once(machine):
     ]
     assert "says goodbye" in comment["body"]
     summary = (machine.home / "summary.md").read_text()
-    assert summary.count("### ❌ echo") == 3  # of a shard, and of the merges
+    assert summary.count("# Test Report: echo\n\n❌ ") == 3  # of a shard, and of the merges
     assert [one.code for one in partial] == [0, 5, 0]
     assert "shard 2/2 is missing" in updated["body"]
 

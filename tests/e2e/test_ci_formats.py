@@ -128,6 +128,9 @@ def actions(folder, **more):
         "GITHUB_ACTIONS": "true",
         "GITHUB_WORKSPACE": str(folder.path.parent),
         "GITHUB_STEP_SUMMARY": str(folder.path / "summary.md"),
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "o/r",
+        "GITHUB_SHA": "c0ffee",
     } | more
 
 
@@ -142,8 +145,9 @@ def test_github_annotates_the_lines_of_what_did_not_pass_and_nothing_else(folder
     assert found[0][2] == "contains: 0.00: did not find 'hello'; got 'bye'"
     assert not any(data == "forged" for _, _, data in found)
     summary = (folder.path / "summary.md").read_text()
-    assert "### ❌" in summary
+    assert "❌ **2 of 5 tests passed** (40.0%): 2 failed, 1 agent error, 1 flaky" in summary
     assert "did not find" in summary
+    assert f"(https://github.com/o/r/blob/c0ffee/{name}/agent.yaml#L" in summary
 
 
 def test_elsewhere_nothing_looks_like_a_workflow_command(folder):

@@ -133,7 +133,8 @@ def test_one_is_never_plural(write_bot, bot_dir):
     bot_dir.run("test", "-o", "r.md", "-o", "r.json")
 
     report = (bot_dir.path / "r.md").read_text()
-    assert "**1 test passed** | ❌ **1 test failed** | ⏭️ **1 test skipped**" in report
+    assert "**1 of 2 tests passed** (50.0%): 1 failed, 1 skipped" in report
+    assert "## Not Passed: 1 Test\n" in report
     assert "look, 1 time" in report
     assert " 1 tests" not in report
     assert " 1 times" not in report

@@ -42,6 +42,9 @@ FIELDS = {
 }
 
 
+WORDS = ("word", "word" * 40, "two\nlines")
+
+
 class Page(HTMLParser):
     """The elements of a page, and its text."""
 
@@ -89,8 +92,7 @@ def rendered(markdown):
 def plain():
     """What the report is made of when its texts are words, short ones or long ones."""
     return {
-        field: [page_of(report_with(field, word)).elements for word in ("word", "word" * 40)]
-        for field in FIELDS
+        field: [page_of(report_with(field, word)).elements for word in WORDS] for field in FIELDS
     }
 
 

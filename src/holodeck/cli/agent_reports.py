@@ -13,6 +13,7 @@ from holodeck.errors import ReportError
 
 if TYPE_CHECKING:
     from holodeck.cli.run_agents import LoadedAgent
+    from holodeck.models.config import ReportDetail
     from holodeck.models.test_result import TestReport
 
 
@@ -55,12 +56,12 @@ class AgentReports:
             **fields,
         )
 
-    def write(self, targets: Sequence[ReportTarget]) -> None:
+    def write(self, targets: Sequence[ReportTarget], detail: "ReportDetail | None") -> None:
         """Write the reports as one. Raises ReportError."""
         from holodeck.lib.reports.merge import NamedReport, merge_reports
 
         merged = merge_reports([NamedReport(*one) for one in self.found.items()])
         shown = self.context.redactor.redact_report(merged)
-        failures = write_reports(shown, targets, self.context)
+        failures = write_reports(shown, targets, self.context, detail)
         if failures:
             raise ReportError("\n".join(failures))

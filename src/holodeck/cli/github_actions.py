@@ -2,15 +2,17 @@
 
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
 if TYPE_CHECKING:
+    from holodeck.lib.reports.locations import SourceLinks
     from holodeck.models.test_result import TestReport
 
 
@@ -22,6 +24,15 @@ class GitHubActions:
     """Until it is written, GitHub takes no line for a command."""
     workspace: Path
     summary_file: Path | None
+    source: str = ""
+    """The address of the checkout's files; empty if unknown."""
+
+    @property
+    def links(self) -> "SourceLinks":
+        """Where the lines of YAML can be read."""
+        from holodeck.lib.reports.locations import SourceLinks
+
+        return SourceLinks(self.source, str(self.workspace))
 
     def show(self, report: "TestReport") -> None:
         """Annotate the lines of YAML of tests that did not pass, and add to the step summary."""
@@ -40,7 +51,7 @@ class GitHubActions:
             return
         try:
             with self.summary_file.open("a", encoding="utf-8") as file:
-                file.write(step_summary(report))
+                file.write(step_summary(report, self.links))
         except OSError as error:
             click.echo(f"the step summary cannot be written: {error.strerror}", err=True)
 
@@ -71,4 +82,14 @@ def github_actions() -> GitHubActions | None:
         token=secrets.token_hex(16),
         workspace=Path(variables.get("GITHUB_WORKSPACE") or Path.cwd()).absolute(),
         summary_file=Path(summary) if summary else None,
+        source=_source(variables),
     )
+
+
+def _source(variables: Mapping[str, str]) -> str:
+    """Return the address of the files of the commit that is checked out; empty if unknown."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
+    server, repository, commit = (variables.get(name, "") for name in names)
+    if not (server.startswith("https://") and repository and commit):
+        return ""
+    return f"{quote(server, safe='/:')}/{quote(repository)}/blob/{quote(commit)}/"

@@ -13,6 +13,7 @@ from holodeck.lib.ui.help import GroupedOption
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import Run, RunStore
+    from holodeck.models.config import ReportDetail
     from holodeck.models.test_result import TestReport
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -134,15 +135,34 @@ def _new_file(output: Path) -> Path:
 
 
 def write_reports(
-    report: "TestReport", targets: Sequence[ReportTarget], context: CliContext
+    report: "TestReport",
+    targets: Sequence[ReportTarget],
+    context: CliContext,
+    detail: "ReportDetail | None" = None,
 ) -> list[str]:
     """Write every report that can be written; return an error message for each of the others."""
-    from holodeck.lib.reports.formats import write_report
+    from holodeck.lib.reports.formats import write_report_text
 
     def write(target: ReportTarget) -> None:
-        write_report(report, target.file, target.report_format, target.path)
+        text = render_report(report, target.report_format, context, detail)
+        write_report_text(text, target.file, target.path)
 
     return write_each(targets, write, context)
+
+
+def render_report(
+    report: "TestReport", report_format: str, context: CliContext, detail: "ReportDetail | None"
+) -> str:
+    """Return the text of a report; `detail` is about Markdown, and None means its default."""
+    from holodeck.lib.reports.formats import FORMATS
+
+    render = FORMATS.load(report_format, location="--format")
+    if report_format != "markdown":
+        return render(report)
+    from holodeck.lib.test_runner.reporter import generate_markdown_report
+
+    links = None if context.github is None else context.github.links
+    return generate_markdown_report(report, detail or "all", links)
 
 
 def write_each(

@@ -13,15 +13,19 @@ from holodeck.cli.options import (
     agent_option,
     output_option,
     read_run,
+    render_report,
     report_targets,
     run_store_of,
     write_reports,
 )
+from holodeck.config.flags import option
+from holodeck.config.settings import setting_fields
 from holodeck.errors import ExitCode
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import RunStore
     from holodeck.lib.reports.merge import NamedReport
+    from holodeck.models.config import ReportDetail
     from holodeck.models.test_result import TestReport
 
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     help="markdown (default on stdout), json, html, junit or codequality.",
 )
 @output_option("Write the report to a file instead; repeatable.")
+@option(setting_fields()["report_detail"])
 @agent_option
 @click.pass_context
 def report(
@@ -44,6 +49,7 @@ def report(
     merge: bool,
     report_format: str | None,
     outputs: tuple[Path, ...],
+    report_detail: "ReportDetail | None",
     agent: Path,
 ) -> None:
     """Report on RUN: an id, the beginning of one, `last`, or the path of a record or JSON report.
@@ -65,14 +71,16 @@ def report(
     github = github_actions() if targets else None
     if github is not None:
         context.with_resource(github.commands_stopped())
-    render = FORMATS.load(report_format or "markdown", location="--format")
+    cli_context.github = github
+    FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)
     named = [read_named(one, store, cli_context) for one in runs or ("last",)]
     found, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
     shown = cli_context.redactor.redact_report(found)
     if not targets:
-        write_text(sys.stdout, render(shown))
-    failures = write_reports(shown, targets, cli_context)
+        text = render_report(shown, report_format or "markdown", cli_context, report_detail)
+        write_text(sys.stdout, text)
+    failures = write_reports(shown, targets, cli_context, report_detail)
     if github is not None and merge:
         github.summarize(shown)
     if failures:

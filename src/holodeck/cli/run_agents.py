@@ -257,7 +257,7 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
     if options.targets:
         for one in agents:
             reports.add_failed(one, "not run")
-        reports.write(options.targets)
+        reports.write(options.targets, agents[0].settings.report_detail)
     return worst_exit_code(codes.values())
 
 

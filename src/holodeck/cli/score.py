@@ -71,7 +71,7 @@ def score(
     shown = cli_context.redactor.redact_report(graded.report)
     _print_results(shown, verbose=verbose)
     _warn_of_differences(graded, cli_context)
-    failures = write_reports(shown, targets, cli_context)
+    failures = write_reports(shown, targets, cli_context, settings.report_detail)
     if failures:
         raise ReportError("\n".join(failures))
     context.exit(exit_code(shown))

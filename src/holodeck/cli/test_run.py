@@ -306,7 +306,7 @@ class TestRun:
             return report, code
         judgment = self.gate.judge(report)
         self.comparison = "\n".join(judgment.lines)
-        notes = [*report.notes, *(line.strip() for line in judgment.lines)]
+        notes = [*report.notes, "\n".join(line.strip() for line in judgment.lines)]
         report = report.model_copy(update={"notes": notes})
         return report, self.gate.exit_code(code, report, judgment)
 
@@ -322,7 +322,8 @@ class TestRun:
         parts = (progress.get_failures(), progress.get_summary(), comparison)
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
         record_errors = [] if self.recorder is None else close_record(self.recorder, shown, code)
-        failures = write_reports(shown, self.report_targets, self.context)
+        detail = self.settings.report_detail
+        failures = write_reports(shown, self.report_targets, self.context, detail)
         if record_errors and len(failures) == len(self.report_targets):
             from holodeck.lib.records.recorder import json_line
 

@@ -60,6 +60,8 @@ def validate_min_pass(
         )
 
 
+ReportDetail = Literal["failures", "all"]
+"""Which tests a report in Markdown has."""
 LIMITS, REPEATS, RUN = "Limits", "Retries and repeats", "Run"
 OUTPUT, CACHE = "Output", "Cache"
 COMMAND_LINE = "command line"
@@ -419,6 +421,17 @@ class ExecutionConfig(Model):
             details="Records are in .holodeck/runs.",
             flags=("--record",),
             group=OUTPUT,
+        ),
+    ] = None
+    report_detail: Annotated[
+        ReportDetail | None,
+        Setting(
+            "all",
+            "Markdown: all tests or failures.",
+            details="`failures` leaves out the tests that passed each time.",
+            flags=("--report-detail",),
+            group=OUTPUT,
+            metavar="DETAIL",
         ),
     ] = None
     events: Annotated[

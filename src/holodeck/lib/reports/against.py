@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.costs import money
-from holodeck.lib.reports.markdown import code, inline, table
+from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.comparison import (
@@ -28,6 +28,8 @@ SIGNIFICANT = 0.05
 _MIN_DIFFERING = 6
 """Fewer cases than these cannot reach it, however one-sided they are."""
 _MAX_NAME = 80
+_RESERVE = 2_000
+"""Characters for the titles of the lists, and for what is said of those left out."""
 _MAX_LINE = 300
 _TITLES = {
     PairVerdict.ONLY_FIRST: "Passed only on A (regressions)",
@@ -334,10 +336,40 @@ def comparison_notes(report: ComparisonReport) -> Iterator[str]:
 
 def render_markdown(report: ComparisonReport) -> str:
     """Return the comparison as Markdown; no agent response can change how it renders."""
-    return "\n".join(_document(report)).rstrip("\n") + "\n"
+    lines = list(_head(report))
+    room = MAX_CHARACTERS - _RESERVE - sum(len(line) + 1 for line in lines)
+    for verdict, pairs in _by_verdict(report):
+        if verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
+            items = _shown_pairs(pairs, room)
+            room -= sum(len(line) + 1 for line in items)
+            title = _TITLES[verdict]
+            is_folded = verdict is PairVerdict.BOTH
+            head = [f"## {title}", ""]
+            lines += folded(f"{title}: {len(pairs)}", items) if is_folded else head + items
+    rows = [_pair_row(pair) for pair in report.pairs]
+    pairs_table = table(_PAIR_HEADER, rows)
+    if sum(len(line) + 1 for line in pairs_table) <= room:
+        lines += folded(f"All pairs: {len(rows)}", pairs_table)
+    else:
+        lines += ["*The table of all pairs is left out; the JSON report has them.*", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _document(report: ComparisonReport) -> Iterator[str]:
+def _shown_pairs(pairs: Sequence[Pair], room: int) -> list[str]:
+    """Return the pairs that there is room for, and how many more there are."""
+    lines: list[str] = []
+    for number, pair in enumerate(pairs):
+        item = [f"- **{inline(pair_name(pair))}**"]
+        item += [f"  - {inline(line, 2 * _MAX_LINE)}" for line in detail_lines(pair)]
+        room -= sum(len(line) + 1 for line in item)
+        if room < 0:
+            lines.append(f"- … and {len(pairs) - number} more; the JSON report has them")
+            break
+        lines += item
+    return [*lines, ""]
+
+
+def _head(report: ComparisonReport) -> Iterator[str]:
     about = "Runs" if report.is_of_runs else "Agents"
     yield from (f"# Comparison of Two {about}", "")
     for who, agent in (("A", report.first), ("B", report.second)):
@@ -356,21 +388,12 @@ def _document(report: ComparisonReport) -> Iterator[str]:
     ]
     if changes:
         yield from (*changes, "")
-    yield from ("## Summary", "", *table(("Pairs", "Count"), count_rows(report)), "")
+    yield from ("## Summary", "", *table(("Pairs", "Count"), count_rows(report)))
     yield from (*(f"- {inline(line, 1_000)}" for line in conclusions(report)), "")
     rows = [[inline(cell) for cell in row] for row in total_rows(report)]
     if rows:
         yield from ("## Cost, Latency and Scores", "")
-        yield from (*table(("", "A", "B", "Change", "Known for"), rows), "")
-    yield from ("## Pairs", "")
-    yield from (*table(_PAIR_HEADER, (_pair_row(pair) for pair in report.pairs)), "")
-    for verdict, pairs in _by_verdict(report):
-        if verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
-            yield from (f"## {_TITLES[verdict]}", "")
-            for pair in pairs:
-                yield f"- **{inline(pair_name(pair))}**"
-                yield from (f"  - {inline(line, 2 * _MAX_LINE)}" for line in detail_lines(pair))
-            yield ""
+        yield from table(("", "A", "B", "Change", "Known for"), rows)
 
 
 _PAIR_HEADER = ("Case", "A", "B", "Tool Calls", "Latency A", "Latency B", "Tokens A", "Tokens B")

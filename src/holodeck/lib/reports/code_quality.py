@@ -4,7 +4,8 @@ import hashlib
 import json
 from typing import Any
 
-from holodeck.lib.reports.junit import case_title, path_in_checkout, place_of, why_incomplete
+from holodeck.lib.reports.junit import case_title, why_incomplete
+from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.text import one_line
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 

@@ -96,13 +96,6 @@ def _normalize(reason: str) -> str:
     return text
 
 
-def short_location(result: TestResult) -> str | None:
-    """Return where the case is written, such as `agent.yaml:41`; None if it is not in a file."""
-    location = result.location
-    match = None if location is None else re.fullmatch(r"(?s)(.+:\d+):\d+", location)
-    return location if match is None else match[1]
-
-
 def failed_part(result: TestResult) -> TestResult | TurnResult:
     """Return the part of a case that failed first: a repetition of it, a turn, or the case."""
     runs = result.repeats.runs if result.repeats is not None else []

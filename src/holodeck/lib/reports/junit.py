@@ -5,15 +5,12 @@ cases pass and hold a `flakyFailure` for each run that did not, `file` and `line
 a `testcase`, and `type` of a `failure` is the check that failed.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from holodeck.lib.reports.locations import place_of
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.text import one_line, plural, printable, shorten_middle
-from holodeck.models.reported_run import RunOrigin
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,
@@ -55,44 +52,6 @@ def generate_junit_report(report: TestReport) -> str:
 def case_title(result: TestResult) -> str:
     """Return the name of a case, or the beginning of its input."""
     return _name(result.test_name or result.test_input)
-
-
-def split_location(location: str | None) -> tuple[str | None, int | None, int | None]:
-    """Return file, line and column of a location such as `agent.yaml:41:7`."""
-    file, _, column = (location or "").rpartition(":")
-    name, _, line = file.rpartition(":")
-    if name and line.isdigit() and column.isdigit():
-        return name, int(line), int(column)
-    return location, None, None
-
-
-def place_of(
-    report: TestReport, result: TestResult, checkout: str | None = None
-) -> tuple[str, int | None, int | None]:
-    """Return file, line and column of a case; the file is that of the agent if it has no other.
-
-    `checkout` is the folder of the checkout if the report does not know it.
-    """
-    file, line, column = split_location(result.location)
-    path = file or report.config_path_of(result)
-    return path_in_checkout(path, report.origin_of(result), checkout), line, column
-
-
-def path_in_checkout(path: str, origin: RunOrigin | None, checkout: str | None = None) -> str:
-    """Return a path relative to the checkout, as services expect it; unchanged if it is elsewhere.
-
-    `checkout` is the folder of the checkout if the origin does not know it.
-    """
-    root = checkout if origin is None or origin.checkout is None else origin.checkout
-    if origin is None or origin.folder is None or root is None:
-        return path
-    return _path_below(root, origin.folder, path)
-
-
-@lru_cache(maxsize=256)
-def _path_below(root: str, folder: str, path: str) -> str:
-    inside = Path(os.path.relpath(Path(folder, path), root))
-    return path if ".." in inside.parts else inside.as_posix()
 
 
 def why_incomplete(report: TestReport) -> str | None:

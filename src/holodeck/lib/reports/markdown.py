@@ -8,11 +8,14 @@ it can be markup, while a block quote would still render what it quotes.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from typing import Any
 
 from holodeck.lib.text import one_line, printable
 
+MAX_CHARACTERS = 65_536
+"""GitHub shows no longer comment, description or issue."""
 INLINE_LIMIT = 200
 BLOCK_LIMIT = 20_000
 """Characters of one block; a response can have millions."""
@@ -36,7 +39,9 @@ _ESCAPES = str.maketrans(
 _LONE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _LIST_START = re.compile(r"^(\d*)([-+.)])(?=[\s-]|$)")
 # An entity for a zero-width space separates what GitHub would link after rendering.
-_NOT_LINKED = re.compile(r"(@)(?=\w)|(\\#)(?=\d)", re.ASCII)
+_NOT_LINKED_IN_HTML = re.compile(r"@(?=\w)|#(?=\d)|(?i:\bgh)(?=-\d)", re.ASCII)
+_EMPTY = frozenset({"", "–"})
+_NOT_LINKED = re.compile(r"@(?=\w)|\\#(?=\d)|(?i:\bgh)(?=-\d)", re.ASCII)
 _URL_COLON = re.compile(r":(?=//)")
 _WWW_DOT = re.compile(r"(?i)\b(www)\.")
 
@@ -59,12 +64,24 @@ def code(text: str, limit: int = INLINE_LIMIT) -> str:
     return f"{ticks}{pad}{content}{pad}{ticks}"
 
 
-def fenced(text: str, info: str = "text") -> list[str]:
-    """Return `text` as a code block, shortened to BLOCK_LIMIT characters."""
-    shown = printable(text[:BLOCK_LIMIT])
+def html_inline(text: str, limit: int = INLINE_LIMIT) -> str:
+    """Return `text` as one line for HTML, where Markdown's escapes would be seen."""
+    escaped = escape(one_line(text, limit))
+    escaped = _NOT_LINKED_IN_HTML.sub(lambda match: f"{match[0]}&#8203;", escaped)
+    return _WWW_DOT.sub(r"\1&#46;", _URL_COLON.sub("&#58;", escaped))
+
+
+def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines that readers see once they unfold them; `summary` is HTML already."""
+    yield from (f"<details><summary>{summary}</summary>", "", *lines, "</details>", "")
+
+
+def fenced(text: str, info: str = "text", limit: int = BLOCK_LIMIT) -> list[str]:
+    """Return `text` as a code block, shortened to `limit` characters."""
+    shown = printable(text[:limit])
     fence = "`" * max(3, _longest_run(shown) + 1)
     lines = [f"{fence}{info}", shown.removesuffix("\n"), fence]
-    hidden = len(text) - BLOCK_LIMIT
+    hidden = len(text) - limit
     if hidden > 0:
         lines += [
             "",
@@ -74,9 +91,17 @@ def fenced(text: str, info: str = "text") -> list[str]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table; the cells are Markdown already."""
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
+    """Return a table and an empty line, or nothing without rows; the cells are Markdown already.
+
+    A column is left out if no row says anything in it; the first one is not.
+    """
+    lines = list(rows)
+    if not lines:
+        return []
+    columns = range(len(header))
+    kept = [at for at in columns if not at or any(row[at] not in _EMPTY for row in lines)]
+    shown = [[line[at] for at in kept] for line in (header, ["---"] * len(header), *lines)]
+    return [*("| " + " | ".join(line) + " |" for line in shown), ""]
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

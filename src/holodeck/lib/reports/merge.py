@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
-from holodeck.lib.reports.junit import split_location
+from holodeck.lib.reports.locations import split_location
 from holodeck.lib.reports.summary import exit_code, summarize
 from holodeck.lib.text import one_line, plural
 from holodeck.models.baseline import case_keys

@@ -7,8 +7,8 @@ from holodeck.lib.reports.failure_groups import (
     FailureGroup,
     failed_part,
     group_failures,
-    short_location,
 )
+from holodeck.lib.reports.locations import short_location
 from holodeck.lib.text import clip, columns_of, one_line, plural, wrap
 from holodeck.lib.ui.terminal import ANSIColors, can_show, colorize, is_tty, width
 from holodeck.models.outcome import Outcome, Reason
@@ -138,7 +138,7 @@ def _expected_and_found(group: FailureGroup, reasons: Sequence[str]) -> Iterator
 
 def _place(result: TestResult, columns: int) -> str:
     """Return the name and, if there is room, the place of a case."""
-    location = short_location(result)
+    location = short_location(result.location)
     place = "" if location is None else f" ({one_line(location, MAX_NAME)})"
     if columns_of(place) > columns - _MIN_NAME:
         place = ""

@@ -121,13 +121,28 @@ def describe_gate(
     if failures.known:
         failed = "a case" if len(failures.known) == 1 else f"{len(failures.known)} cases"
         yield f"  {failed} failed in the baseline, too: {_listed(failures.known)}"
-    if report.selection is None:
-        present = set(case_keys(report.results))
-        before = zip(base.keys, base.report.results, strict=True)
-        vanished = [case_name(one) for key, one in before if key not in present and one.passed]
-        if vanished:
-            passed = "a case that passed is" if len(vanished) == 1 else "cases that passed are"
-            yield f"  {passed} no longer there: {_listed(vanished)}"
+    yield from _other_changes(base, report)
+
+
+def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
+    """Yield which cases pass that did not before, which are new, and which vanished."""
+    before = dict(zip(base.keys, base.report.results, strict=True))
+    after = dict(zip(case_keys(report.results), report.results, strict=True))
+    passing = {key: one for key, one in after.items() if one.outcome is Outcome.PASSED}
+    fixed = [key for key in passing if key in before and before[key].outcome is Outcome.FAILED]
+    new = [key for key in passing if key not in before]
+    vanished = [] if report.selection is not None else [key for key in before if key not in after]
+    lost = [key for key in vanished if before[key].passed]
+    others = [key for key in vanished if not before[key].passed]
+    for keys, results, one, several in (
+        (fixed, after, "a case passes that failed in", "{} cases pass that failed in"),
+        (new, after, "a new case passes, which is not in", "{} new cases pass, which are not in"),
+        (lost, before, "a case is gone that passed in", "{} cases are gone that passed in"),
+        (others, before, "a case is gone that did not pass in", "{} are gone that did not pass in"),
+    ):
+        if keys:
+            words = one if len(keys) == 1 else several.format(len(keys))
+            yield f"  {words} the baseline: {_listed([case_name(results[key]) for key in keys])}"
 
 
 def _listed(names: Sequence[str]) -> str:

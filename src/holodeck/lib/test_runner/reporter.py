@@ -1,198 +1,177 @@
 """The Markdown report of a run."""
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
-from holodeck.lib.reports.case_section import STATUS, anchor, case_section, display_name
-from holodeck.lib.reports.costs import describe_cost
-from holodeck.lib.reports.markdown import code, inline, table
-from holodeck.lib.reports.summary import unknown_usage_note
-from holodeck.lib.text import percent, plural
-from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
-from holodeck.models.token_usage import TokenUsage
+from holodeck.lib.reports.case_section import CaseSection
+from holodeck.lib.reports.locations import SourceLinks
+from holodeck.lib.reports.markdown import BLOCK_LIMIT, MAX_CHARACTERS, code, folded, inline, table
+from holodeck.lib.reports.overview import most_telling_first, overview
+from holodeck.lib.text import plural
+from holodeck.models.config import ReportDetail
+from holodeck.models.test_result import Outcome, TestReport
 
-_MAX_LISTED = 100
-_MAX_ESTIMATES = 5
+_LIMITS = (BLOCK_LIMIT, 4_000, 1_000, 200)
+"""How much of a text is shown: the first that fits."""
+_RESERVE = 2_000
+"""For the lines that frame the sections, and for what is said of those left out."""
+_LEAST = 150
+"""The characters that no section goes without."""
+_MOST_UNFOLDED = 10
+"""More tests than these are folded together."""
 
 
-def generate_markdown_report(report: TestReport) -> str:
+def generate_markdown_report(
+    report: TestReport, detail: ReportDetail = "all", links: SourceLinks | None = None
+) -> str:
     """Return the report as Markdown; no agent response can change how it renders.
 
-    Tests that did not pass are listed first, each with its reason and a link to its section.
+    The first screen says what happened. Then come the tests: the first of each cause of failure
+    open, the others folded. A report that would be too long for GitHub shortens texts and leaves
+    out tests, those that passed first, and says so.
 
     Args:
         report: The results and their summary.
+        detail: `failures` leaves out the tests that passed each time.
+        links: Where the lines of YAML can be read; by default beside the report.
 
     Returns:
         The whole document.
     """
-    return "\n".join(_document(report)).rstrip("\n") + "\n"
+    return _Document(report, detail, links or SourceLinks()).render()
 
 
-def _document(report: TestReport) -> Iterator[str]:
-    yield from _head(report)
-    yield from _highlights(report)
-    yield from ("## Summary", "", *_summary_table(report.summary), "")
-    yield from _averages(report)
-    yield from ("---", "", "## Test Results", "")
-    if not report.results:
-        yield from ("*No test was run.*", "")
-    for number, result in enumerate(report.results, 1):
-        yield from case_section(result, number)
-    yield from ("---", "", "## Report Summary", "", _last_line(report.summary), "")
+@dataclass
+class _Document:
+    report: TestReport
+    detail: ReportDetail
+    links: SourceLinks
+    sections: dict[int, str] = field(default_factory=dict)
+    """Number of a test → its section."""
+    room: int = MAX_CHARACTERS - _RESERVE
+    """The characters that are left."""
+
+    def render(self) -> str:
+        """Return the document; what is more important gets room first."""
+        results = self.report.results
+        groups = most_telling_first(self.report)
+        first = [group.numbers[0] for group in groups]
+        others = sorted(number for group in groups for number in group.numbers[1:])
+        by_outcome = {
+            outcome: [number for number, one in enumerate(results, 1) if one.outcome is outcome]
+            for outcome in (Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)
+        }
+        passed = by_outcome[Outcome.PASSED] if self.detail == "all" else []
+        scores = _text(_scores(self.report))
+        everything = range(1, len(results) + 1)
+        self.room -= len(_text(overview(self.report, groups, self.links, everything)))
+        is_scored = len(scores) <= self.room // 2
+        self.room -= len(scores) if is_scored else 0
+        self._add_open(first)
+        folded_parts = [
+            self._folded(others, "more {} that did not pass for these reasons"),
+            self._folded(by_outcome[Outcome.FLAKY], "flaky {}"),
+            self._folded(by_outcome[Outcome.SKIPPED], "skipped {}"),
+            self._folded(passed, "passed {}"),
+        ]
+        shown = [self.sections[number] for number in first if number in self.sections]
+        omitted = self._omitted(by_outcome[Outcome.PASSED], has_scores=is_scored)
+        parts = [
+            _text(overview(self.report, groups, self.links, self.sections, omitted)),
+            scores if is_scored else "",
+            "## Tests\n\n" if self.sections else "",
+            *shown,
+            *folded_parts,
+        ]
+        return "".join(parts).rstrip("\n") + "\n"
+
+    def _add_open(self, numbers: Sequence[int]) -> None:
+        """Render tests, each with its share of the room if that is enough."""
+        for at, number in enumerate(numbers):
+            if self.room < _LEAST:
+                return
+            share = self.room // (len(numbers) - at)
+            text = ""
+            for limit in _LIMITS:
+                section = CaseSection(limit, partial(self.links.link, self.report))
+                text = _text(section.open(self.report.results[number - 1], number))
+                if len(text) <= share:
+                    break
+            self._add(number, text)
+
+    def _folded(self, numbers: Sequence[int], title: str) -> str:
+        """Return the tests that there is room for, each folded; many of them folded together."""
+        section = CaseSection(_LIMITS[1], partial(self.links.link, self.report))
+        shown = []
+        for number in numbers:
+            if self.room < _LEAST:
+                break
+            text = _text(section.folded(self.report.results[number - 1], number))
+            if self._add(number, text):
+                shown.append(text)
+        if len(shown) <= _MOST_UNFOLDED:
+            return "".join(shown)
+        of = "" if len(shown) == len(numbers) else f" of {len(numbers):,}"
+        summary = f"{len(shown):,}{of} {title.format('tests')}"
+        return _text(folded(summary, "".join(shown).split("\n")[:-1]))
+
+    def _add(self, number: int, text: str) -> bool:
+        """Keep a section if there is room for it."""
+        if len(text) > self.room:
+            return False
+        self.room -= len(text)
+        self.sections[number] = text
+        return True
+
+    def _omitted(self, passed: Sequence[int], *, has_scores: bool) -> str:
+        """Return what the document leaves out, and where that is; empty if it has everything."""
+        left_out = len(self.report.results) - len(self.sections)
+        of_passed = sum(number not in self.sections for number in passed)
+        kinds = ((left_out - of_passed, "other"), (of_passed, "passed"))
+        parts = [plural(count, f"{kind} test", form=",") for count, kind in kinds if count]
+        if of_passed == left_out > 0:
+            parts = [plural(of_passed, "passed test", form=",")]
+        if not has_scores:
+            parts.append("the scores")
+        if not parts:
+            return ""
+        origin = self.report.origin
+        has_them = "the HTML and JSON reports have them"
+        if origin is not None and origin.run is not None:
+            path = self.report.agent_config_path
+            agent = [] if path == "agent.yaml" else ["--agent", path]
+            command = ["holodeck", "report", origin.run, *agent, "-o", "report.html"]
+            has_them = f"{code(shlex.join(command), 500)} shows them"
+        return f"Without the details of {' and '.join(parts)}; {has_them}."
 
 
-def _head(report: TestReport) -> Iterator[str]:
-    yield from (f"# Test Report: {inline(report.agent_name)}", "")
-    if report.interrupted:
-        planned = report.planned_tests
-        ran = plural(report.ran, "test")
-        if planned is not None:
-            ran = f"{report.ran} of {plural(planned, 'test')}"
-        yield from (f"**Interrupted: {ran} ran.**", "")
-    if report.stopped is not None:
-        yield from (f"**Stopped: {inline(report.stopped)}**", "")
-    if report.selection is not None:
-        yield from (f"**Selected: {inline(str(report.selection), 1_000)}**", "")
-    for note in report.notes:
-        yield from (f"**Note: {inline(note, 1_000)}**", "")
-    yield f"- **Configuration:** {code(report.agent_config_path)}"
-    yield f"- **Generated:** {inline(report.timestamp)}"
-    yield f"- **HoloDeck Version:** {inline(report.holodeck_version)}"
-    if report.environment:
-        facts = ", ".join(f"{name}: {value}" for name, value in report.environment.items())
-        yield f"- **Environment:** {inline(facts, 1_000)}"
-    if report.prompts:
-        prompts = ", ".join(map(str, report.prompts))
-        yield f"- **Prompts:** {inline(prompts, 1_000)}"
-    yield ""
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _highlights(report: TestReport) -> Iterator[str]:
-    yield from _list_tests("Not Passed", report, _has_failed)
-    yield from _list_tests("Flaky", report, lambda one: one.outcome is Outcome.FLAKY)
-    yield from _list_tests("Skipped", report, lambda one: one.outcome is Outcome.SKIPPED)
-
-
-def _has_failed(result: TestResult) -> bool:
-    return not result.passed and result.outcome is not Outcome.SKIPPED
-
-
-def _list_tests(
-    title: str, report: TestReport, belongs: Callable[[TestResult], bool]
-) -> Iterator[str]:
-    """Yield the tests of one kind with their reasons, each with a link to its section."""
-    found = [(number, one) for number, one in enumerate(report.results, 1) if belongs(one)]
-    if not found:
-        return
-    yield from (f"## {title}", "")
-    for number, result in found[:_MAX_LISTED]:
-        symbol = STATUS[result.outcome].split()[0]
-        reasons = result.reasons()
-        why = f": {inline(reasons[0])}" if reasons else ""
-        yield f"- {symbol} [{display_name(result)}](#{anchor(number)}){why}"
-    if len(found) > _MAX_LISTED:
-        yield f"- … and {len(found) - _MAX_LISTED} more"
-    yield ""
-
-
-_KINDS = (
-    ("Agent Errors", Outcome.AGENT_ERROR),
-    ("Metric Errors", Outcome.METRIC_ERROR),
-    ("Unchecked", Outcome.UNCHECKED),
-)
-
-
-def _summary_table(summary: ReportSummary) -> list[str]:
-    rows = [
-        ("Total Tests", str(summary.total_tests)),
-        ("Passed", _format_passed(summary)),
-        ("Failed", _format_failed(summary)),
-        *([("Skipped", str(summary.skipped))] if summary.skipped else []),
-        ("Pass Rate", percent(summary.pass_rate, 2)),
-        ("Total Duration", _duration(summary.total_duration_ms)),
-        ("Wall Time", _duration(summary.wall_time_ms)),
-    ]
-    usage = summary.token_usage
-    if usage.total_tokens:
-        parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
-        rows.append(("Tokens", f"{usage.total_tokens} ({parts}){unknown_usage_note(summary)}"))
-    if summary.judge_calls:
-        rows.append(("Judges", _calls_and_tokens(summary.judge_calls, summary.judge_usage)))
-    if summary.cost is not None:
-        rows.append(("Cost", inline(describe_cost(summary.cost), 1_000)))
-    if summary.simulator_calls:
-        rows.append(
-            ("Simulated Users", _calls_and_tokens(summary.simulator_calls, summary.simulator_usage))
-        )
-    for title, estimates in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
-        if estimates:
-            rows.append((title, _estimates(estimates)))
-    return table(("Metric", "Value"), rows)
-
-
-def _estimates(estimates: dict[int, float]) -> str:
-    """Return the first few estimates and the last."""
-    ks = sorted(estimates)
-    shown = [*ks[:_MAX_ESTIMATES], *ks[_MAX_ESTIMATES:][-1:]]
-    return ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
-
-
-def _format_passed(summary: ReportSummary) -> str:
-    return (
-        f"{summary.passed} (of these Flaky: {summary.flaky})"
-        if summary.flaky
-        else str(summary.passed)
-    )
-
-
-def _format_failed(summary: ReportSummary) -> str:
-    counts = ((title, summary.outcomes.get(kind, 0)) for title, kind in _KINDS)
-    kinds = ", ".join(f"{title}: {count}" for title, count in counts if count)
-    return f"{summary.failed} (of these {kinds})" if kinds else str(summary.failed)
-
-
-def _averages(report: TestReport) -> Iterator[str]:
+def _scores(report: TestReport) -> Iterator[str]:
+    """Yield the averages of the metrics."""
     summary = report.summary
     names = list(dict.fromkeys([*summary.average_scores, *summary.metrics_errored]))
     if not names:
         return
     scales = {row.metric_name: row.scale for result in report.results for row in result.rows}
-    yield from ("### Average Metric Scores", "")
     rows = [
         (
             inline(name),
-            _average(summary, name),
-            _standard_error(summary, name),
+            _number(summary.average_scores.get(name), "{:.2f}", "not computed"),
+            _number(summary.standard_errors.get(name), "± {:.2f}"),
             inline(scales.get(name) or "–"),
             str(summary.metrics_evaluated.get(name, 0)),
-            str(summary.metrics_errored.get(name, 0)),
+            str(summary.metrics_errored.get(name, 0) or "–"),
         )
         for name in names
     ]
     header = ("Metric", "Average Score", "Standard Error", "Scale", "Scored", "Errors")
-    yield from (*table(header, rows), "")
+    yield from ("## Scores", "", *table(header, rows))
 
 
-def _average(summary: ReportSummary, name: str) -> str:
-    score = summary.average_scores.get(name)
-    return "not computed" if score is None else f"{score:.2f}"
-
-
-def _standard_error(summary: ReportSummary, name: str) -> str:
-    error = summary.standard_errors.get(name)
-    return "–" if error is None else f"± {error:.2f}"
-
-
-def _calls_and_tokens(calls: int, usage: TokenUsage) -> str:
-    return f"{plural(calls, 'call')}, {plural(usage.total_tokens, 'token')}"
-
-
-def _last_line(summary: ReportSummary) -> str:
-    passed = f"{'✅ ' if summary.passed else ''}**{plural(summary.passed, 'test')} passed**"
-    failed = f"{'❌ ' if summary.failed else ''}**{plural(summary.failed, 'test')} failed**"
-    skipped = f" | ⏭️ **{plural(summary.skipped, 'test')} skipped**" if summary.skipped else ""
-    return f"{passed} | {failed}{skipped} | **Pass Rate: {percent(summary.pass_rate, 2)}**"
-
-
-def _duration(elapsed_ms: int) -> str:
-    return f"{elapsed_ms}ms ({elapsed_ms / 1000:.1f}s)"
+def _number(value: float | None, form: str, otherwise: str = "–") -> str:
+    return otherwise if value is None else form.format(value)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures, short_location
+from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures
 from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult
 from support.results import a_result
@@ -144,11 +144,3 @@ def test_a_reason_that_a_case_has_twice_is_told_once():
     [group] = group_failures([a_result(Outcome.FAILED, errors=["no", "yes", "no"])])
 
     assert list(map(str, group.reasons)) == ["no", "yes"]
-
-
-@pytest.mark.parametrize(
-    ("location", "shown"),
-    [("a b/agent.yaml:41:7", "a b/agent.yaml:41"), ("agent.yaml", "agent.yaml"), (None, None)],
-)
-def test_the_place_of_a_case_has_no_column(location, shown):
-    assert short_location(a_result(location=location)) == shown

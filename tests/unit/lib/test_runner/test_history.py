@@ -158,7 +158,7 @@ async def test_the_report_shows_it_apart_from_the_answers_of_the_run(tmp_path):
     report = await report_of(tmp_path, agent, ScriptedBackend())
 
     text = generate_markdown_report(report)
-    earlier, _, rest = text.partition("#### Earlier Messages")[2].partition("#### ")
+    earlier, _, rest = text.partition("**Earlier messages:**")[2].partition("**Input:**")
     assert "\n[4] result of" in earlier
     assert '[3] assistant calls find({"n": 9})' in earlier
     assert "````text\n[1] user: ```" in earlier

@@ -2,6 +2,9 @@
 
 import re
 
+import pytest
+
+from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import ExpectedTool
@@ -14,34 +17,20 @@ UNCHECKED_REASON = (
 )
 
 
-def test_the_report_opens_with_its_facts_on_lines_of_their_own():
-    report = generate_markdown_report(a_report(a_result(), environment={"os": "Linux"}))
+def test_the_first_screen_has_the_verdict_the_figures_and_the_run():
+    spent = a_result(token_usage=TokenUsage.of(1000, 5))
+    results = [spent, a_result(Outcome.UNCHECKED), a_result(Outcome.SKIPPED)]
+    report = a_report(*results, environment={"os": "Linux"}, origin={"run": "r1"})
 
-    assert report.startswith(
+    assert generate_markdown_report(report).split("\n## ")[0] == (
         "# Test Report: helper\n"
         "\n"
-        "- **Configuration:** `agent.yaml`\n"
-        "- **Generated:** 2026-01-01T00:00:00Z\n"
-        "- **HoloDeck Version:** 1.2.3\n"
-        "- **Environment:** os: Linux\n"
+        "❌ **1 of 2 tests passed** (50.0%): 1 unchecked, 1 skipped\n"
+        "\n"
+        "- **Time:** 1 ms, 3.7 s over all tests\n"
+        "- **Tokens:** 1,005 (1,000 prompt, 5 completion)\n"
+        "- **Run:** `r1` · `agent.yaml` · 2026-01-01T00:00:00Z · HoloDeck 1.2.3 · os: Linux\n"
     )
-
-
-def test_the_summary_is_a_table():
-    spent = a_result(token_usage=TokenUsage.of(10, 5))
-    report = generate_markdown_report(a_report(spent, a_result(Outcome.UNCHECKED)))
-
-    assert section(report, "## Summary") == [
-        "| Metric | Value |",
-        "| --- | --- |",
-        "| Total Tests | 2 |",
-        "| Passed | 1 |",
-        "| Failed | 1 (of these Unchecked: 1) |",
-        "| Pass Rate | 50.00% |",
-        "| Total Duration | 2468ms (2.5s) |",
-        "| Wall Time | 1ms (0.0s) |",
-        "| Tokens | 15 (10 prompt, 5 completion) |",
-    ]
 
 
 def section(report, title):
@@ -52,49 +41,126 @@ def section(report, title):
     return [line for line in lines[start:end] if line]
 
 
-def test_what_did_not_pass_comes_first_with_reason_and_link():
+def test_what_did_not_pass_comes_first_with_reason_answer_and_links():
     report = generate_markdown_report(
         a_report(
             a_result(),
-            a_result(Outcome.FAILED, test_name="ends [well]", errors=["no answer"]),
             a_result(Outcome.AGENT_ERROR, test_name=None),
             a_result(Outcome.UNCHECKED, test_name="loose"),
+            a_result(
+                Outcome.FAILED,
+                test_name="ends [well]",
+                errors=["no", "why"],
+                location="my agent.yaml:4:7",
+            ),
         )
     )
 
-    assert section(report, "## Not Passed") == [
-        "- ❌ [ends \\[well\\]](#test-2): no answer",
-        "- ⚠️ [Unnamed Test](#test-3)",
-        f"- ❔ [loose](#test-4): {UNCHECKED_REASON}",
+    assert section(report, "## Not Passed: 3 Tests") == [
+        "- ❌ no *(and 1 more reason)*",
+        "  - [ends \\[well\\]](#test-4) ([my agent.yaml:4](my%20agent.yaml#L4))",
+        "  - Answer: hello",
+        "- ⚠️ no reason is known",
+        "  - [Unnamed Test](#test-2)",
+        f"- ❔ {UNCHECKED_REASON}",
+        "  - [loose](#test-3)",
     ]
-    assert report.index("## Not Passed") < report.index("## Summary")
-    assert '<a id="test-2"></a>\n\n### Test: ends \\[well\\] ❌ FAILED' in report
+    assert '<a id="test-4"></a>\n\n### Test: ends \\[well\\] ❌ FAILED' in report
+
+
+def test_sixty_failures_of_one_cause_are_one_entry():
+    lost = [
+        a_result(
+            Outcome.AGENT_ERROR,
+            test_name=f"n{number}",
+            errors=[f"HTTP 404: model 'm' not found (request id: 8f{number:06})"],
+            location=f"agent.yaml:{number + 1}:3",
+        )
+        for number in range(60)
+    ]
+    report = generate_markdown_report(a_report(*lost))
+
+    links = [f"[n{n - 1}](#test-{n}) ([agent.yaml:{n}](agent.yaml#L{n}))" for n in (1, 2, 3)]
+    assert section(report, "## Not Passed: 60 Tests") == [
+        "- ⚠️ **60 ×** HTTP 404: model 'm' not found (request id: 8f000000)",
+        f"  - {', '.join(links)}, and 57 more",
+    ]
+    assert re.findall("### Test: (.*)", report) == ["n0 ⚠️ ERROR"]
+    assert "<summary>59 more tests that did not pass for these reasons</summary>" in report
+
+
+GITHUB = "https://github.com/o/r/blob/abc/"
+
+
+@pytest.mark.parametrize(
+    ("links", "origin", "target"),
+    [
+        (SourceLinks(), {"folder": "/w/r/sub", "checkout": "/w/r"}, "my/agent.yaml#L4"),
+        (SourceLinks(GITHUB, "/w"), {"folder": "/w/r/sub"}, f"{GITHUB}r/sub/my/agent.yaml#L4"),
+        (
+            SourceLinks(GITHUB, "/w"),
+            {"folder": "/w/r/sub", "checkout": "/w/r"},
+            f"{GITHUB}sub/my/agent.yaml#L4",
+        ),
+    ],
+    ids=["beside", "workspace", "checkout"],
+)
+def test_a_place_links_to_its_line_in_the_working_folder_or_the_checkout(links, origin, target):
+    result = a_result(location="my/agent.yaml:4:7")
+
+    shown = links.link(a_report(result, origin=origin), result)
+
+    assert shown == f"[my/agent.yaml:4]({target})"
+
+
+@pytest.mark.parametrize("location", ["/other/agent.yaml:4:7", "../agent.yaml:4:7", "python"])
+def test_a_place_outside_of_the_checkout_has_no_link(location):
+    result = a_result(location=location)
+
+    shown = SourceLinks(GITHUB, "/w").link(a_report(result, origin={"folder": "/w"}), result)
+
+    assert shown == location.removesuffix(":7")
 
 
 def test_a_run_where_all_passed_lists_no_failures():
-    assert "## Not Passed" not in generate_markdown_report(a_report(a_result()))
+    assert "Not Passed" not in generate_markdown_report(a_report(a_result()))
 
 
-def test_the_status_is_in_the_heading():
+def test_failures_are_open_and_the_others_folded():
     report = generate_markdown_report(
         a_report(*(a_result(outcome, test_name=str(outcome)) for outcome in Outcome))
     )
 
     assert re.findall("(?m)^### Test: (.*)$", report) == [
-        "passed ✅ PASSED",
         "failed ❌ FAILED",
         "agent_error ⚠️ ERROR",
         "metric_error ⚠️ ERROR",
         "unchecked ❔ UNCHECKED",
-        "flaky 🎲 FLAKY",
-        "skipped ⏭️ SKIPPED",
     ]
+    assert re.findall("<details><summary><a.*></a>(.*)</summary>", report) == [
+        "🎲 flaky",
+        "⏭️ skipped: not today",
+        "✅ passed",
+    ]
+
+
+def test_passing_tests_can_be_left_out_and_the_report_says_so():
+    results = [a_result(Outcome.FAILED), a_result(), a_result(Outcome.FLAKY)]
+    report = a_report(*results, origin={"run": "r1"}, agent_config_path="my agent.yaml")
+
+    text = generate_markdown_report(report, "failures")
+
+    assert re.findall("<details><summary><a.*></a>(.*)</summary>", text) == ["🎲 greets"]
+    assert (
+        "Without the details of 1 passed test;"
+        " `holodeck report r1 --agent 'my agent.yaml' -o report.html` shows them.\n"
+    ) in text
 
 
 def test_an_interrupted_run_says_so_on_top():
     report = generate_markdown_report(a_report(a_result(), interrupted=True, planned_tests=10))
 
-    assert report.split("\n")[2] == "**Interrupted: 1 of 10 tests ran.**"
+    assert report.split("\n")[4] == "**Interrupted: 1 of 10 tests ran.**"
 
 
 def test_averages_say_how_many_scores_they_are_made_of():
@@ -106,7 +172,7 @@ def test_averages_say_how_many_scores_they_are_made_of():
     ]
     report = generate_markdown_report(a_report(a_result(Outcome.METRIC_ERROR, metric_results=rows)))
 
-    assert section(report, "### Average Metric Scores")[2:] == [
+    assert section(report, "## Scores")[2:] == [
         "| bleu | 0.25 | ± 0.25 | 0-1 | 2 | 1 |",
         "| meteor | not computed | – | 0-1 | 0 | 1 |",
     ]
@@ -120,21 +186,28 @@ def test_a_metric_without_a_score_is_not_shown_as_zero():
     ]
     report = generate_markdown_report(a_report(a_result(Outcome.FAILED, metric_results=rows)))
 
-    assert section(report, "#### Evaluation Metrics")[2:] == [
-        "| bleu | 0 | 0.5 | ❌ fail | – | – |",
-        "| f1 | 0.25 | – | reported only | – | – |",
-        "| rouge | not computed | – | ⚠️ error | – | 7ms |",
+    assert section(report, "### Test: greets ❌ FAILED")[-5:] == [
+        "| Metric | Score | Threshold | Status | Reason | Retries | Time |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| bleu | 0 | 0.5 | ❌ fail |  | – | – |",
+        "| f1 | 0.25 | – | reported only |  | – | – |",
+        "| rouge | not computed | – | ⚠️ error | no data | 2 | 7ms |",
     ]
-    assert section(report, "##### rouge")[:4] == ["⚠️ Error:", "```text", "no data", "```"]
-    assert section(report, "##### rouge")[4:] == ["Retries: 2"]
+
+
+def test_a_long_reason_stands_below_the_table():
+    row = MetricResult(metric_name="tone", score=0.5, passed=True, reasoning="It is kind.\nShort.")
+    report = generate_markdown_report(a_report(a_result(metric_results=[row])))
+
+    assert "| tone | 0.5 | ✅ pass |\n\n**tone, reason:**\n\n```text\nIt is kind.\n" in report
 
 
 def test_no_answer_and_an_empty_answer_are_told_apart():
     silent = generate_markdown_report(a_report(a_result(agent_response=None)))
     empty = generate_markdown_report(a_report(a_result(agent_response="")))
 
-    assert section(silent, "#### Agent Response") == ["*(no response)*"]
-    assert section(empty, "#### Agent Response") == ["*(empty response)*"]
+    assert "**Response:** *(none)*" in silent
+    assert "**Response:** *(empty)*" in empty
 
 
 def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():
@@ -151,10 +224,10 @@ def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():
     )
     report = generate_markdown_report(a_report(result))
 
-    assert section(report, "#### Tool Usage") == [
-        "- **Tools Called:** search",
-        '- **Expected Tools:** fetch, search with {"q": 1}, 2 times',
-        "- **Match Status:** ❌ fail",
+    assert section(report, "### Test: greets ❌ FAILED")[3:] == [
+        "- **Tools called:** search",
+        '- **Tools expected:** fetch, search with {"q": 1}, 2 times',
+        "- **Match:** ❌ fail",
         "| Expectation | Status | Reason |",
         "| --- | --- | --- |",
         "| fetch is called | ❌ fail | never called |",
@@ -169,18 +242,20 @@ def test_an_empty_list_of_expected_tools_reads_as_a_ban():
 
     report = generate_markdown_report(a_report(result))
 
-    assert "- **Expected Tools:** no tool may be called" in report
-    assert "- **Tools Called:** none" in report
+    assert "- **Tools expected:** no tool may be called" in report
+    assert "- **Tools called:** none" in report
 
 
 def test_tool_calls_that_nobody_saw_are_not_reported_as_none():
     check = ToolCheck(expectation="no tool call", passed=False, error="unknown")
     result = a_result(Outcome.METRIC_ERROR, expected_tools=[], tool_checks=[check])
 
-    assert section(generate_markdown_report(a_report(result)), "#### Tool Usage") == [
-        "- **Tools Called:** unknown",
-        "- **Expected Tools:** no tool may be called",
-        "- **Match Status:** ⚠️ unknown",
+    report = generate_markdown_report(a_report(result))
+
+    assert section(report, "### Test: greets ⚠️ ERROR")[3:] == [
+        "- **Tools called:** unknown",
+        "- **Tools expected:** no tool may be called",
+        "- **Match:** ⚠️ unknown",
         "| Expectation | Status | Reason |",
         "| --- | --- | --- |",
         "| no tool call | ⚠️ error | unknown |",
@@ -207,22 +282,13 @@ def test_attempts_that_did_not_work_are_shown():
     attempts = [Attempt(number=1, error="429", retry_after_ms=200), Attempt(number=2, error="500")]
     report = generate_markdown_report(a_report(a_result(attempts=attempts)))
 
-    assert section(report, "#### Attempts")[-2:] == ["| 1 | 429 | 200ms |", "| 2 | 500 | – |"]
-
-
-def test_the_last_line_sums_up():
-    report = generate_markdown_report(a_report(a_result(), a_result(Outcome.FAILED)))
-
-    assert report.endswith(
-        "## Report Summary\n\n✅ **1 test passed** | ❌ **1 test failed** | **Pass Rate: 50.00%**\n"
-    )
+    assert "| 1 | 429 | 200ms |\n| 2 | 500 | – |\n" in report
 
 
 def test_a_report_without_tests_is_whole():
     report = generate_markdown_report(a_report())
 
-    assert "*No test was run.*" in report
-    assert "| Total Tests | 0 |" in report
+    assert "❌ **No test ran**\n" in report
 
 
 def test_a_judged_metric_shows_what_was_asked_of_whom():
@@ -246,7 +312,7 @@ def test_a_judged_metric_shows_what_was_asked_of_whom():
         "| fluency | 0.75 (4 of 1-5) | 0.5 | ✅ pass | openai/wise | 310ms | 2 | 120 | 300ms |"
         in report
     )
-    assert "| Judges | 2 calls, 120 tokens |" in report
+    assert "- **Judges:** 2 calls, 120 tokens\n" in report
 
 
 def test_a_verdict_too_close_to_call_is_none():
@@ -256,7 +322,7 @@ def test_a_verdict_too_close_to_call_is_none():
         a_report(a_result(Outcome.METRIC_ERROR, metric_results=[row]))
     )
 
-    assert "| polite | 0.52 | 0.5 | ⚠️ inconclusive | – | – |" in report
+    assert "| polite | 0.52 | 0.5 | ⚠️ inconclusive |\n" in report
     assert "polite: 0.52 (threshold 0.50) is inconclusive" in report
 
 
@@ -264,3 +330,13 @@ def test_what_makes_a_judge_hard_to_trust_stands_at_the_top():
     report = a_report(a_result(Outcome.PASSED)).model_copy(update={"notes": ["the judge is small"]})
 
     assert "**Note: the judge is small**" in generate_markdown_report(report).partition("##")[0]
+
+
+def test_what_changed_since_the_baseline_is_a_list_of_its_own():
+    note = "Compared with base.json: 1 regression\ngreets: regression\na new case passes: *x*"
+    text = generate_markdown_report(a_report(a_result(), notes=[note]))
+
+    assert (
+        "**Compared with base.json: 1 regression**\n\n- greets: regression\n"
+        "- a new case passes: \\*x\\*\n\n- **Time:**"
+    ) in text

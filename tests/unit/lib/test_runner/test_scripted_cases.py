@@ -355,7 +355,7 @@ async def test_hostile_lines_of_a_script_stay_text_in_the_report(tmp_path, fake_
 
     text = generate_markdown_report(await report_of(tmp_path, agent, Remembering()))
 
-    assert "#### Transcript\n\n````text\n[1] assistant: ```\n    <b>\n[2] user: # hi" in text
+    assert "**Transcript:**\n\n````text\n[1] assistant: ```\n    <b>\n[2] user: # hi" in text
     assert "**Ended:** &lt;i&gt; &#124; &#96;x&#96;" in text
 
 

@@ -48,6 +48,6 @@ def test_a_skipped_case_runs_when_a_run_is_resumed_without_the_reason(agent_dir)
     assert (ran.code, shown.code, resumed.code) == (0, 0, 0)
     assert "SKIPPED a\n    the shop is closed\n" in ran.stdout
     assert "Test Results: 1/1 passed (100.0%)\n  Skipped: 1\n" in ran.stdout
-    assert "[a](#test-1): the shop is closed" in (agent_dir.path / "r.md").read_text()
+    assert "⏭️ a: the shop is closed</summary>" in (agent_dir.path / "r.md").read_text()
     assert [one["outcome"] for one in json.loads(shown.stdout)["results"]] == ["skipped", "passed"]
     assert "1 of 2 results are kept, 1 case runs" in resumed.stderr

@@ -36,7 +36,7 @@ async def test_reports_show_the_agents_and_the_tool_by_both_names(tmp_path, fake
     text = report.to_markdown()
     assert "- **Agents:** triage → billing" in text
     assert "'refund' matches 'Shop-refund'" in text
-    assert "| Call | Tool | Arguments | Result | Time | Agent |" in text
+    assert "| Call | Tool | Arguments | Result | Agent |" in text
     assert "| refund() by billing without error → 'refunded' |" in text
     [row] = json.loads(report.to_json())["results"]
     assert (row["agents"], row["evidence"]["agents"]) == (["triage", "billing"], "backend")

@@ -253,7 +253,7 @@ async def test_hostile_text_of_a_turn_stays_text_in_the_report(tmp_path):
 
     assert "#### Turn 1 ❌ FAILED" in text
     assert "````text\n</details>\n```\n# heading\n````" in text
-    assert "```text\n<b>two</b>\n```" in text
+    assert "**Input:** &lt;b&gt;two&lt;/b&gt;\n" in text
 
 
 @pytest.mark.parametrize(
@@ -333,8 +333,8 @@ async def test_a_report_tells_no_match_where_only_one_of_two_expected_tools_was_
 
     text = generate_markdown_report(report)
 
-    assert "- **Match Status:** ❌ fail" in text
-    assert "- **Match Status:** ✅" not in text
+    assert "- **Match:** ❌ fail" in text
+    assert "- **Match:** ✅" not in text
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_reports_and_the_record_show_the_versions_of_the_prompts(tmp_path, fake_
     shown = [str(one) for one in report.prompts]
     assert shown[0] == "instructions 3 by Ada"
     assert shown[1].startswith("summarize auto-")
-    assert f"- **Prompts:** {', '.join(shown)}" in report.to_markdown()
+    assert " · ".join(shown) in report.to_markdown()
     assert ", ".join(shown) in generate_html_report(report)
     assert json.loads(report.to_json())["prompts"][0]["file_path"] == "system.md"
     assert fake_openai.requests[0].messages[0]["content"] == "Help."
