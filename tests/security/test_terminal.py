@@ -17,7 +17,11 @@ HOSTILE = [
 EVERYTHING = "|".join([*HOSTILE, *PAYLOADS])
 NAME = EVERYTHING.encode("utf-8", "ignore").decode().replace("\0", "")
 
-OURS = re.compile(rb"\x1b\[(?:0|9[1236])m|\x1b\[\?25[lh]|(?:\x1b\[\d+A)?\r\x1b\[J")
+# Colours, the cursor, what erases the moving rows, and what ends and redraws them.
+OURS = re.compile(
+    rb"\x1b\[(?:0|9[1236])m|\x1b\[\?25[lh]|(?:\x1b\[\d+A)?\r\x1b\[J"
+    rb"|\x1b\[K(?:(?:\x1b\[\d+A)?\r(?!\x1b\[J))?"
+)
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200f\u061c\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e0fff]"
 )

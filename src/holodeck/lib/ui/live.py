@@ -155,7 +155,7 @@ class LiveLine:
         if not rows:
             self._clear()
             return
-        if columns == self._drawn_columns and len(rows) >= len(self._drawn):
+        if self._drawn and columns == self._drawn_columns and len(rows) >= len(self._drawn):
             # Writing over the old rows does not flicker, which erasing them first does.
             start = _up(len(self._drawn) - 1) + "\r"
         else:
