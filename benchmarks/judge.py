@@ -7,7 +7,8 @@ import asyncio
 import sys
 import time
 
-from holodeck.lib.judging.check_report import DEFAULT_LABELS, read_labels, render_table
+from holodeck.lib.judging.check_report import render_table
+from holodeck.lib.judging.labels import DEFAULT_LABELS, read_labels
 from holodeck.lib.test_runner.judge_check import load_named_judge
 
 MODEL = "qwen2.5-coder-1.5b-instruct"

@@ -12,8 +12,9 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.judge_label import label
 
 if TYPE_CHECKING:
-    from holodeck.lib.judging.check_report import JudgeCheckResult, Label
+    from holodeck.lib.judging.check_report import JudgeCheckResult
     from holodeck.lib.judging.gate import Limits
+    from holodeck.lib.judging.labels import Label
     from holodeck.lib.test_runner.judge_check import CheckedJudge
 
 
@@ -109,14 +110,9 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     holodeck. Exit code 4 means that some responses could not be judged.
     """
     from holodeck.errors import ExitCode
-    from holodeck.lib.judging.check_report import (
-        DEFAULT_LABELS,
-        describe_gate,
-        read_labels,
-        render_table,
-        require_enough_labels,
-    )
+    from holodeck.lib.judging.check_report import describe_gate, render_table
     from holodeck.lib.judging.gate import DEFAULT_MAX_FALSE_PASSES, DEFAULT_MIN_KAPPA, Limits
+    from holodeck.lib.judging.labels import DEFAULT_LABELS, read_labels, require_enough_labels
     from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.test_runner.judge_trust import save_check
     from holodeck.lib.ui.live import write_text

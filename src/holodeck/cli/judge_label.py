@@ -11,7 +11,7 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import read_run, run_store_of
 
 if TYPE_CHECKING:
-    from holodeck.lib.judging.check_report import Label
+    from holodeck.lib.judging.labels import Label
     from holodeck.lib.test_runner.label_run import UnlabelledResponse
 
 _ANSWERS = ("pass", "fail", "skip", "undo", "quit")
@@ -52,7 +52,7 @@ def label(
     """
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
-    from holodeck.lib.judging.check_report import read_labels
+    from holodeck.lib.judging.labels import read_labels
     from holodeck.lib.test_runner.judge_check import find_judged_metric
     from holodeck.lib.test_runner.label_run import responses_to_label
 

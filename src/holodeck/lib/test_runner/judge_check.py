@@ -18,16 +18,10 @@ from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.lib.evaluators.judge_metric import gather_all
 from holodeck.lib.evaluators.judge_prompt import unique_tag
 from holodeck.lib.judging.agreement import Proportion
-from holodeck.lib.judging.check_report import (
-    JudgeCheckResult,
-    Judgement,
-    Label,
-    LengthEffect,
-    OrderEffect,
-    pair_labels,
-)
+from holodeck.lib.judging.check_report import JudgeCheckResult, Judgement, LengthEffect, OrderEffect
 from holodeck.lib.judging.gate import Limits
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
+from holodeck.lib.judging.labels import Label, pair_labels
 from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
 from holodeck.lib.test_runner.labelled_cases import LabelledCases
 from holodeck.models.agent import IN_PYTHON, Agent

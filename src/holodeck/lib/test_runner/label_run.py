@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import Observation, Turn
-from holodeck.lib.judging.check_report import Label
+from holodeck.lib.judging.labels import Label
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.checks import CaseChecks
 from holodeck.lib.test_runner.grade import ObservationBuilder

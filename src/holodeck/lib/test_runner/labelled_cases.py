@@ -7,8 +7,9 @@ from itertools import groupby
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import can_fail, needs_judge
 from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
-from holodeck.lib.judging.check_report import Judgement, Label
+from holodeck.lib.judging.check_report import Judgement
 from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.labels import Label
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet

@@ -12,7 +12,7 @@ from holodeck.lib.judging.agreement import (
     best_threshold,
     held_out_accuracy,
 )
-from holodeck.lib.judging.check_report import DEFAULT_LABELS, Label, pair_labels, read_labels
+from holodeck.lib.judging.labels import DEFAULT_LABELS, Label, pair_labels, read_labels
 
 ROW = {"input": "Hi", "response": "Hello.", "criterion": "Is it polite?", "label": "pass"}
 

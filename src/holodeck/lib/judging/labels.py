@@ -1,0 +1,167 @@
+"""Responses that people have judged: what a label holds, and how labels are read."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from holodeck import errors
+from holodeck.errors import ConfigError
+from holodeck.lib.judging.gate import Limits, labels_needed
+from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.history import Messages
+
+DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
+"""The forty labels that come with holodeck."""
+
+
+class LabelledCall(Model):
+    """A tool call of the agent."""
+
+    name: NonBlank
+    """Name of the tool."""
+    arguments: dict[str, Json] = {}
+    """The arguments."""
+    result: Json = None
+    """What the tool returned."""
+    error: NonBlank | None = None
+    """Why it failed."""
+
+
+class Label(Model):
+    """A response and the verdict of a person, with everything that a metric may read."""
+
+    input: NonBlank
+    """The user's input."""
+    response: str
+    """The response."""
+    label: Literal["pass", "fail"]
+    """The person's verdict: for a criterion, yes is "pass"."""
+    criterion: NonBlank | None = None
+    """A question about the response, phrased so that yes is good; None if the label is about the
+    metric as a whole."""
+    ground_truth: NonBlank | None = None
+    """The right answer; the judge sees it if it is given."""
+    retrieval_context: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """Retrieved passages."""
+    history: Messages | None = None
+    """The messages before the input."""
+    tool_calls: list[LabelledCall] | None = None
+    """The tool calls of the agent; None if they are unknown, [] if there were none."""
+    expected_tools: list[NonBlank] | None = None
+    """The tools that the agent should have called."""
+    _location: str = PrivateAttr(default="labels")
+
+    @property
+    def is_good(self) -> bool:
+        return self.label == "pass"
+
+    @property
+    def question(self) -> str:
+        """Everything but the verdict, as JSON; labels with the same question count once."""
+        return self.model_dump_json(exclude={"label"})
+
+    @property
+    def location(self) -> str:
+        """File and line of the label."""
+        return self._location
+
+    def at(self, location: str) -> "Label":
+        """Set file and line, and return the label."""
+        self._location = location
+        return self
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Read the labels of a file, in its order. Raises ConfigError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise errors.FileNotFoundError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
+    labels: list[Label] = []
+    first_of: dict[str, Label] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        label = _parse_label(line, f"{path}:{number}")
+        first = first_of.setdefault(label.question, label)
+        if first.label != label.label:
+            raise ConfigError(
+                label.location,
+                f"the label is {label.label!r}, but {first.location} gives the same response"
+                f" {first.label!r}; remove one of them",
+            )
+        labels.append(label)
+    if not labels:
+        raise ConfigError(str(path), "is empty; write one JSON object per line: " + _EXAMPLE)
+    return labels
+
+
+_EXAMPLE = '{"input": …, "response": …, "criterion": …, "label": "pass" or "fail"}'
+
+
+def _parse_label(line: str, location: str) -> Label:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(location, f"is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(location, f"is not a JSON object; write {_EXAMPLE}")
+    try:
+        label = Label.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(location, _describe_error(error)) from error
+    return label.at(location)
+
+
+_TEXTS = ("input", "response", "criterion", "ground_truth")
+
+
+def _describe_error(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(one) for one in first["loc"])
+    if first["type"] == "missing":
+        return f"{key!r} is missing"
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        return f"unknown key {key!r}{did_you_mean_or_list(key, Label.model_fields)}"
+    if key == "label":
+        return f"the label is {first['input']!r}; write 'pass' or 'fail'"
+    if key in _TEXTS:
+        return f"{key!r} is {first['input']!r}; write a text that is not empty"
+    return f"{key!r}: {first['msg']}"
+
+
+def require_enough_labels(labels: Sequence[Label], limits: Limits, location: str) -> None:
+    """Raise ConfigError if not even a perfect judge could be shown to be good enough."""
+    different = {one.question: one for one in labels}
+    good = sum(one.is_good for one in different.values())
+    bad = len(different) - good
+    more = zip(("pass", "fail"), labels_needed(good, bad, limits), strict=True)
+    missing = [f"{count} more with label {kind!r}" for kind, count in more if count]
+    if missing:
+        raise ConfigError(
+            location,
+            f"{len(different)} different labels ({good} pass, {bad} fail) are too few: not even a"
+            f" judge that agrees on all of them could be shown to have a kappa of at least"
+            f" {limits.min_kappa:g} and to pass at most {limits.max_false_passes:.0%} of the bad"
+            f" responses; add {' and '.join(missing)}",
+        )
+
+
+def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
+    """Pair good and bad responses to the same input by the same criterion, in the file's order."""
+    bad: dict[tuple[str, str | None], list[Label]] = {}
+    for one in labels:
+        if not one.is_good:
+            bad.setdefault((one.input, one.criterion), []).append(one)
+    pairs = []
+    for one in labels:
+        unpaired = bad.get((one.input, one.criterion))
+        if one.is_good and unpaired:
+            pairs.append((one, unpaired.pop(0)))
+    return pairs
