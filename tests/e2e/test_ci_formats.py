@@ -157,6 +157,21 @@ def test_elsewhere_nothing_looks_like_a_workflow_command(folder):
     assert "::stop-commands" not in ran.stdout
 
 
+def test_the_report_of_a_run_can_leave_out_what_passed_and_is_written_again_to_the_letter(folder):
+    folder.run("test", "-o", "short.md", "--report-detail", "failures")
+    short = (folder.path / "short.md").read_text()
+    again = folder.run("report", "--report-detail", "failures")
+    whole = folder.run("report")
+
+    assert again.stdout == short
+    assert "✅ greets</summary>" in whole.stdout
+    assert "✅ greets" not in short
+    assert "🎲 flickers" in short
+    assert re.search(
+        r"Without .* of 1 passed test; `holodeck report \S+ -o report.html` shows", short
+    )
+
+
 def test_github_gets_one_annotation_for_one_reason_and_ten_at_most(write_bot, bot_dir):
     write_bot(test_cases=[case(f"n{number}", f"no {number}") for number in range(30)])
 

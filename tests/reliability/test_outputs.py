@@ -9,11 +9,16 @@ import shutil
 import pytest
 
 from holodeck.errors import ReportError
-from holodeck.lib.reports.formats import write_report
+from holodeck.lib.reports.formats import FORMATS, write_report_text
 from support.checks import assert_plain
 from support.disks import disk
 from support.fleet import Fleet
 from support.results import a_report, a_result
+
+
+def write_report(report, path, report_format):
+    write_report_text(FORMATS.load(report_format)(report), path)
+
 
 SIZE = 8
 OLD = '{"agent_name": "the old report"}'

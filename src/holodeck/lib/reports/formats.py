@@ -107,18 +107,11 @@ def _check_folder(path: Path, folder: Path) -> None:
         raise ConfigError("--output", f"{str(path)!r} cannot be written: {reason}") from error
 
 
-def write_report(
-    report: TestReport, path: Path, report_format: str, shown: Path | None = None
-) -> None:
-    """Write the report; a reader sees the old file or the whole new one.
+def write_report_text(text: str, path: Path, shown: Path | None = None) -> None:
+    """Write the text of a report; a reader sees the old file or the whole new one.
 
     Raises ReportError with the path, or with `shown` in its place.
     """
-    write_report_text(FORMATS.load(report_format, location="--format")(report), path, shown)
-
-
-def write_report_text(text: str, path: Path, shown: Path | None = None) -> None:
-    """Write the text of a report, like `write_report`."""
     data = text.encode("utf-8", "backslashreplace")
     try:
         _write(data, path)

@@ -14,11 +14,15 @@ from holodeck.lib.reports.formats import (
     check_writable,
     format_for,
     generate_json_report,
-    write_report,
+    write_report_text,
 )
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestReport
 from support.results import a_report, a_result
+
+
+def write_report(report, path, report_format):
+    write_report_text(FORMATS.load(report_format)(report), path)
 
 
 @pytest.mark.parametrize(
