@@ -1,6 +1,7 @@
 """`holodeck import`: test cases from logs, runs and promptfoo, which cannot pass unwritten."""
 
 import json
+import logging
 
 import pytest
 import yaml
@@ -72,6 +73,18 @@ tests:
         value: output.length < 200
       - {type: starts-with, value: "You said (it)"}
 """
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    """The command runs in this process, and it starts logging for the whole of it."""
+    root, names = logging.getLogger(), ("", "holodeck", "semantic_kernel", "py.warnings")
+    handlers, levels = root.handlers[:], [logging.getLogger(name).level for name in names]
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    for name, level in zip(names, levels, strict=True):
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture

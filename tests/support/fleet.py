@@ -38,7 +38,7 @@ async def answer(message):
 """
 _TIMES = {
     "execution_time_ms", "agent_time_ms", "evaluation_time_ms", "timestamp", "total_duration_ms",
-    "wall_time_ms",
+    "wall_time_ms", "run", "folder",
 }  # fmt: skip
 
 
