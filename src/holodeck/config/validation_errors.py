@@ -460,4 +460,6 @@ def _describe_expected(kind: str, context: dict[str, Any], message: str) -> str:
         return f"{words} {context[key]:g}"
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
+    if kind == "literal_error":
+        return str(context["expected"])
     return _KINDS.get(kind.partition("_")[0], message)
