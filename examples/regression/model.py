@@ -72,7 +72,7 @@ def main() -> int:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
     Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    scripted = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "scripted"}
+    scripted = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "no-key-needed"}
     env = os.environ | scripted  # noqa: TID251 - a program of its own
     return subprocess.run(sys.argv[1:], env=env, check=False).returncode
 

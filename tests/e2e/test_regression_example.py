@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
     thread.start()
     env = {
         "OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1",
-        "OPENAI_API_KEY": "scripted",
+        "OPENAI_API_KEY": "no-key-needed",
         "GITHUB_ACTIONS": "true",
         "GITHUB_WORKSPACE": str(folder.parent),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),

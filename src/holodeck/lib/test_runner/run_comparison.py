@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from holodeck import errors
+from holodeck.config.source import display_path
 from holodeck.errors import ConfigError
 from holodeck.lib.records.run_store import Run, RunStore, is_of_second_agent
 from holodeck.lib.reports.summary import summarize
@@ -165,8 +166,8 @@ def _hashes_of(report: TestReport) -> dict[str, str]:
 def _side_of_file(path: Path) -> ComparedRun:
     found = read_report(path)
     if isinstance(found, Baseline):
-        return _side_of_baseline(found, str(path))
-    return side_of_report(found, str(path))
+        return _side_of_baseline(found, display_path(path))
+    return side_of_report(found, display_path(path))
 
 
 def _committed_baseline(agent_folder: Path) -> Baseline:
