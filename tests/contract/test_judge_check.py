@@ -147,6 +147,9 @@ async def test_a_check_asks_what_a_run_asks(name, server, agent_file):
     [judged] = found.judgements
     assert (judged.score, judged.passed) == (row.score, row.passed) == (judged.score, True)
     assert found.usage.requests == row.judge_calls == len(in_run)
+    sent = [one.body["messages"][-1]["content"] for one in server.requests]
+    assert len(row.judge_prompts) == min(len(in_run), 5)
+    assert all(any(text[:500] in one for text in sent) for one in row.judge_prompts)
 
 
 async def test_a_check_of_criteria_asks_what_a_run_asks(server, agent_file):

@@ -96,6 +96,8 @@ def test_a_case_shows_its_calls_checks_and_numbers(tab):
         assert text in shown
     tab.click("td .fold > summary")
     assert "Does the context support the answer?\n\nno (0.21)\nyes (0.83)" in tab.text("td .fold")
+    tab.click("td .fold ~ .fold > summary")
+    assert "You check answers." in tab.text("td .fold ~ .fold")
     tab.click(".call[open] .branches details > summary")
     tab.wait("document.querySelector('.call[open]').innerText.includes('name: \"Ada\"')")
 

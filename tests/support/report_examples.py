@@ -71,6 +71,7 @@ def refund() -> TestResult:
                 judge_ms=1800,
                 judge_tokens=TokenUsage.of(900, 60),
                 reasoning="The context says nothing of a refund that was started.",
+                judge_prompts=["system:\nYou check answers.\n\nuser:\n<answer 1>Paid.</answer 1>"],
                 votes=[
                     Vote(question="Does the context support the answer?", answer=one, score=share)
                     for one, share in (("no", 0.21), ("yes", 0.83), ("no", 0.52))

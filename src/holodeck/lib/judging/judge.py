@@ -58,7 +58,29 @@ MIN_ATTEMPTS = 3
 refused by a service that answers the retries."""
 MAX_QUOTED = 160
 
+MAX_PROMPTS = 5
+MAX_PROMPT = 4000
+"""Prompts that are kept for each metric, and the characters of each."""
+
 _meter: ContextVar[UsageMeter | None] = ContextVar("holodeck_judging", default=None)
+_prompts: ContextVar[list[str] | None] = ContextVar("holodeck_judge_prompts", default=None)
+
+
+@contextmanager
+def keep_judge_prompts() -> Iterator[list[str]]:
+    """Keep the first prompts of judges inside the block and in tasks that it starts."""
+    prompts: list[str] = []
+    token = _prompts.set(prompts)
+    try:
+        yield prompts
+    finally:
+        _prompts.reset(token)
+
+
+def _prompt_text(request: ChatRequest) -> str:
+    parts = (f"{one['role']}:\n{one['content']}" for one in request.messages)
+    text = "\n\n".join(parts)
+    return text if len(text) <= MAX_PROMPT else f"{text[:MAX_PROMPT]}… ({len(text)} characters)"
 
 
 @contextmanager
@@ -138,7 +160,9 @@ class Judge:
     async def _send(self, request: ChatRequest) -> ChatResponse:
         if self._refusal is not None:
             raise EvaluationError(self._refusal)
-        meter, started = _meter.get(), time.perf_counter()
+        meter, prompts, started = _meter.get(), _prompts.get(), time.perf_counter()
+        if prompts is not None and len(prompts) < MAX_PROMPTS:
+            prompts.append(_prompt_text(request))
 
         def count(requests: int, response: ChatResponse | None) -> None:
             if meter is not None:

@@ -11,7 +11,7 @@ from itertools import chain
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation, Score
 from holodeck.lib.exceptions import describe, raised_error
-from holodeck.lib.judging.judge import count_judge_usage
+from holodeck.lib.judging.judge import count_judge_usage, keep_judge_prompts
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.test_runner.checks import Check
@@ -59,7 +59,11 @@ async def _compute_metric(
         names.CHECK_KIND: check.kind,
         names.CHECK_THRESHOLD: check.threshold,
     }
-    with span(names.check(check.name), attributes) as current, count_judge_usage() as usage:
+    with (
+        span(names.check(check.name), attributes) as current,
+        count_judge_usage() as usage,
+        keep_judge_prompts() as prompts,
+    ):
         _add_content(current, observation)
         try:
             await check.evaluator.prepare()
@@ -68,7 +72,8 @@ async def _compute_metric(
             row = _row(check, score, started)
         except asyncio.CancelledError:
             why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
-            row = _with_usage(_error_row(check, EvaluationError(why), started), usage)
+            row = _error_row(check, EvaluationError(why), started)
+            row = _with_usage(row, usage, prompts)
             _add_event(current, row)
             set_row(row)
             if is_cancelled():
@@ -77,7 +82,7 @@ async def _compute_metric(
         except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
             logger.debug("metric %s: %s", check.name, traceback.format_exc())
             row = _error_row(check, error, started)
-        row = _with_usage(row, usage)
+        row = _with_usage(row, usage, prompts)
         _add_event(current, row)
         set_row(row)
 
@@ -86,11 +91,12 @@ def _unfinished_row(check: Check) -> MetricResult:
     return _error_row(check, EvaluationError(NOT_DONE), time.perf_counter())
 
 
-def _with_usage(row: MetricResult, usage: UsageMeter) -> MetricResult:
-    """Return the row with what its judge cost."""
+def _with_usage(row: MetricResult, usage: UsageMeter, prompts: list[str]) -> MetricResult:
+    """Return the row with what its judge was asked, and what that cost."""
     if not usage.requests:
         return row
     costs = {
+        "judge_prompts": prompts,
         "model_used": next(iter(usage.by_model)),
         "judge_calls": usage.requests,
         "judge_failed": usage.failed,

@@ -284,7 +284,14 @@ function metricReason(row) {
       : null,
     judge && make("small", {}, judge),
     row.votes?.length ? votes(row.votes) : null,
+    row.judge_prompts?.length ? prompts(row.judge_prompts) : null,
   );
+}
+
+/** Return what a judge was sent, folded. */
+function prompts(list) {
+  const blocks = list.map((one) => longText(one));
+  return fold(plural(list.length, "prompt") + " of the judge", false, blocks);
 }
 
 /** Return what a judge was asked, and each of its answers. */
