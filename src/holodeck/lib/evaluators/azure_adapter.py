@@ -4,11 +4,11 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import OfferedTool
+from holodeck.lib.evaluators.base import OfferedTool, Turn
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.ui.activity import loading
 from holodeck.models.test_result import ToolInvocation
@@ -25,14 +25,50 @@ def user_message(text: str) -> list[JsonObject]:
     return [{"role": "user", "content": _text(text)}]
 
 
-def agent_messages(text: str, calls: Sequence[ToolInvocation] = ()) -> list[JsonObject]:
-    """Return the tool calls with their results, followed by the response."""
-    steps = [step for call in tool_call_list(calls) for step in _call_and_result(call)]
+def agent_messages(
+    text: str, calls: Sequence[ToolInvocation] = (), first: int = 1
+) -> list[JsonObject]:
+    """Return the tool calls, numbered from `first`, with their results; then the response."""
+    steps = [step for call in tool_call_list(calls, first) for step in _call_and_result(call)]
     return [*steps, {"role": "assistant", "content": _text(text)}]
 
 
-def tool_call_list(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
-    """Return the tool calls, each with its result."""
+AGENT_SPEAKS_FIRST = "(The conversation begins with the agent.)"
+"""Stands for the input that a first message of the agent answers; the library requires one."""
+
+
+def dialogue(history: Sequence[Turn], query: str) -> list[JsonObject]:
+    """Return a conversation up to the user's input, tool calls and their results included."""
+    begins = history[:1] and history[0].role == "assistant"
+    messages = user_message(AGENT_SPEAKS_FIRST) if begins else []
+    count = 0
+    for one in history:
+        calls = one.tool_calls or ()
+        own = agent_messages(one.content, calls, count + 1)
+        messages += user_message(one.content) if one.role == "user" else own
+        count += len(calls)
+    return messages + user_message(query or AGENT_SPEAKS_FIRST)
+
+
+def calls_as_text(history: Sequence[Turn]) -> list[Turn]:
+    """Return a conversation with the tool calls and results as a part of each response.
+
+    For evaluators of the library that would show the responses of a conversation only; may block.
+    """
+    from azure.ai.evaluation._common.utils import reformat_agent_response
+
+    def with_calls(one: Turn) -> Turn:
+        if not one.tool_calls:
+            return one
+        messages = agent_messages(one.content, one.tool_calls)
+        text = reformat_agent_response(messages, include_tool_messages=True)
+        return replace(one, content=str(text), tool_calls=())
+
+    return [with_calls(one) for one in history]
+
+
+def tool_call_list(calls: Sequence[ToolInvocation], first: int = 1) -> list[JsonObject]:
+    """Return the tool calls, numbered from `first`, each with its result."""
     return [
         {
             "type": "tool_call",
@@ -41,7 +77,7 @@ def tool_call_list(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
             "arguments": dict(call.args),
             "tool_result": call.result if call.error is None else {"error": call.error},
         }
-        for number, call in enumerate(calls, start=1)
+        for number, call in enumerate(calls, start=first)
     ]
 
 

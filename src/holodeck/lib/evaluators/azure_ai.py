@@ -7,6 +7,7 @@ with its own time limits, retries and usage meter, and checks the answer before 
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar, Unpack
 
@@ -26,7 +27,10 @@ from holodeck.lib.evaluators.base import (
     EvaluatorOptions,
     JudgedEvaluator,
     Observation,
+    OfferedTool,
+    gather_all,
 )
+from holodeck.lib.evaluators.inputs import Exchange, history_of
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.threads import run_in_thread
@@ -90,11 +94,18 @@ class AzureAIEvaluator(JudgedEvaluator):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         if _RESPONSE in self.required_params() and not kwargs[_RESPONSE].strip():
             return self._result(self.scale.worst, "the response is empty; the judge was not asked")
-        found = await self._evaluator_for(kwargs)(**self._inputs(kwargs))
+        return self._result(*await self._ask_library(kwargs, self._inputs(kwargs)))
+
+    async def _ask_library(
+        self, kwargs: Mapping[str, Any], inputs: JsonObject
+    ) -> tuple[float, str]:
+        """Return the score on the library's scale, and the reason. Raises EvaluationError."""
+        found = await self._evaluator_for(kwargs)(**inputs)
         raw, reason = found.get(self.metric), found.get(f"{self.metric}_reason")
         if raw is None:
             raise EvaluationError(f"{self.name} got no score: {reason or 'without a reason'}")
-        return self._result(raw, str(reason))
+        self.scale.score(raw)
+        return raw, str(reason)
 
     def _evaluator_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:  # noqa: ARG002 - for evaluators with several prompts
         if self._evaluator is None:
@@ -103,7 +114,7 @@ class AzureAIEvaluator(JudgedEvaluator):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         """Return the inputs under the library's names."""
-        taken = self.PARAM_SPEC.required | self.PARAM_SPEC.optional
+        taken = (self.PARAM_SPEC.required | self.PARAM_SPEC.optional) - {EvalParam.TURNS}
         return {name.value: kwargs[name] for name in taken if kwargs.get(name) is not None}
 
     async def _ask(self, prompt: Messages) -> JsonObject:
@@ -128,7 +139,7 @@ class GroundednessEvaluator(AzureAIEvaluator):
 
     PARAM_SPEC = ParamSpec(
         required=frozenset({_RESPONSE, EvalParam.CONTEXT}),
-        optional=frozenset({_QUERY}),
+        optional=frozenset({_QUERY, EvalParam.TURNS}),
         uses_context=True,
     )
     metric = "groundedness"
@@ -146,13 +157,36 @@ class GroundednessEvaluator(AzureAIEvaluator):
         with_query = self._with_query if kwargs.get(_QUERY) else None
         return with_query or super()._evaluator_for(kwargs)
 
+    def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
+        given = super()._inputs(kwargs)
+        if not kwargs.get(_QUERY):
+            return given
+        # the library refuses some tools by their names, and omits all calls from the prompt
+        turns = [replace(one, tool_calls=()) for one in kwargs.get(EvalParam.TURNS) or ()]
+        return {**given, **_query({**kwargs, EvalParam.TURNS: turns})}
+
+
+_WITH_HISTORY = ParamSpec(
+    required=frozenset({_RESPONSE, _QUERY}), optional=frozenset({EvalParam.TURNS})
+)
+
+
+def _query(kwargs: Mapping[str, Any]) -> JsonObject:
+    """Return the input of the user, as messages if a conversation comes before it."""
+    history = history_of(kwargs.get(EvalParam.TURNS))
+    text = kwargs[_QUERY]
+    return {"query": azure_adapter.dialogue(history, text) if history else text}
+
 
 class RelevanceEvaluator(AzureAIEvaluator):
-    """Whether the response answers the question."""
+    """Whether the response answers the question, given the conversation before it."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
+    PARAM_SPEC = _WITH_HISTORY
     metric = "relevance"
     library_class = "RelevanceEvaluator"
+
+    def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
+        return {**super()._inputs(kwargs), **_query(kwargs)}
 
 
 class CoherenceEvaluator(AzureAIEvaluator):
@@ -207,13 +241,15 @@ class ResponseCompletenessEvaluator(AzureAIEvaluator):
 class IntentResolutionEvaluator(AzureAIEvaluator):
     """Whether the agent understood and fulfilled the user's intent."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
+    PARAM_SPEC = _WITH_HISTORY
     metric = "intent_resolution"
     library_class = "IntentResolutionEvaluator"
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         return {
-            "query": azure_adapter.user_message(kwargs[_QUERY]),
+            "query": azure_adapter.dialogue(
+                history_of(kwargs.get(EvalParam.TURNS)), kwargs[_QUERY]
+            ),
             "response": azure_adapter.agent_messages(kwargs[_RESPONSE]),
         }
 
@@ -229,21 +265,26 @@ class TaskAdherenceEvaluator(AzureAIEvaluator):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         observation: Observation = kwargs["observation"]
-        calls, rules = _none_if_unknown(observation.tool_calls), observation.instructions
-        if calls is None:  # otherwise the judge would assume that no tool was called
+        rules, [*_, last] = observation.instructions, observation.exchanges
+        if isinstance(observation.tool_calls, Unknown):
+            # otherwise the judge would assume that no tool was called
             rules = "\n\n".join(filter(None, [rules, UNSEEN_CALLS]))
+        history = azure_adapter.calls_as_text(last.history)
         return {
             "query": azure_adapter.system_message(rules)
-            + azure_adapter.user_message(kwargs[_QUERY]),
-            "response": azure_adapter.agent_messages(kwargs[_RESPONSE], calls or ()),
+            + azure_adapter.dialogue(history, kwargs[_QUERY]),
+            "response": azure_adapter.agent_messages(
+                kwargs[_RESPONSE], last.response.tool_calls or ()
+            ),
         }
 
 
 class ToolCallAccuracyEvaluator(AzureAIEvaluator):
-    """Whether the agent called the right tools in the right way.
+    """Whether the agent called the right tools in the right way; of several turns the worst counts.
 
-    If the agent's tools are unknown because the agent.yaml does not list them, the judge sees only
-    what the calls show of them, and the reason says so.
+    The judge is asked once for each turn with tool calls, which it sees with the conversation up to
+    the input of that turn. If the agent's tools are unknown because the agent.yaml does not list
+    them, the judge sees only what the calls show of them, and the reason says so.
     """
 
     PARAM_SPEC = ParamSpec(required=frozenset({_QUERY}))
@@ -251,24 +292,35 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator):
     library_class = "ToolCallAccuracyEvaluator"
     uses_observation = True
 
-    def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
-        observation: Observation = kwargs["observation"]
-        calls = tuple(observation.tool_calls)
-        if not calls:
-            raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
-        return {
-            "query": azure_adapter.user_message(kwargs[_QUERY]),
-            "tool_calls": azure_adapter.tool_call_list(calls),
-            "tool_definitions": azure_adapter.tool_definitions(
-                _none_if_unknown(observation.tools) or (), calls
-            ),
-        }
-
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        result = await super()._evaluate_impl(**kwargs)
-        if _none_if_unknown(kwargs["observation"].tools) is None:
-            result["reasoning"] += f" ({unknown_reason('tools')}; judged by the calls alone)"
-        return result
+        observation: Observation = kwargs["observation"]
+        if not tuple(observation.tool_calls):
+            raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
+        exchanges = observation.exchanges
+        if not observation.turns:
+            exchanges = [replace(exchanges[0], input=kwargs[_QUERY])]
+        judged = {at: one for at, one in enumerate(exchanges, 1) if one.response.tool_calls}
+        offered = _none_if_unknown(observation.tools)
+        found = await gather_all(
+            self._ask_library(kwargs, self._inputs_of(one, offered or ()))
+            for one in judged.values()
+        )
+        reason = found[0][1]
+        if len(exchanges) > 1:
+            reason = "; ".join(
+                f"turn {at}: {raw:g}, {why}" for at, (raw, why) in zip(judged, found, strict=True)
+            )
+        if offered is None:
+            reason += f" ({unknown_reason('tools')}; judged by the calls alone)"
+        return self._result(min(raw for raw, _ in found), reason)
+
+    def _inputs_of(self, exchange: Exchange, offered: Sequence[OfferedTool]) -> JsonObject:
+        calls = exchange.response.tool_calls or ()
+        return {
+            "query": azure_adapter.dialogue(exchange.history, exchange.input),
+            "tool_calls": azure_adapter.tool_call_list(calls),
+            "tool_definitions": azure_adapter.tool_definitions(offered, calls),
+        }
 
 
 def _none_if_unknown(values: Sequence[T] | Unknown) -> Sequence[T] | None:

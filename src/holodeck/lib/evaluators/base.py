@@ -1,11 +1,12 @@
 """The base classes of all evaluators: they check inputs, limit time, retry, and yield scores."""
 
+import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder, Observation, OfferedTool, Turn
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DEFAULT_THRESHOLD = 0.5
 _PERMANENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -375,3 +377,13 @@ class JudgedEvaluator(BaseEvaluator):
                 raise ConfigError("model", f"{self.name} needs a model that judges")
             self._judge = Judges().of(self.model_config)
         return self._judge
+
+
+async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines concurrently and return their results; the first error cancels the rest."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in coroutines]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

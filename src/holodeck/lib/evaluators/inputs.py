@@ -24,6 +24,40 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """A response of the agent, with what it answers."""
+
+    history: tuple[Turn, ...]
+    """The conversation before the input."""
+    input: str
+    """What the user said since the response before; empty if the agent spoke first."""
+    response: Turn
+
+
+def exchanges_in(turns: Sequence[Turn], start: int = 0) -> list[Exchange]:
+    """Return an exchange for each response from an index of the conversation on."""
+    return [
+        _exchange(turns, at)
+        for at, one in enumerate(turns)
+        if one.role == "assistant" and at >= start
+    ]
+
+
+def _exchange(turns: Sequence[Turn], at: int) -> Exchange:
+    first = at
+    while first and turns[first - 1].role == "user":
+        first -= 1
+    said = "\n\n".join(one.content for one in turns[first:at])
+    return Exchange(tuple(turns[:first]), said, turns[at])
+
+
+def history_of(turns: Sequence[Turn] | None) -> tuple[Turn, ...]:
+    """Return the conversation before the input that the last response answers."""
+    found = exchanges_in(turns or ())
+    return found[-1].history if found else ()
+
+
+@dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool that the agent can call."""
 
@@ -62,6 +96,16 @@ class Observation:
     """The tools that the agent can call; using unknown ones raises EvaluationError."""
     evidence: Evidence = _FULL_EVIDENCE
     """Where each fact comes from; None if nothing reports it."""
+    graded_from: int = 0
+    """The index in `turns` of the first message that is graded; those before only lead there."""
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """What is graded, response by response."""
+        if self.turns:
+            return exchanges_in(self.turns, self.graded_from)
+        calls = None if isinstance(self.tool_calls, Unknown) else self.tool_calls
+        return [Exchange((), self.input or "", Turn("assistant", self.response, calls))]
 
 
 class TakesInputs(Protocol):
@@ -151,6 +195,7 @@ class EvalKwargsBuilder:
             EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
             EvalParam.EXPECTED_TOOLS: observation.expected_tools,
             EvalParam.TURNS: observation.turns or None,
+            EvalParam.EXCHANGES: observation.exchanges,
         }
         return {param: value for param, value in found.items() if _takes(spec, param)}
 

@@ -1,14 +1,18 @@
 """The metric `type: judge`: one short question per criterion, which small models can answer."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import Any, ClassVar, TypeVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, JudgedOptions
+from holodeck.lib.evaluators.base import (
+    DEFAULT_THRESHOLD,
+    JudgedEvaluator,
+    JudgedOptions,
+    gather_all,
+)
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
     WORDINGS,
@@ -143,8 +147,6 @@ def probability_of_marks(
     likeliest = max(weights, key=lambda mark: weights[mark])
     return Opinion(min(1.0, mean / (len(marks) - 1)), likeliest)
 
-
-T = TypeVar("T")
 
 _PARAMS: dict[JudgeInput, EvalParam] = {
     "input": EvalParam.QUERY,
@@ -344,16 +346,6 @@ class JudgeEvaluator(JudgedEvaluator):
         if len(scores) == 1 and scores[0].criterion.kind == "1-5":
             result |= {"raw_score": 1 + 4 * scores[0].score, "raw_scale": "1-5"}
         return result
-
-
-async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines concurrently and return their results; the first error cancels the rest."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in coroutines]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _validate(

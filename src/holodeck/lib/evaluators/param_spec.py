@@ -18,6 +18,7 @@ class EvalParam(StrEnum):
     TOOLS_CALLED = "tools_called"
     EXPECTED_TOOLS = "expected_tools"
     TURNS = "turns"
+    EXCHANGES = "exchanges"
 
 
 _DEEPEVAL = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.EXPECTED_OUTPUT})

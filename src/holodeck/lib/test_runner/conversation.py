@@ -24,7 +24,7 @@ from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
 from holodeck.lib.test_runner.grade import ObservationBuilder
-from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages
+from holodeck.lib.test_runner.messages import messages_beyond_turns, to_judge_messages
 from holodeck.lib.test_runner.script_steps import (
     NO_ANSWER,
     AgentFailedError,
@@ -141,11 +141,11 @@ class ConversationRunner:
     def _add_result(
         self, state: CaseState, result: ScenarioResult, ending: ConversationEnd | None
     ) -> None:
-        messages = result.messages[len(state.history) :]
+        said = result.messages[len(state.history) :]
         is_silent = ending is not None and ending.reasoning == SILENT
         state.ending = ending
         state.criteria = [] if is_silent else self._rows(result)
-        state.messages = [] if conversation_messages(state.turns) == messages else messages
+        state.messages = messages_beyond_turns(said, state.turns)
         state.judge_cost = self._cost(result, AgentRole.JUDGE)
         state.simulator_cost = self._cost(result, AgentRole.USER)
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import and_
@@ -13,7 +14,11 @@ from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, Check
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
-from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages, to_turns
+from holodeck.lib.test_runner.messages import (
+    conversation_messages,
+    conversation_of,
+    to_judge_messages,
+)
 from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.test_runner.tool_checks import check_side_effects, check_tools
 from holodeck.lib.test_runner.turns_to_done import check_turns_to_done
@@ -52,9 +57,8 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
     case, broke_off = state.case, state.ending is not None and state.ending.broke
     is_complete = bool(state.turns) and not state.errors and not broke_off
     if is_complete and case.turns is not None:
-        conversation = to_turns(state.history)
         for at, (turn, turn_checks) in enumerate(zip(case.turns, checks.of_turns, strict=True)):
-            conversation += turn_messages(state.turns[at])
+            conversation = conversation_of(state.history, state.turns[: at + 1])
             await grade_turn(state, at, turn, turn_checks, observations, conversation)
     if is_complete or (case.input and state.answers):
         state.tool_checks = check_tools(
@@ -129,13 +133,6 @@ def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[T
     from holodeck.lib.test_runner.trace_checks import check_trace  # noqa: PLC0415
 
     return check_trace(expectations.trace, [one.trace for one in turns])
-
-
-def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
-    """Return the messages of the user and the agent in a turn."""
-    known = turn.evidence.tool_calls is not None
-    calls = tuple(turn.tool_invocations) if known else None
-    return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
 
 
 def decide_outcome(state: CaseState, checks: CaseChecks) -> Outcome:
@@ -285,17 +282,16 @@ class ObservationBuilder:
 
     def of_case(self, state: CaseState) -> Observation:
         """Return the observation of the whole case."""
-        conversation = to_turns(state.history)
+        conversation: tuple[Turn, ...] = ()
         if state.history or not state.case.input:
-            conversation += tuple(
-                message for turn in state.turns for message in turn_messages(turn)
-            )
+            conversation = conversation_of(state.history, state.turns, state.messages)
         if state.case.input and state.agent_seconds is not None:
             latency: float | None = state.agent_seconds * 1000
         else:
             known = [turn.agent_time_ms for turn in state.turns if turn.agent_time_ms is not None]
             latency = sum(known) if known else None
-        return self._build(state.turns, state.case, conversation, state.case.name, latency)
+        found = self._build(state.turns, state.case, conversation, state.case.name, latency)
+        return replace(found, graded_from=sum(one.earlier for one in conversation))
 
     def of_turn(
         self,
@@ -305,7 +301,8 @@ class ObservationBuilder:
         name: str | None,
     ) -> Observation:
         """Return the observation of one turn of the case of that name."""
-        return self._build([turn], expectations, conversation, name, turn.agent_time_ms)
+        found = self._build([turn], expectations, conversation, name, turn.agent_time_ms)
+        return replace(found, graded_from=len(conversation) - 1)
 
     def with_tools(self, observed: Evidence) -> Evidence:
         """Return the evidence with where the tools of the agent are known from."""
@@ -339,7 +336,7 @@ class ObservationBuilder:
         name: str | None,
         latency_ms: float | None,
     ) -> Observation:
-        """Return the observation; `input` is the last message of the user.
+        """Return the observation; `input` is what the user said since the response before.
 
         Without `retrieval_context`, the passages are those that the agent's tools retrieved.
         """
@@ -348,11 +345,10 @@ class ObservationBuilder:
             passage for call in calls for passage in self._passages(call)
         ]
         files = [file.markdown_content for turn in turns for file in turn.processed_files]
-        users = (one.content for one in reversed(conversation) if one.role == "user")
         observed = reduce(and_, [turn.evidence for turn in turns])
         return Observation(
             response=turns[-1].agent_response or "",
-            input=next(users, expectations.input),
+            input=turns[-1].input if conversation else expectations.input,
             ground_truth=expectations.ground_truth,
             retrieval_context=tuple(retrieved),
             tool_calls=Unknown("tool_calls", observed)

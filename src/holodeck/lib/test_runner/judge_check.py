@@ -13,9 +13,8 @@ from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.providers import missing_key_message, with_provider_variables
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD
+from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, gather_all
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
-from holodeck.lib.evaluators.judge_metric import gather_all
 from holodeck.lib.evaluators.judge_prompt import unique_tag
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.judging.check_report import JudgeCheckResult, Judgement, LengthEffect, OrderEffect

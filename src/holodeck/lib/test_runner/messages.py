@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
+from typing import Any
 
 from holodeck.config.source import location_of
 from holodeck.errors import ConfigError
@@ -10,6 +11,7 @@ from holodeck.lib.backends.base import AgentBackend, Message, Method, history_pr
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.conversation.messages import EARLIER, REQUESTED_BY, UNSEEN_CALLS
 from holodeck.lib.conversation.messages import Message as JudgeMessage
+from holodeck.lib.conversation.messages import text_of as message_text
 from holodeck.lib.evaluators.base import Turn
 from holodeck.models.agent import Agent
 from holodeck.models.history import EarlierCall, EarlierMessage
@@ -99,43 +101,100 @@ def history_key(history: History) -> Iterator[str]:
             yield from (call.id, call.function.name, arguments_in(call))
 
 
-def to_turns(history: History) -> tuple[Turn, ...]:
-    """Return the messages as metrics on conversations see them.
+def to_turns(
+    messages: Sequence[JudgeMessage], observed: Sequence[TurnResult] = ()
+) -> tuple[Turn, ...]:
+    """Return the messages as metrics see them, instructions omitted.
 
-    Tool calls belong to the response that follows them, or to an empty one if none follows.
+    Tool calls belong to the response that follows them, or to an empty one if none follows. Those
+    of the `observed` turns are the observed ones, whose results are more than text.
     """
-    return tuple(_turns(history))
+    calls_by_id = {
+        _call_id(number, at): call
+        for number, turn in enumerate(observed, 1)
+        for at, call in enumerate(turn.tool_invocations, 1)
+    }
+    return tuple(_turns(messages, calls_by_id))
 
 
-def _turns(history: History) -> Iterator[Turn]:
+def _turns(
+    messages: Sequence[JudgeMessage], calls_by_id: Mapping[str, ToolInvocation]
+) -> Iterator[Turn]:
     calls: list[ToolInvocation] = []
-    for at, one in enumerate(history):
-        if one.role == "user":
+    is_earlier = False
+    for at, one in enumerate(messages):
+        role, text, was_earlier = one.get("role"), message_text(one), is_earlier
+        is_earlier = bool(one.get(EARLIER))
+        if role == "user":
             if calls:
-                yield Turn("assistant", "", tuple(calls), earlier=True)
+                yield Turn("assistant", "", tuple(calls), earlier=was_earlier)
                 calls = []
-            yield Turn("user", text_of(one), earlier=True)
+            yield Turn("user", text, earlier=is_earlier)
+        if role != "assistant":
             continue
-        results = _results_after(history, at)
-        calls += [_invocation(call, results) for call in one.tool_calls or ()]
-        if one.role == "assistant" and not one.is_silent:
-            yield Turn("assistant", text_of(one), tuple(calls), earlier=True)
+        requested = one.get("tool_calls") or ()
+        observed = {} if is_earlier else calls_by_id
+        results = _results_after(messages, at)
+        calls += [observed.get(call["id"]) or _invocation(call, results) for call in requested]
+        if text.strip() or not requested:
+            known = None if one.get(UNSEEN_CALLS) else tuple(calls)
+            yield Turn("assistant", text, known, earlier=is_earlier)
             calls = []
+    if calls:
+        yield Turn("assistant", "", tuple(calls), earlier=is_earlier)
 
 
-def _results_after(history: History, at: int) -> dict[str | None, str]:
+def _results_after(messages: Sequence[JudgeMessage], at: int) -> dict[str, str]:
     """Return the results of the calls of a message; other messages may use the same ids."""
-    following = takewhile(lambda one: one.role == "tool", islice(history, at + 1, None))
-    return {one.tool_call_id: text_of(one) for one in following}
+    following = takewhile(lambda one: one.get("role") == "tool", islice(messages, at + 1, None))
+    return {str(one.get("tool_call_id")): message_text(one) for one in following}
 
 
-def _invocation(call: EarlierCall, results: Mapping[str | None, str]) -> ToolInvocation:
-    args, error = parse_arguments(arguments_in(call))
-    result = results[call.id]
+def _invocation(call: Mapping[str, Any], results: Mapping[str, str]) -> ToolInvocation:
+    args, error = parse_arguments(call["function"]["arguments"])
+    result = results.get(call["id"])
+    error = error or (NO_RESULT if result is None else None)
     size = len(json.dumps(result))
     return ToolInvocation(
-        name=call.function.name, args=args, result=result, bytes=size, error=error
+        name=call["function"]["name"], args=args, result=result, bytes=size, error=error
     )
+
+
+def conversation_of(
+    history: History, turns: Sequence[TurnResult], messages: Sequence[JudgeMessage] = ()
+) -> tuple[Turn, ...]:
+    """Return the conversation up to the last response of the agent, as metrics see it.
+
+    Args:
+        history: The messages before the case.
+        turns: The turns with the agent.
+        messages: The messages of the case, if others than those of the turns are among them.
+    """
+    earlier = to_judge_messages(history)
+    if not messages:
+        return to_turns(earlier) + tuple(one for turn in turns for one in turn_messages(turn))
+    conversation = to_turns([*earlier, *messages], turns)
+    response = (turns[-1].agent_response or "") if turns else ""
+    last = [
+        at
+        for at, one in enumerate(conversation, 1)
+        if one.role == "assistant" and one.content == response
+    ]
+    return conversation[: last[-1]] if last else conversation
+
+
+def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
+    """Return the messages of the user and the agent in a turn."""
+    known = turn.evidence.tool_calls is not None
+    calls = tuple(turn.tool_invocations) if known else None
+    return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
+
+
+def messages_beyond_turns(
+    messages: list[JudgeMessage], turns: Sequence[TurnResult]
+) -> list[JudgeMessage]:
+    """Return the messages of a case; none if the turns contain all of them."""
+    return [] if conversation_messages(turns) == messages else messages
 
 
 def conversation_messages(turns: Iterable[TurnResult]) -> list[JudgeMessage]:
@@ -161,7 +220,7 @@ def with_files(text: str, files: Sequence[ProcessedFileInput]) -> str:
 
 def response_messages(turn: TurnResult, number: int) -> list[JudgeMessage]:
     """Return tool calls, their results and the response of a turn; `number` makes ids unique."""
-    names = [f"call_{number}_{at}" for at in range(1, len(turn.tool_invocations) + 1)]
+    names = [_call_id(number, at) for at in range(1, len(turn.tool_invocations) + 1)]
     calls = list(zip(names, turn.tool_invocations, strict=True))
     messages: list[JudgeMessage] = []
     if calls:
@@ -173,6 +232,10 @@ def response_messages(turn: TurnResult, number: int) -> list[JudgeMessage]:
     if turn.evidence.tool_calls is None:
         answer[UNSEEN_CALLS] = True
     return [*messages, answer]
+
+
+def _call_id(turn: int, at: int) -> str:
+    return f"call_{turn}_{at}"
 
 
 def _call(name: str, call: ToolInvocation) -> JudgeMessage:

@@ -21,8 +21,12 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn, turn_messages
-from holodeck.lib.test_runner.messages import response_messages, to_turns
+from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn
+from holodeck.lib.test_runner.messages import (
+    conversation_of,
+    messages_beyond_turns,
+    response_messages,
+)
 from holodeck.lib.threads import call_user_function
 from holodeck.models.conversation import StepModel, step_kind, step_value
 from holodeck.models.expectations import Expectations
@@ -127,7 +131,10 @@ def script_steps(
             return _name_step(kind, partial(_call, value, code[at]))
         if kind == "check":
             step_checks = checks.get(at, ())
-            return _name_step(kind, lambda _: _check(state, at, value, step_checks, observations))
+            return _name_step(
+                kind,
+                lambda run: _check(state, run.messages, at, value, step_checks, observations),
+            )
         if kind in _ENDING:
             return _name_step(kind, lambda _: _end(kind, value))
         step = _plain_step(kind, value)
@@ -181,6 +188,7 @@ def _name_step(kind: str, run: Callable[[ScenarioState], Any]) -> ScriptStep:
 
 async def _check(
     state: CaseState,
+    messages: list[Message],
     at: int,
     expectations: Expectations,
     checks: Sequence[Check],
@@ -191,8 +199,8 @@ async def _check(
         return ScenarioResult(
             success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
         )
-    conversation = to_turns(state.history)
-    conversation += tuple(message for turn in state.turns for message in turn_messages(turn))
+    said = messages_beyond_turns(messages[len(state.history) :], state.turns)
+    conversation = conversation_of(state.history, state.turns, said)
     turn = check_as_turn(expectations, state.turns[-1].input)
     outcome = await grade_turn(state, -1, turn, checks, observations, conversation)
     if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:

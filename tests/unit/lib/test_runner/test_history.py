@@ -14,7 +14,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.messages import to_agent_messages, to_turns
+from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, to_turns
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent
@@ -128,7 +128,7 @@ async def test_a_metric_about_an_answer_is_given_only_the_new_one(tmp_path):
 def test_calls_that_led_to_no_words_stand_in_an_answer_that_is_empty():
     history = [EarlierMessage.model_validate(one) for one in [*HISTORY[:3], HISTORY[0], HISTORY[3]]]
 
-    turns = to_turns(history)
+    turns = to_turns(to_judge_messages(history))
 
     assert [(one.role, one.content, len(one.tool_calls)) for one in turns] == [
         ("user", "Where is it?", 0), ("assistant", "", 1), ("user", "Where is it?", 0),
@@ -140,7 +140,11 @@ def test_two_calls_with_the_same_id_keep_their_own_results():
     lost = {"role": "tool", "tool_call_id": "c1", "content": "lost"}
     history = [EarlierMessage.model_validate(one) for one in [*HISTORY, HISTORY[1], lost]]
 
-    found = [call.result for turn in to_turns([*history, history[3]]) for call in turn.tool_calls]
+    found = [
+        call.result
+        for turn in to_turns(to_judge_messages([*history, history[3]]))
+        for call in turn.tool_calls
+    ]
 
     assert found == ["shipped", "lost"]
 

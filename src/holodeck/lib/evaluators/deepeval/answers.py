@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import gather_all
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     ONE_IS_GOOD,
@@ -15,6 +16,7 @@ from holodeck.lib.evaluators.deepeval.base import (
     require_count,
     require_range,
 )
+from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
@@ -189,13 +191,38 @@ class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator):
 
 
 class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator):
-    """The share of the tool calls whose arguments are right for the user's input."""
+    """The share of the tool calls whose arguments are right for the user's input.
+
+    In a conversation, the calls of each turn are judged with the input of that turn.
+    """
 
     metric = "argument_correctness"
     deepeval_class = "ArgumentCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({EvalParam.INPUT, EvalParam.TOOLS_CALLED})
+        required=frozenset({EvalParam.INPUT, EvalParam.TOOLS_CALLED}),
+        optional=frozenset({EvalParam.EXCHANGES}),
     )
+
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        exchanges: Sequence[Exchange] = kwargs.get(EvalParam.EXCHANGES) or ()
+        judged = {at: one for at, one in enumerate(exchanges, 1) if one.response.tool_calls}
+        if len(exchanges) == 1 or not (judged and kwargs[EvalParam.TOOLS_CALLED]):
+            return await super()._evaluate_impl(**kwargs)
+        found = await gather_all(
+            self._measure(self._case_of(one), self._options()) for one in judged.values()
+        )
+        counts = [len(one.response.tool_calls or ()) for one in judged.values()]
+        right = sum(one["score"] * count for one, count in zip(found, counts, strict=True))
+        score = right / sum(counts)
+        reasons = zip(judged, found, strict=True)
+        reason = "; ".join(f"turn {at}: {one['reasoning']}" for at, one in reasons)
+        return self._build_result(
+            0.0 if self.strict_mode and score < 1 else score, reason if self.include_reason else ""
+        )
+
+    def _case_of(self, exchange: Exchange) -> Any:
+        calls = exchange.response.tool_calls
+        return self._test_case({EvalParam.INPUT: exchange.input, EvalParam.TOOLS_CALLED: calls})
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.tools_called)
