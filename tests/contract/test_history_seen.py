@@ -14,6 +14,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.record import CaseFinished
+from support.token_probabilities import yes
 
 DESK = '''
 class Desk:
@@ -42,6 +43,7 @@ DEEPEVAL = ["turn_relevancy", "argument_correctness"]
 METRICS = [
     *({"type": "azure", "metric": name} for name in AZURE),
     *({"type": "deepeval", "metric": name, "include_reason": False} for name in DEEPEVAL),
+    {"type": "judge", "name": "short", "criteria": ["Is it kind?"]},
 ]
 CASE = {"name": "Ann", "history": HISTORY, "turns": [{"input": one} for one in TURNS],
         "retrieval_context": ["Orders: ORD-9."]}  # fmt: skip
@@ -88,6 +90,8 @@ TOOLS = {"orders", "web_search", "bing_grounding"}
 
 def answer(request):
     """The best verdict, but for the tool calls about the weather."""
+    if "logprobs" in request.body:
+        return yes(1)
     wanted = request.body["response_format"]["json_schema"]["schema"]["properties"]
     is_weather = "rain" in _between(request.prompt, CALLED, "\n")
     best = max(filter(None, wanted.get("score", {}).get("enum", [])), default=0)
@@ -139,7 +143,7 @@ def test_every_metric_is_computed(seen):
     rows = seen.rows()
 
     assert {name: (row.error, row.score) for name, row in rows.items()} == {
-        **dict.fromkeys([*AZURE[:-1], "turn_relevancy"], (None, 1.0)),
+        **dict.fromkeys([*AZURE[:-1], "turn_relevancy", "short"], (None, 1.0)),
         "tool_call_accuracy": (None, 0.25),
         "argument_correctness": (None, 0.5),
     }
@@ -150,6 +154,23 @@ def test_relevance_and_intent_are_judged_with_the_dialogue_before(seen, mark):
     [prompt] = [one for one in seen.prompts(mark) if "CONVERSATION_HISTORY" in one]
 
     assert f"CONVERSATION_HISTORY: {SAID}" in prompt
+
+
+def test_the_short_judge_is_shown_what_was_said_before(seen):
+    [prompt] = seen.prompts("Is it kind?")
+
+    tag = _between(prompt, "<conversation ", ">")
+    assert _between(prompt, f"<conversation {tag}>", f"</conversation {tag}>").split("\n") == [
+        "assistant: Good morning!",
+        "user: I am Ann.",
+        "  Agent turn 9:",
+        "assistant: Hello Ann.",
+        "user: What did I order?",
+        "assistant: You have ORD-9.",
+        "user: How is the weather?",
+        "assistant: It is dry.",
+    ]
+    assert _between(prompt, f"<question {tag}>", "<") == "Thank you"
 
 
 def test_groundedness_is_judged_with_what_was_said_before(seen):

@@ -336,7 +336,7 @@ class DeepEvalMetric(JudgedMetric):
 
 
 QuestionKind = Literal["yes_no", "1-5"]
-JudgeInput = Literal["input", "response", "ground_truth", "retrieval_context"]
+JudgeInput = Literal["history", "input", "response", "ground_truth", "retrieval_context"]
 Mark = Literal["yes", "no"] | Annotated[int, Field(ge=1, le=5, strict=True)]
 """The right answer to a question: yes or no, or a grade."""
 
@@ -395,8 +395,8 @@ class JudgeMetric(JudgedMetric):
     """Yes-or-no questions, such as "Does the answer name a price?", or mappings."""
     threshold: Ratio = 0.5
     """Score that each criterion must reach: the probability of a yes, or (grade - 1) / 4."""
-    inputs: Annotated[list[JudgeInput], Field(min_length=1)] = ["input", "response"]
-    """The parts of the case that the judge sees."""
+    inputs: Annotated[list[JudgeInput], Field(min_length=1)] = ["history", "input", "response"]
+    """The parts of the case that the judge sees; `history` is what was said before, if anything."""
     examples: list[JudgeExample] = []
     """Judged responses that show the judge what is meant."""
     votes: Annotated[int, Field(ge=1, le=9)] = 1

@@ -13,6 +13,7 @@ from holodeck.lib.evaluators.base import (
     JudgedOptions,
     gather_all,
 )
+from holodeck.lib.evaluators.inputs import history_of
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
     WORDINGS,
@@ -20,6 +21,7 @@ from holodeck.lib.evaluators.judge_prompt import (
     Texts,
     examples_for,
     join_passages,
+    join_turns,
     json_prompt,
     reason_prompt,
     word_prompt,
@@ -149,6 +151,7 @@ def probability_of_marks(
 
 
 _PARAMS: dict[JudgeInput, EvalParam] = {
+    "history": EvalParam.TURNS,
     "input": EvalParam.QUERY,
     "response": EvalParam.RESPONSE,
     "ground_truth": EvalParam.GROUND_TRUTH,
@@ -246,7 +249,7 @@ class JudgeEvaluator(JudgedEvaluator):
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}),
-        optional=frozenset({EvalParam.QUERY, EvalParam.GROUND_TRUTH, EvalParam.RETRIEVAL_CONTEXT}),
+        optional=frozenset(_PARAMS.values()) - {EvalParam.RESPONSE},
     )
     metric = "judge"
 
@@ -255,7 +258,7 @@ class JudgeEvaluator(JudgedEvaluator):
         criteria: Sequence[str | Criterion],
         threshold: float = DEFAULT_THRESHOLD,
         *,
-        inputs: Sequence[JudgeInput] = ("input", "response"),
+        inputs: Sequence[JudgeInput] = ("history", "input", "response"),
         examples: Sequence[JudgeExample] = (),
         votes: int = 1,
         confirm_on_fail: int = 0,
@@ -291,7 +294,8 @@ class JudgeEvaluator(JudgedEvaluator):
         return other
 
     def required_params(self) -> frozenset[EvalParam]:
-        return self.PARAM_SPEC.required | {_PARAMS[key] for key in self._inputs}
+        shown = {_PARAMS[key] for key in self._inputs}
+        return self.PARAM_SPEC.required | shown - {EvalParam.TURNS}
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         texts = self._texts(kwargs)
@@ -326,11 +330,13 @@ class JudgeEvaluator(JudgedEvaluator):
         return await ask_for_reason(self.judge, question, median.mark)
 
     def _texts(self, kwargs: Mapping[str, Any]) -> Texts:
-        given = {key: kwargs[_PARAMS[key].value] for key in self._inputs}
-        return {
-            key: text if isinstance(text, str) else join_passages(text)
-            for key, text in given.items()
-        }
+        turns = history_of(kwargs.get(EvalParam.TURNS)) if "history" in self._inputs else ()
+        texts: dict[JudgeInput, str] = {"history": join_turns(turns)} if turns else {}
+        for key in self._inputs:
+            if key != "history":
+                given = kwargs[_PARAMS[key].value]
+                texts[key] = given if isinstance(given, str) else join_passages(given)
+        return texts
 
     def _result(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
         score = min(one.rescale(self.threshold) for one in scores)

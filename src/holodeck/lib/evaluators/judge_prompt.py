@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from holodeck.lib.evaluators.inputs import Turn
 from holodeck.models.judged_metrics import Criterion, JudgeExample, JudgeInput
 
 Texts = Mapping[JudgeInput, str]
@@ -12,6 +13,7 @@ Texts = Mapping[JudgeInput, str]
 Messages = list[dict[str, str]]
 
 TAGS: dict[JudgeInput, str] = {
+    "history": "conversation",
     "input": "question",
     "retrieval_context": "passages",
     "ground_truth": "reference",
@@ -75,6 +77,11 @@ def example_texts(example: JudgeExample, shown: Sequence[JudgeInput]) -> Texts:
         "response": example.response,
     }
     return {key: text for key, text in texts.items() if key in shown and text is not None}
+
+
+def join_turns(turns: Sequence[Turn]) -> str:
+    """Return what was said, line by line; no text can pass for another message."""
+    return "\n".join(f"{one.role}: {one.content}".replace("\n", "\n  ") for one in turns)
 
 
 def join_passages(texts: Sequence[str]) -> str:

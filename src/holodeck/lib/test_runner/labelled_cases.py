@@ -206,7 +206,7 @@ def _default_metric(label: Label) -> JudgeMetric:
         raise ConfigError(
             label.location, "'criterion' is missing; write one, or name the metric with --metric"
         )
-    inputs: list[JudgeInput] = ["input", "response"]
+    inputs: list[JudgeInput] = ["history", "input", "response"]
     if label.ground_truth is not None:
         inputs.append("ground_truth")
     if label.retrieval_context is not None:
