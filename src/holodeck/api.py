@@ -70,6 +70,7 @@ class RunSettings(TypedDict, total=False):
     cache_enabled: bool
     allowed_hosts: list[str]
     parallel_test_cases: int | Literal["auto"]
+    workers: int | Literal["auto"]
     allow_side_effects: bool
     force_ingest: bool
     repeat: int

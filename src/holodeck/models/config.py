@@ -353,6 +353,17 @@ class ExecutionConfig(Model):
             group=RUN,
         ),
     ] = None
+    workers: Annotated[
+        Annotated[int, Field(ge=1, le=256)] | Literal["auto"] | None,
+        Setting(
+            1,
+            "Processes that run the cases.",
+            details="`auto` uses several where the run would need more than one core: with many"
+            " cases on Semantic Kernel. They share all limits of the run.",
+            flags=("--workers",),
+            group=RUN,
+        ),
+    ] = None
     allow_side_effects: Annotated[
         bool | None,
         Setting(

@@ -53,8 +53,19 @@ def _setting(execution: ExecutionConfig, field: str) -> Any:
     return next(item.default for item in metadata if isinstance(item, Setting))
 
 
+_shared_limiters: Limiters | None = None
+
+
+def use_limiters(shared: Limiters) -> None:
+    """From now on, let `build_limiters` return these, as in a worker process."""
+    global _shared_limiters  # noqa: PLW0603 - a process is a worker from its start to its end
+    _shared_limiters = shared
+
+
 def build_limiters(execution: ExecutionConfig | None) -> Limiters:
     """Return limiters with up to `--parallel` slots; `auto` leaves the number to the limiters."""
+    if _shared_limiters is not None:
+        return _shared_limiters
     parallel = execution.parallel_test_cases if execution else None
     if isinstance(parallel, int):
         return Limiters(parallel, growth_interval_s=GROWTH_INTERVAL_S)

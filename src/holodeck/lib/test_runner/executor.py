@@ -33,8 +33,9 @@ from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun
+from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
-from holodeck.lib.test_runner.grade import ObservationBuilder
+from holodeck.lib.test_runner.grade import ObservationBuilder, build_result
 from holodeck.lib.test_runner.messages import histories_of, require_history_support
 from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
@@ -170,6 +171,7 @@ class TestExecutor:
             self.config, base_dir=agent.base_dir
         )
         self.agent_factory = agent_factory
+        self._injects_files = file_processor is not None
         self._is_injected = backend is not None
         self._given_backend = self._backend_from(backend, agent_factory)
         self._backend: AgentBackend | None = self._given_backend
@@ -292,6 +294,78 @@ class TestExecutor:
     @asynccontextmanager
     async def open_lane(self) -> AsyncIterator[Lane]:
         """Yield what a schedule needs to run the cases, and close what was opened for them."""
+        count = self._worker_count()
+        async with self._open_own_lane() if count == 1 else self._open_worker_lane(count) as lane:
+            yield lane
+
+    def _worker_count(self) -> int:
+        """Return how many processes run the cases; a note says why one has to do."""
+        if self.config.workers in {None, 1}:
+            return 1
+        # Imported here because most runs take place in this process.
+        from holodeck.lib.test_runner.workers import count_workers  # noqa: PLC0415
+
+        return count_workers(
+            self.agent_config,
+            self.config,
+            len(self._run_state.remaining),
+            is_injected=self._given_backend is not None
+            or self._injects_checks
+            or self._injects_files,
+            is_followed=self._events is not None
+            or self.on_event is not None
+            or self.on_conversation is not None,
+            note=self._evaluator_set.judge_provider.note,
+        )
+
+    @asynccontextmanager
+    async def _open_worker_lane(self, count: int) -> AsyncIterator[Lane]:
+        from holodeck.lib.test_runner.worker_pool import WorkerPool  # noqa: PLC0415 - as above
+        from holodeck.lib.test_runner.workers import task_of  # noqa: PLC0415 - as above
+
+        task = task_of(
+            self.agent_config_path,
+            self.agent_config,
+            self.config,
+            allow_side_effects=self.allow_side_effects,
+            force_ingest=self.force_ingest,
+        )
+        pool = WorkerPool(task, count, self._add_note, self._lost_result)
+        with activity("starting the agent"):
+            self._prompts = prompt_versions(self.agent_config)
+        try:
+            async with pool.open():
+                setting = self.config.parallel_test_cases
+                most = setting if isinstance(setting, int) else MAX_SLOTS
+                yield Lane(
+                    self.agent_config,
+                    self._run_state,
+                    pool.new_run,
+                    self._report_start,
+                    min(most, pool.concurrency * count),
+                    pool.preparation_costs,
+                )
+        finally:
+            self._close_files()
+
+    def _lost_result(self, index: int, case: TestCaseModel, reason: str) -> TestResult:
+        """Return the result of a case that ended the processes that ran it."""
+        state = CaseState(case, self._histories.get(index, ()))
+        state.errors.append(reason)
+        return build_result(state, self._evaluator_set.checks_of(index), self._observations, 0)
+
+    def _add_note(self, text: str) -> None:
+        """Add a note that has been logged."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of the report."""
+        return self._evaluator_set.judge_provider.notes
+
+    @asynccontextmanager
+    async def _open_own_lane(self) -> AsyncIterator[Lane]:
         warming_up = asyncio.create_task(self._evaluator_set.warm_up())
         if self.on_event is not None and self._events is None:
             self._events = self._build_events()
@@ -479,7 +553,7 @@ class TestExecutor:
             stopped_by=stop.kind if stop else None,
             planned_tests=len(self.cases),
             selection=self.selection,
-            notes=self._evaluator_set.judge_provider.notes,
+            notes=self.notes,
             prompts=self._prompts,
         )
 

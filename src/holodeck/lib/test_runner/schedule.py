@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
+from typing import Protocol
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.test_runner.case_run import CaseRun, FinishedRun, run_with_retries
+from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
@@ -88,6 +89,18 @@ class RunState:
         self.skip(stop.row)
 
 
+class Run(Protocol):
+    """One run of a case, in this process or in another."""
+
+    async def run(self) -> FinishedRun:
+        """Run the case. Only cancellation and errors that end all runs are raised."""
+        ...
+
+    def interrupted_result(self) -> TestResult | None:
+        """Return the result of a cancelled run; None if nothing was graded by then."""
+        ...
+
+
 @dataclass(frozen=True)
 class Lane:
     """An agent in a schedule."""
@@ -96,7 +109,7 @@ class Lane:
     """Its prices say what a case costs."""
     run_state: RunState
     """Knows the cases that are left, and takes their results."""
-    new_run: Callable[[int, TestCaseModel], CaseRun]
+    new_run: Callable[[int, TestCaseModel], Run]
     """Returns a new run of the case at that index."""
     on_start: Callable[[TestCaseModel], None]
     """Called with each case right before it runs."""
@@ -129,7 +142,7 @@ class Schedule:
         self._budget = Budget(config, prices.unit if prices else "")
         for lane in lanes:
             self._budget.spend_before(lane.preparation_costs, lane.agent.prices)
-        self._running: dict[tuple[int, int], CaseRun] = {}
+        self._running: dict[tuple[int, int], Run] = {}
         """The runs of cases that are not repeated, by the numbers of agent and case."""
 
     async def run(self) -> None:

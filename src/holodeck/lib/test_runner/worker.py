@@ -1,0 +1,217 @@
+"""A worker process: runs the cases that its parent names and sends back their results.
+
+Its standard output belongs to the messages, so what the agent's code prints goes to standard error.
+It ends with its parent: a thread waits for the end of its input.
+"""
+
+import asyncio
+import contextvars
+import gc
+import itertools
+import json
+import logging
+import os
+import pickle
+import signal
+import sys
+import threading
+from contextlib import suppress
+from typing import BinaryIO
+
+from holodeck.errors import ExecutionError, HoloDeckError
+from holodeck.lib.exceptions import describe
+from holodeck.lib.llm.limits import use_limiters
+from holodeck.lib.llm.shared_limits import SharedLimiters
+from holodeck.lib.process_exit import exit_now, process_exit_forbidden
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.schedule import Lane
+from holodeck.lib.test_runner.worker_messages import (
+    Message,
+    WorkerTask,
+    frame,
+    pack_error,
+    parse_head,
+)
+from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
+
+_run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_worker_run", default=-1)
+
+
+def main() -> None:
+    """Serve the parent at the other end of standard input and output."""
+    with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    incoming = os.fdopen(os.dup(0), "rb")
+    outgoing = os.dup(1)
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    channel = _Channel(incoming, outgoing)
+    size, _ = parse_head(incoming.readline())
+    task: WorkerTask = pickle.loads(incoming.read(size))  # noqa: S301 - of the parent, who started us
+    logging.getLogger().addHandler(_LogToParent(channel))
+    for name, level in task.log_levels.items():
+        logging.getLogger(name).setLevel(level)
+    with process_exit_forbidden():
+        asyncio.run(_Worker(channel, task).serve())
+    sys.stderr.flush()
+    exit_now(0)
+
+
+class _Channel:
+    """Both directions of the messages; threads may send."""
+
+    def __init__(self, incoming: BinaryIO, outgoing: int) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._lock = threading.Lock()
+
+    def send(self, message: Message, body: bytes = b"") -> None:
+        view = memoryview(frame(message, body))
+        with self._lock, suppress(BrokenPipeError):  # the thread that reads ends the process
+            while view:
+                view = view[os.write(self._outgoing, view) :]
+
+    def read_forever(self, loop: asyncio.AbstractEventLoop, worker: "_Worker") -> None:
+        """Pass each message to the worker's loop, and end the process where they end."""
+        for line in self._incoming:
+            _, message = parse_head(line)
+            with suppress(RuntimeError):  # the loop is closed: the process is about to end
+                loop.call_soon_threadsafe(worker.handle, message)
+        exit_now(0)
+
+
+class _Worker:
+    """The executor of a worker, and the runs under way."""
+
+    def __init__(self, channel: _Channel, task: WorkerTask) -> None:
+        self._channel = channel
+        self._task = task
+        self._limiters = SharedLimiters(channel.send, _run_number.get)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._closed = asyncio.Event()
+        self._lane: Lane | None = None
+        self._notes: list[str] = []
+        """The notes of the executor."""
+        self._sent_notes = 0
+
+    async def serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        threading.Thread(
+            target=self._channel.read_forever,
+            args=(loop, self),
+            name="holodeck-parent",
+            daemon=True,
+        ).start()
+        use_limiters(self._limiters)
+        if self._task.is_displayed:
+            displayed.set(_ActivitiesOfParent(self._channel))
+        try:
+            await self._serve()
+        except HoloDeckError as error:
+            self._channel.send(["failed", *pack_error(error)])
+        except Exception as error:  # noqa: BLE001 - the border: the parent raises it
+            self._channel.send(["failed", *pack_error(ExecutionError(describe(error)))])
+
+    async def _serve(self) -> None:
+        task = self._task
+        executor = TestExecutor(
+            task.path,
+            agent_config=task.agent,
+            resolved_execution_config=task.settings,
+            force_ingest=task.force_ingest,
+            allow_side_effects=task.allow_side_effects,
+        )
+        executor.is_checked = True  # by the parent
+        executor.begin()
+        self._notes = executor.notes
+        async with executor.open_lane() as lane:
+            self._lane = lane
+            gc.freeze()
+            costs = [one.model_dump(mode="json") for one in lane.preparation_costs]
+            self._channel.send(["ready", lane.concurrency, costs, self._new_notes()])
+            await self._closed.wait()
+            for one in self._tasks.values():
+                one.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def handle(self, message: Message) -> None:
+        """Do what the parent asks for."""
+        match message:
+            case ["run", number, index]:
+                self._tasks[number] = asyncio.create_task(self._run(number, index))
+            case ["cancel", number] if number in self._tasks:
+                self._tasks[number].cancel()
+            case ["slot", number]:
+                self._limiters.give_slot(number)
+            case ["reached" | "down" as kind, endpoint]:
+                self._limiters.handle(kind, endpoint)
+            case ["close"]:
+                self._closed.set()
+
+    async def _run(self, number: int, index: int) -> None:
+        _run_number.set(number)
+        enter_case(number)
+        assert self._lane is not None  # noqa: S101 - the parent names no case before it is ready
+        run = self._lane.new_run(index, (self._task.agent.test_cases or [])[index])
+        try:
+            finished = await run.run()
+        except asyncio.CancelledError:
+            result = run.interrupted_result()
+            self._channel.send(
+                ["cancelled", number], b"" if result is None else result.model_dump_json().encode()
+            )
+        except HoloDeckError as error:
+            self._channel.send(["error", number, *pack_error(error)])
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
+            failure = ExecutionError(f"the agent's code raised {describe(error)}")
+            self._channel.send(["error", number, *pack_error(failure)])
+        else:
+            head = ["done", number, finished.failure, finished.is_permanent, finished.refusal]
+            body = finished.result.model_dump_json().encode()
+            self._channel.send([*head, self._new_notes()], body)
+        finally:
+            del self._tasks[number]
+
+    def _new_notes(self) -> list[str]:
+        new = self._notes[self._sent_notes :]
+        self._sent_notes += len(new)
+        return new
+
+
+class _ActivitiesOfParent(Activities):
+    """Tells the parent what the runs wait for."""
+
+    def __init__(self, channel: _Channel) -> None:
+        super().__init__()
+        self._channel = channel
+        self._numbers = itertools.count()
+        self._began: dict[int, int] = {}
+
+    def add(self, one: Activity) -> None:
+        number = self._began[id(one)] = next(self._numbers)
+        seconds = None if one.ends_at is None else one.ends_at - one.started
+        run = one.case if isinstance(one.case, int) else -1
+        self._channel.send(["began", number, run, one.text, one.timed, seconds, one.reason])
+
+    def remove(self, one: Activity) -> None:
+        self._channel.send(["ended", self._began.pop(id(one))])
+
+
+class _LogToParent(logging.Handler):
+    """Sends each record to the parent, which decides where it goes."""
+
+    def __init__(self, channel: _Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+            if record.exc_info:
+                text += "\n" + logging.Formatter().formatException(record.exc_info)
+            json.dumps(text)
+        except Exception:  # noqa: BLE001 - as `logging` itself does
+            self.handleError(record)
+            return
+        self._channel.send(["log", record.name, record.levelno, text])

@@ -1,0 +1,94 @@
+"""The messages between a run and its worker processes.
+
+A message is one line, the size of its body in bytes and a JSON list, followed by the body. The
+first item of the list is the kind of the message. To the worker:
+
+- `start`: first of all; the body is a pickled WorkerTask
+- `run` number, index: run the case at that index once
+- `cancel` number: cancel a run
+- `slot` number: the slot that was asked for with `enter`
+- `reached` or `down`, URL: what another worker found out about an endpoint
+- `close`: close the agent and end
+
+To the parent:
+
+- `ready` concurrency, costs, notes: the agent is ready
+- `failed` class, args, fields: it is not, because of this error of holodeck
+- `done` number, failure, is permanent, refusal, notes: a run is over; the body is its result
+- `cancelled` number: a cancelled run is over; the body is its result, if something was graded
+- `error` number, class, args, fields: a run raised an error that ends all runs
+- `enter` number, endpoint, kind, run: the run asks for a slot
+- `leave` number, failed: gives it back
+- `overload` number, seconds: the endpoint reported an overload for its request
+- `pause` endpoint, kind, seconds, reason: the endpoint asks for a pause
+- `reached` or `down`, URL: what was found out about an endpoint
+- `began` activity, run, text, timed, seconds, reason: what a run waits for, for the display
+- `ended` activity: it waits no more
+- `log` logger, level, text: a line of the log
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holodeck import errors
+from holodeck.errors import ExecutionError, HoloDeckError
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+
+Message = list[Any]
+MAX_BODY = 1_000_000_000
+"""Bytes of a body; a worker that announces more is broken."""
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """What a worker needs to run cases."""
+
+    path: str
+    """The agent.yaml."""
+    agent: Agent
+    settings: ExecutionConfig
+    allow_side_effects: bool
+    force_ingest: bool
+    log_levels: Mapping[str, int]
+    """The levels of the root logger and of holodeck's, by name."""
+    is_displayed: bool
+    """Whether somebody watches what the runs wait for."""
+
+
+def frame(message: Message, body: bytes = b"") -> bytes:
+    """Return the bytes of a message."""
+    return b"%d %s\n%s" % (len(body), json.dumps(message).encode(), body)
+
+
+def parse_head(line: bytes) -> tuple[int, Message]:
+    """Return the size of the body that follows the line, and the message. Raises ValueError."""
+    size, _, text = line.partition(b" ")
+    message = json.loads(text)
+    if not isinstance(message, list) or not message or int(size) > MAX_BODY:
+        raise ValueError(f"no message: {line[:80]!r}")
+    return int(size), message
+
+
+def pack_error(error: HoloDeckError) -> list[Any]:
+    """Return the class of an error of holodeck, its arguments and its fields that JSON can hold."""
+    fields = {name: value for name, value in vars(error).items() if _is_plain(value)}
+    args = [value if _is_plain(value) else str(value) for value in error.args]
+    return [type(error).__name__, args, fields]
+
+
+def unpack_error(name: str, args: list[Any], fields: dict[str, Any]) -> HoloDeckError:
+    """Return the error that was packed; its class is one of `holodeck.errors`."""
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, HoloDeckError)):
+        kind = ExecutionError
+    error: HoloDeckError = kind.__new__(kind)
+    error.args = tuple(args)
+    error.__dict__.update(fields)
+    return error
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)

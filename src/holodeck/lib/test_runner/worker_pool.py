@@ -1,0 +1,392 @@
+"""Worker processes that run the cases of an agent; the parent keeps limits, record and progress.
+
+A worker that ends in the middle is replaced, and each of its cases runs once more; a case that ends
+two workers is an error of its own. Workers that end without a result between them end the run.
+"""
+
+import asyncio
+import contextvars
+import itertools
+import json
+import logging
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holodeck.errors import BackendInitError, ExecutionError, HoloDeckError
+from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.limits import build_limiters
+from holodeck.lib.llm.shared_limits import SLOT_MESSAGES, SlotsOfWorker
+from holodeck.lib.process_guard import guarded
+from holodeck.lib.test_runner.case_run import FinishedRun
+from holodeck.lib.test_runner.worker_messages import (
+    Message,
+    WorkerTask,
+    frame,
+    parse_head,
+    unpack_error,
+)
+from holodeck.lib.ui.activity import Activity, current_case, displayed
+from holodeck.models.outcome import ModelCost
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import TestResult
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
+_PROGRAM += "from holodeck.lib.test_runner.worker import main; main()"
+_BUFFER = 2**20
+_GRACE_S = 2.0
+"""How long a worker may take to confirm that a run was cancelled, or to close its agent."""
+_CLOSE_S = 10.0
+_MAX_FRUITLESS = 3
+"""Workers that end one after the other, without a result of any, before the run ends."""
+_MAX_RUNS = 2
+"""Workers that one case may end."""
+
+
+class WorkerEnded(Exception):
+    """A worker ended while it ran a case."""
+
+
+@dataclass(eq=False)
+class WorkerRun:
+    """One run of a case in a worker process."""
+
+    pool: "WorkerPool"
+    index: int
+    case: TestCaseModel
+    _interrupted: TestResult | None = field(default=None, init=False)
+
+    async def run(self) -> FinishedRun:
+        """Run the case, once more if its worker ends. Raises HoloDeckError if all runs end."""
+        for last in range(1, _MAX_RUNS + 1):
+            try:
+                return await self.pool.run(self)
+            except WorkerEnded as ended:
+                reason = str(ended)
+                logger.warning("case %s: %s", self.case.name or self.index + 1, reason)
+                self.pool.note_lost(will_run_again=last < _MAX_RUNS)
+        reason = f"{reason}, {_MAX_RUNS} times"
+        return FinishedRun(self.pool.lost_result(self.index, self.case, reason), failure="error")
+
+    def interrupted_result(self) -> TestResult | None:
+        """Return the result of a cancelled run; None if nothing was graded by then."""
+        return self._interrupted
+
+    def keep_interrupted(self, body: bytes) -> None:
+        """Keep the result that the worker had when the run was cancelled."""
+        if body:
+            self._interrupted = TestResult.model_validate_json(body)
+
+
+@dataclass
+class _SentRun:
+    """What the parent knows of a run in a worker."""
+
+    run: WorkerRun
+    finished: asyncio.Future[FinishedRun]
+    context: contextvars.Context
+    """Of the task that waits: what the run waits for is shown as that of its case."""
+    is_cancelled: bool = False
+
+
+class _Worker:
+    """A worker process, from the parent's point of view."""
+
+    def __init__(
+        self, pool: "WorkerPool", process: asyncio.subprocess.Process, limiters: Limiters
+    ) -> None:
+        self._pool = pool
+        self._process = process
+        self.slots = SlotsOfWorker(limiters, self.send)
+        self.ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self.runs: dict[int, _SentRun] = {}
+        self.has_finished_any = False
+        self._activities: dict[int, Activity] = {}
+
+    def send(self, message: Message, body: bytes = b"") -> None:
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - a pipe was asked for
+        if not stdin.is_closing():
+            stdin.write(frame(message, body))
+
+    async def listen(self) -> None:
+        """Handle what the worker sends until it ends."""
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - a pipe was asked for
+        try:
+            while line := await stdout.readline():
+                size, message = parse_head(line)
+                self._handle(message, await stdout.readexactly(size) if size else b"")
+        except (ValueError, asyncio.IncompleteReadError):
+            logger.debug("worker %d: what it sent is no message", self._process.pid)
+        self._pool.forget(self)
+        self.kill()
+        await self._process.wait()
+        await self.slots.close()
+        self._end_activities()
+        ended = self.how_it_ended
+        if not self.ready.done():
+            self.ready.set_exception(BackendInitError(ended))
+        for one in self.runs.values():
+            if not one.finished.done():
+                one.finished.set_exception(WorkerEnded(ended))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can run cases."""
+        return self.ready.done() and self.ready.exception() is None
+
+    @property
+    def how_it_ended(self) -> str:
+        code = self._process.returncode
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                return f"the worker process was ended by {signal.Signals(-code).name}"
+        return f"the worker process ended with exit code {code}"
+
+    def kill(self) -> None:
+        """End the process and those that it has started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _handle(self, message: Message, body: bytes) -> None:
+        kind = message[0]
+        if kind in SLOT_MESSAGES:
+            asking = self.runs.get(message[-1]) if kind == "enter" else None
+            if asking is None:
+                self.slots.handle(message)
+            else:
+                asking.context.run(self.slots.handle, message)
+        elif kind in {"ready", "failed", "reached", "down"}:
+            self._handle_start(message)
+        else:
+            self._handle_run(message, body)
+
+    def _handle_start(self, message: Message) -> None:
+        match message:
+            case ["reached" | "down", _]:
+                self._pool.tell_others(self, message)
+            case ["ready", *_]:
+                self.ready.set_result(message)
+            case ["failed", name, args, fields]:
+                self.ready.set_exception(unpack_error(name, args, fields))
+
+    def _handle_run(self, message: Message, body: bytes) -> None:
+        match message:
+            case ["done", number, failure, is_permanent, refusal, notes]:
+                self._pool.add_notes(notes)
+                result = TestResult.model_validate_json(body)
+                self._finish(number, FinishedRun(result, failure, is_permanent, refusal))
+            case ["cancelled", number]:
+                self._cancelled(number, body)
+            case ["error", number, name, args, fields]:
+                self._finish(number, unpack_error(name, args, fields))
+            case ["began", number, run, text, timed, seconds, reason]:
+                self._begin_activity(number, run, text, timed, seconds, reason)
+            case ["ended", number]:
+                self._end_activity(number)
+            case ["log", name, level, text]:
+                logging.getLogger(name).log(level, "%s", text)
+
+    def _finish(self, number: int, how: FinishedRun | HoloDeckError) -> None:
+        self.has_finished_any = True
+        entry = self.runs[number]
+        if entry.finished.done():
+            return
+        if isinstance(how, HoloDeckError):
+            entry.finished.set_exception(how)
+        else:
+            entry.finished.set_result(how)
+
+    def _cancelled(self, number: int, body: bytes) -> None:
+        entry = self.runs[number]
+        entry.run.keep_interrupted(body)
+        if not entry.finished.done():
+            if entry.is_cancelled:
+                entry.finished.cancel()
+            else:
+                self._finish(number, ExecutionError("the agent's code cancelled its own run"))
+
+    def _begin_activity(self, number: int, run: int, *of: Any) -> None:
+        activities, entry = displayed.get(), self.runs.get(run)
+        if activities is None:
+            return
+        text, timed, seconds, reason = of
+        ends_at = None if seconds is None else time.monotonic() + seconds
+        case = None if entry is None else entry.context.run(current_case)
+        one = self._activities[number] = Activity(text, timed, ends_at, reason, case)
+        activities.add(one)
+
+    def _end_activity(self, number: int) -> None:
+        activities, one = displayed.get(), self._activities.pop(number, None)
+        if activities is not None and one is not None:
+            activities.remove(one)
+
+    def _end_activities(self) -> None:
+        for number in list(self._activities):
+            self._end_activity(number)
+
+
+class WorkerPool:
+    """The worker processes of a run.
+
+    Args:
+        task: What each of them is told.
+        count: How many there are.
+        note: Adds a note to the report.
+        lost_result: Returns the result of a case that ends its workers, given its index and why.
+    """
+
+    def __init__(
+        self,
+        task: WorkerTask,
+        count: int,
+        note: Callable[[str], None],
+        lost_result: Callable[[int, TestCaseModel, str], TestResult],
+    ) -> None:
+        self._task = task
+        self._count = count
+        self._note = note
+        self.lost_result = lost_result
+        self._limiters = build_limiters(task.settings)
+        self._numbers = itertools.count()
+        self._workers: list[_Worker] = []
+        self._listening: set[asyncio.Task[None]] = set()
+        self._starting: asyncio.Task[tuple[_Worker, Message]] | None = None
+        self._fruitless = 0
+        self._is_closing = False
+        self.concurrency = 1
+        """How many cases one worker runs at a time; known once `open` has returned."""
+        self.preparation_costs: Sequence[ModelCost] = ()
+        """What models cost that the first worker asked before the first case."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Start the workers, and end them after the block. Raises HoloDeckError."""
+        try:
+            await self._start_all()
+            yield
+        finally:
+            self._is_closing = True
+            if self._starting is not None:
+                self._starting.cancel()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Let the workers close their agents, and end those that take too long."""
+        for worker in self._workers:
+            worker.send(["close"])
+        if self._listening:
+            await asyncio.wait(self._listening, timeout=_CLOSE_S)
+        for worker in list(self._workers):
+            worker.kill()
+        await asyncio.gather(*self._listening)
+
+    async def _start_all(self) -> None:
+        # The first one embeds documents and fills the caches; the others find both.
+        alone = 1 if self._task.agent.tools else self._count
+        (_, first), *_ = await asyncio.gather(*(self._start() for _ in range(alone)))
+        self._task = replace(self._task, force_ingest=False)
+        await asyncio.gather(*(self._start() for _ in range(self._count - alone)))
+        _, self.concurrency, costs, notes = first
+        self.preparation_costs = [ModelCost.model_validate(one) for one in costs]
+        self.add_notes(notes)
+
+    async def _start(self) -> tuple[_Worker, Message]:
+        """Start a worker and wait until its agent is ready. Raises HoloDeckError."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_BUFFER,
+            start_new_session=True,  # a process group, and no Ctrl-C from the terminal
+        )
+        worker = _Worker(self, process, self._limiters)
+        worker.send(["start"], pickle.dumps(self._task))
+        self._workers.append(worker)
+        listening = asyncio.create_task(self._listen(worker, process.pid))
+        self._listening.add(listening)
+        listening.add_done_callback(self._listening.discard)
+        return worker, await asyncio.shield(worker.ready)
+
+    async def _listen(self, worker: _Worker, group: int) -> None:
+        async with guarded(group):
+            await worker.listen()
+
+    def forget(self, worker: _Worker) -> None:
+        """Give no more runs to a worker, which has ended."""
+        self._workers.remove(worker)
+        if not self._is_closing:
+            self._fruitless = 0 if worker.has_finished_any else self._fruitless + 1
+
+    def new_run(self, index: int, case: TestCaseModel) -> WorkerRun:
+        """Return a run of the case at that index."""
+        return WorkerRun(self, index, case)
+
+    async def run(self, run: WorkerRun) -> FinishedRun:
+        """Run a case in the worker with the fewest. Raises WorkerEnded and HoloDeckError."""
+        worker = await self._free_worker()
+        number = next(self._numbers)
+        finished: asyncio.Future[FinishedRun] = asyncio.get_running_loop().create_future()
+        entry = _SentRun(run, finished, contextvars.copy_context())
+        worker.runs[number] = entry
+        worker.send(["run", number, run.index])
+        try:
+            return await asyncio.shield(finished)
+        except asyncio.CancelledError:
+            entry.is_cancelled = True
+            worker.send(["cancel", number])
+            await asyncio.wait({finished}, timeout=_GRACE_S)
+            if not finished.done():  # its code blocks the worker's loop
+                worker.kill()
+                await asyncio.wait({finished})
+            if not finished.cancelled():
+                finished.exception()  # is nobody's any more
+            raise
+        finally:
+            del worker.runs[number]
+
+    async def _free_worker(self) -> _Worker:
+        """Return the worker that runs the fewest cases. Raises HoloDeckError if none starts."""
+        if len(self._workers) < self._count:
+            self._replace()
+        while not (ready := [one for one in self._workers if one.is_ready]):
+            assert self._starting is not None  # noqa: S101 - one was started above, then or now
+            await asyncio.shield(self._starting)
+        return min(ready, key=lambda one: len(one.runs))
+
+    def _replace(self) -> None:
+        """Start a worker for one that has ended, unless one is being started."""
+        if self._fruitless >= _MAX_FRUITLESS:
+            raise ExecutionError(
+                f"{_MAX_FRUITLESS} worker processes ended one after the other without the result of"
+                " a case; run with '--workers 1' to see what ends them"
+            )
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._start())
+            # Nobody waits for it while other workers are there.
+            self._starting.add_done_callback(lambda one: one.cancelled() or one.exception())
+
+    def tell_others(self, sender: _Worker, message: Message) -> None:
+        """Pass a message of one worker on to the others."""
+        for worker in self._workers:
+            if worker is not sender:
+                worker.send(message)
+
+    def add_notes(self, notes: Sequence[str]) -> None:
+        """Add the notes of a worker to those of the run."""
+        for text in notes:
+            self._note(text)
+
+    def note_lost(self, *, will_run_again: bool) -> None:
+        """Say in the report that cases ran again because a worker ended."""
+        if will_run_again:
+            self._note("a worker process ended while it ran cases, which ran again")

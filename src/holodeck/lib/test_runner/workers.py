@@ -1,0 +1,93 @@
+"""How many worker processes a run takes, and what they are told."""
+
+import logging
+import os
+from collections.abc import Callable
+
+from holodeck.lib.test_runner.worker_messages import WorkerTask
+from holodeck.lib.ui.activity import displayed
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import PROVIDERS
+
+MIN_CASES = 100
+"""Cases a process should have at least: one takes seconds to start, a case milliseconds."""
+_LOGGERS = ("", "holodeck")
+
+
+def count_workers(
+    agent: Agent,
+    settings: ExecutionConfig,
+    cases: int,
+    *,
+    is_injected: bool,
+    is_followed: bool,
+    note: Callable[[str], None],
+) -> int:
+    """Return how many processes run the cases; 1 is this one.
+
+    Args:
+        agent: The agent.
+        settings: The settings of the run.
+        cases: How many cases are left to run.
+        is_injected: Whether the caller gave objects that exist in this process only.
+        is_followed: Whether somebody listens to the events of the cases.
+        note: Called with why an explicit number is not used.
+    """
+    setting = settings.workers
+    reason = _why_one(agent, settings, is_injected=is_injected, is_followed=is_followed)
+    if setting == "auto":
+        is_heavy = agent.backend is None and not _is_embedded(agent)
+        most = min(len(os.sched_getaffinity(0)) if _has_affinity() else 1, cases // MIN_CASES)
+        return most if reason is None and is_heavy and most > 1 else 1
+    if not isinstance(setting, int) or setting == 1:
+        return 1
+    if reason is not None:
+        note(f"the cases ran in one process, not in {setting} workers: {reason}")
+        return 1
+    return max(1, min(setting, cases))
+
+
+def _why_one(
+    agent: Agent, settings: ExecutionConfig, *, is_injected: bool, is_followed: bool
+) -> str | None:
+    """Return what needs one process; None if nothing does."""
+    if is_injected:
+        return "the agent, its checks or its files are objects of this process"
+    if is_followed or settings.events is not None:
+        return "the conversations are shown or written while they take place"
+    if agent.observability is not None and agent.observability.enabled:
+        return "spans are recorded in one process only"
+    if any(case.checks_spans for case in agent.test_cases or ()):
+        return "cases check the spans of the agent"
+    if getattr(agent.backend, "tap", False):
+        return "the tap of an agent listens in one process only"
+    return None
+
+
+def _is_embedded(agent: Agent) -> bool:
+    return agent.model is not None and PROVIDERS[agent.model.provider].protocol == "local"
+
+
+def _has_affinity() -> bool:
+    return hasattr(os, "sched_getaffinity")
+
+
+def task_of(
+    path: str,
+    agent: Agent,
+    settings: ExecutionConfig,
+    *,
+    allow_side_effects: bool,
+    force_ingest: bool,
+) -> WorkerTask:
+    """Return what the workers of a run are told."""
+    return WorkerTask(
+        path=path,
+        agent=agent,
+        settings=settings.model_copy(update={"workers": 1}),
+        allow_side_effects=allow_side_effects,
+        force_ingest=force_ingest,
+        log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},
+        is_displayed=displayed.get() is not None,
+    )
