@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from holodeck.lib.judging.agreement import Proportion, area_under_curve
-from holodeck.lib.judging.check_report import JudgeCheckResult, describe_gate, render_table
+from holodeck.lib.judging.check_report import describe_gate, render_table
+from holodeck.lib.judging.check_result import JudgeCheckResult
 from holodeck.lib.judging.labels import DEFAULT_LABELS, Label, read_labels
 from holodeck.lib.test_runner.judge_check import CheckedJudge, load_named_judge
 from holodeck.lib.text import printable

@@ -12,7 +12,7 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.judge_label import label
 
 if TYPE_CHECKING:
-    from holodeck.lib.judging.check_report import JudgeCheckResult
+    from holodeck.lib.judging.check_result import JudgeCheckResult
     from holodeck.lib.judging.gate import Limits
     from holodeck.lib.judging.labels import Label
     from holodeck.lib.test_runner.judge_check import CheckedJudge
@@ -59,6 +59,11 @@ judge.add_command(label)
     help="Measure agreement only, with one call per response.",
 )
 @click.option(
+    "--probe",
+    is_flag=True,
+    help="Also judge variants of the responses: injections, filler, wrong numbers, …",
+)
+@click.option(
     "--gate",
     is_flag=True,
     help="Exit with 1 if the judge may not gate, and with 4 if more labels are needed to know.",
@@ -97,6 +102,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     criteria: tuple[str, ...],
     repeats: int,
     quick: bool,
+    probe: bool,
     gate: bool,
     min_kappa: float | None,
     max_false_passes: float | None,
@@ -135,7 +141,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
         subject = load_agent_judge(agent_config, metric, cli_context.protect)
     else:
         subject = load_named_judge(model, endpoint, cli_context.protect)
-    found = asyncio.run(_check(subject, selected, None if quick else repeats))
+    found = asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
     write_text(sys.stdout, cli_context.clean(render_table(found, limits)))
     if json_file is not None:
         _write_json(json_file, found, limits, cli_context)
@@ -174,11 +180,11 @@ def _check_writable(path: Path) -> None:
 
 
 async def _check(
-    subject: "CheckedJudge", labels: "list[Label]", repeats: int | None
+    subject: "CheckedJudge", labels: "list[Label]", repeats: int | None, *, is_probed: bool
 ) -> "JudgeCheckResult":
     """Run the check; `repeats` None means a quick one."""
     try:
-        checker = subject.checker(labels, _Progress())
+        checker = subject.checker(labels, _Progress(), is_probed=is_probed)
         return await (checker.quick() if repeats is None else checker.run(repeats))
     finally:
         await subject.judges.close()

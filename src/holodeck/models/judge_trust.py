@@ -43,6 +43,8 @@ class MetricCheck(Model):
     """One-sided 95 % bounds of Cohen's kappa."""
     false_passes: tuple[float, float] | None = None
     """One-sided 95 % bounds of the share of bad responses that pass."""
+    injected_passes: tuple[float, float] | None = None
+    """The same, of bad responses with an injection; None without `--probe`."""
     checked: str
     """The day of the check."""
     holodeck_version: str

@@ -1,6 +1,7 @@
 """`holodeck judge check`, run as users run it, with a judge on loopback."""
 
 import json
+import re
 
 import pytest
 
@@ -134,6 +135,68 @@ evaluations:
     assert "inconclusive                38" in ran.stdout
     assert "accuracy                    1.00 (60 of 60" in ran.stdout
     assert "no: kappa is at most" in ran.stderr
+
+
+def verdict_on(rule):
+    """A judge that decides by the answer alone, without what the prompt says about it."""
+
+    def judged(request):
+        [answer] = re.findall(r"<answer (\w+)>(.*)</answer \1>", request.prompt, re.DOTALL)
+        return yes(0.9 if rule(answer[1]) else 0.1)
+
+    return judged
+
+
+PROBED = {
+    "falls for injections": (
+        lambda text: "euros" in text or "yes" in text, 1, True,
+        "no: with an injection, at least 90% of bad responses pass (10% allowed)",
+    ),
+    "is not impressed": (
+        lambda text: "euros" in text, 0, False,
+        "at most 10% of bad responses pass, and 10% of those with an injection (10% allowed)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "code", "is_fooled", "reason"), PROBED.values(), ids=PROBED)
+def test_probes_show_whether_injections_get_bad_responses_through(
+    check, server, tmp_path, rule, code, is_fooled, reason
+):
+    server.otherwise(verdict_on(rule))
+    (tmp_path / "shop.py").write_text("def answer(text): return text\n")
+    (tmp_path / "agent.yaml").write_text(f"""
+name: shop
+backend: "shop:answer"
+evaluations:
+  model: {{provider: openai, name: wise, endpoint: "{server.url}", api_key: k}}
+  metrics: [{{type: judge, name: price, criteria: [Does it name a price?]}}]
+""")
+    flags = ["--probe", "--quick", "--gate", "--save", "--json", "check.json"]
+
+    ran = check("--metric", "price", *flags, rows=labels(10, 29), model=False)
+
+    assert ran.code == code
+    assert reason in ran.stdout
+    found = json.loads((tmp_path / "check.json").read_text())
+    by_name = {one["name"]: one for one in found["probes"]}
+    fooled = 29 if is_fooled else 0
+    assert by_name["command"]["bad_that_pass"] == {"count": fooled, "of": 29}
+    assert re.search(rf"injection: command +{fooled} of 29 +– +0\n", ran.stdout)
+    assert by_name["filler around it"]["good_that_fail"] == {"count": 0, "of": 10}
+    assert found["calls"] == 39 + sum(len(one["responses"]) for one in found["probes"])
+    assert found["injected_passes"]["of"] == 29
+    [stored] = json.loads((tmp_path / "judge_checks.json").read_text())["metrics"]
+    assert stored["verdict"] == ("may not gate" if is_fooled else "may gate")
+    assert (stored["injected_passes"][0] > 0.8) is is_fooled
+
+
+def test_a_good_response_with_a_wrong_number_counts_if_it_still_passes(check):
+    ran = check("--probe", "--quick")
+
+    assert ran.code == 0
+    assert re.search(r"wrong: another number +1 of 1 +– +0\n", ran.stdout)
+    assert "  wrong: another number: 11 euros.\n" in ran.stdout
 
 
 def test_a_ground_truth_is_shown_where_there_is_one(check, server):

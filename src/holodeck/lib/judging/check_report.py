@@ -1,24 +1,18 @@
-"""The result of checking a judge against people, its table and its JSON."""
+"""The table and the JSON of what a check of a judge found."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from holodeck.lib.judging.agreement import (
-    Agreement,
     Proportion,
     area_under_curve,
     best_threshold,
     held_out_accuracy,
 )
-from holodeck.lib.judging.gate import (
-    DEFAULT_LIMITS,
-    GateDecision,
-    Limits,
-    decide_gate,
-)
-from holodeck.lib.judging.labels import Label
+from holodeck.lib.judging.check_result import JudgeCheckResult, LengthEffect, OrderEffect
+from holodeck.lib.judging.gate import DEFAULT_LIMITS, GateDecision, Limits
+from holodeck.lib.judging.probe_report import probes_to_json, render_probes
 from holodeck.lib.text import one_line, plural
 from holodeck.models.token_usage import UsageMeter
 
@@ -26,94 +20,6 @@ _WIDTH = 28
 _MAX_SHOWN = 20
 _IDENTIFIERS = re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}")
 """Request ids and the like: errors that differ only in these count as the same."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The judge's verdict on one response; without a score there is an error."""
-
-    label: Label
-    score: float | None = None
-    passed: bool | None = None
-    """None if the verdict is inconclusive or there is an error."""
-    reason: str = ""
-    error: str | None = None
-
-    @property
-    def agrees(self) -> bool:
-        return self.passed is self.label.is_good
-
-
-@dataclass(frozen=True)
-class OrderEffect:
-    """The choices between a good and a bad response, each pair shown in both orders."""
-
-    pairs: int
-    same_choice: Proportion
-    """Pairs for which the order did not matter."""
-    right_both_times: Proportion
-    first_chosen: Proportion
-    """The share of choices for the first response; 0.5 is fair."""
-
-
-@dataclass(frozen=True)
-class LengthEffect:
-    """The effect of meaningless sentences appended to every response."""
-
-    changed: Proportion
-    """The share of verdicts that changed."""
-    shift_of_good: float | None
-    shift_of_bad: float | None
-
-
-@dataclass(frozen=True)
-class JudgeCheckResult:
-    """The result of checking a judge."""
-
-    judge: str
-    threshold: float
-    judgements: Sequence[Judgement]
-    errors: Sequence[str]
-    """The errors of all requests."""
-    usage: UsageMeter
-    repeats: int = 1
-    has_wordings: bool = True
-    """Whether each repetition used other words; otherwise they were the same."""
-    same_each_time: Proportion | None = None
-    """Responses with the same verdict each time; None without repeats."""
-    order: OrderEffect | None = None
-    """None without pairs, and for a quick check."""
-    length: LengthEffect | None = None
-    """None for a quick check."""
-
-    @property
-    def agreement(self) -> Agreement:
-        """The agreement on responses with a conclusive verdict."""
-        verdicts = [(one.label.is_good, one.passed) for one in self.judgements]
-        return Agreement.of([(good, passed) for good, passed in verdicts if passed is not None])
-
-    @property
-    def strict_agreement(self) -> Agreement:
-        """The agreement on different labels, with an inconclusive verdict or an error as wrong."""
-        judged = {one.label.question: one for one in reversed(self.judgements)}
-        return Agreement.of(
-            [
-                (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)
-                for one in judged.values()
-            ]
-        )
-
-    def gate(self, limits: Limits = DEFAULT_LIMITS) -> GateDecision:
-        """Return whether this judge may decide runs."""
-        return decide_gate(self.strict_agreement, limits)
-
-    @property
-    def scores(self) -> list[tuple[bool, float]]:
-        return [(one.label.is_good, one.score) for one in self.judgements if one.score is not None]
-
-    @property
-    def inconclusive(self) -> int:
-        return sum(one.passed is None and one.error is None for one in self.judgements)
 
 
 def to_json(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
@@ -144,12 +50,15 @@ def to_json(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> dict[st
             "bad_labels": gate.bad,
             "kappa_one_sided_95": gate.kappa_bounds,
             "false_passes_one_sided_95": gate.false_pass_bounds,
+            "injected_passes_one_sided_95": gate.injected_bounds,
             "more_labels": gate.more_labels,
         },
         "repeats": check.repeats,
         "same_each_time": _share(check.same_each_time),
         "order": _shares(check.order),
         "length": _shares(check.length),
+        "injected_passes": _share(check.injected_passes),
+        "probes": probes_to_json(check.probed),
         "calls": check.usage.requests,
         "prompt_tokens": check.usage.usage.prompt_tokens,
         "completion_tokens": check.usage.usage.completion_tokens,
@@ -205,7 +114,8 @@ def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> st
         ("may it gate?", describe_gate(check.gate(limits))),
     ]
     lines = [f"Judge {check.judge}", "", *(f"{name:<{_WIDTH}}{text}" for name, text in rows)]
-    return "\n".join([*lines, *_differences(check), *_errors(check)]) + "\n"
+    probes = render_probes(check.probed, check.injected_passes)
+    return "\n".join([*lines, *_differences(check), *probes, *_errors(check)]) + "\n"
 
 
 def describe_gate(gate: GateDecision) -> str:
@@ -214,18 +124,24 @@ def describe_gate(gate: GateDecision) -> str:
         return "not known yet: there must be labels of both kinds"
     limits = gate.limits
     (kappa, highest), (fewest, most) = gate.kappa_bounds, gate.false_pass_bounds
+    fewest_injected, most_injected = gate.injected_bounds or (0.0, None)
+    allowed = f"({limits.max_false_passes:.0%} allowed)"
+    injected = (
+        "" if most_injected is None else f", and {most_injected:.0%} of those with an injection"
+    )
     if gate.verdict == "may gate":
         return (
             f"yes: kappa is at least {kappa:.2f} ({limits.min_kappa:.2f} needed), and at most"
-            f" {most:.0%} of bad responses pass ({limits.max_false_passes:.0%} allowed)"
+            f" {most:.0%} of bad responses pass{injected} {allowed}"
         )
     if gate.verdict == "may not gate" and fewest > limits.max_false_passes:
-        return (
-            f"no: at least {fewest:.0%} of bad responses pass ({limits.max_false_passes:.0%}"
-            " allowed)"
-        )
-    if gate.verdict == "may not gate":
+        return f"no: at least {fewest:.0%} of bad responses pass {allowed}"
+    if gate.verdict == "may not gate" and highest < limits.min_kappa:
         return f"no: kappa is at most {highest:.2f} ({limits.min_kappa:.2f} needed)"
+    if gate.verdict == "may not gate":
+        return (
+            f"no: with an injection, at least {fewest_injected:.0%} of bad responses pass {allowed}"
+        )
     more = (
         ""
         if gate.more_labels is None
@@ -233,7 +149,7 @@ def describe_gate(gate: GateDecision) -> str:
     )
     return (
         f"not known yet: kappa is {kappa:.2f} or more ({limits.min_kappa:.2f} needed), and up to"
-        f" {most:.0%} of bad responses pass ({limits.max_false_passes:.0%} allowed){more}"
+        f" {most:.0%} of bad responses pass{injected} {allowed}{more}"
     )
 
 

@@ -12,11 +12,11 @@ Standard errors and Wald intervals are too optimistic with the few labels that p
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from holodeck.lib.judging.agreement import Agreement
+from holodeck.lib.judging.agreement import Agreement, Proportion
 
 ALPHA = 0.05
 """The largest accepted probability that a judge may gate that must not."""
@@ -31,6 +31,7 @@ _MAX_LABELS = 2000
 """More labels than this are not suggested."""
 
 Verdict = Literal["may gate", "may not gate", "not known yet"]
+_WORST_FIRST: tuple[Verdict, ...] = ("may not gate", "not known yet", "may gate")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class GateDecision:
     """The same of the share of bad responses that pass."""
     more_labels: int | None = None
     """About how many more labels would decide, at the rates seen so far; None if unknown."""
+    injected_bounds: tuple[float, float] | None = None
+    """One-sided 95 % bounds of the share of bad responses that an injection gets through; None if
+    none was tried."""
 
 
 def decide_gate(counts: Agreement, limits: Limits = DEFAULT_LIMITS) -> GateDecision:
@@ -92,12 +96,38 @@ def gate_verdict(counts: Agreement, limits: Limits = DEFAULT_LIMITS) -> Verdict:
     good, _, bad, _ = cells
     if min(good, bad) < MIN_OF_EACH:
         return "not known yet"
-    if _at_least(passed, bad, limits.max_false_passes) <= ALPHA:
+    of_false_passes = _false_pass_verdict(passed, bad, limits)
+    if of_false_passes == "may not gate":
         return "may not gate"
     if _kappa_p_value(cells, limits.min_kappa, is_lower=False) <= ALPHA:
         return "may not gate"
-    has_few_false_passes = _at_most(passed, bad, limits.max_false_passes) <= ALPHA
-    if has_few_false_passes and _kappa_p_value(cells, limits.min_kappa, is_lower=True) <= ALPHA:
+    if of_false_passes == "not known yet":
+        return "not known yet"
+    is_kappa_high = _kappa_p_value(cells, limits.min_kappa, is_lower=True) <= ALPHA
+    return "may gate" if is_kappa_high else "not known yet"
+
+
+def with_injections(decision: GateDecision, fooled: Proportion) -> GateDecision:
+    """Return the decision about a judge that injections let pass so many of the bad responses.
+
+    They may not be more than the limit of false passes.
+    """
+    if not fooled.of:
+        return decision
+    limits, count, of = decision.limits, fooled.count, fooled.of
+    verdicts = (decision.verdict, _false_pass_verdict(count, of, limits))
+    worst = next(one for one in _WORST_FIRST if one in verdicts)
+    bounds = (_rate_bound(count, of, is_lower=True), _rate_bound(count, of, is_lower=False))
+    more = decision.more_labels if worst == decision.verdict else None
+    return replace(decision, verdict=worst, injected_bounds=bounds, more_labels=more)
+
+
+def _false_pass_verdict(passed: int, bad: int, limits: Limits) -> Verdict:
+    if bad < MIN_OF_EACH:
+        return "not known yet"
+    if _at_least(passed, bad, limits.max_false_passes) <= ALPHA:
+        return "may not gate"
+    if _at_most(passed, bad, limits.max_false_passes) <= ALPHA:
         return "may gate"
     return "not known yet"
 

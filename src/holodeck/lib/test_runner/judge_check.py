@@ -17,10 +17,17 @@ from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, gather_all
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.lib.evaluators.judge_prompt import unique_tag
 from holodeck.lib.judging.agreement import Proportion
-from holodeck.lib.judging.check_report import JudgeCheckResult, Judgement, LengthEffect, OrderEffect
+from holodeck.lib.judging.check_result import (
+    JudgeCheckResult,
+    Judgement,
+    LengthEffect,
+    OrderEffect,
+    ProbedResponse,
+)
 from holodeck.lib.judging.gate import Limits
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.lib.judging.labels import Label, pair_labels
+from holodeck.lib.judging.probes import probes_of
 from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
 from holodeck.lib.test_runner.labelled_cases import LabelledCases
 from holodeck.models.agent import IN_PYTHON, Agent
@@ -58,6 +65,7 @@ class JudgeChecker:
         cases: The same labels as test cases.
         threshold: The score that passes; for reports.
         on_progress: Called after each question.
+        is_probed: Whether variants of the responses are judged, too.
     """
 
     def __init__(
@@ -67,21 +75,24 @@ class JudgeChecker:
         cases: LabelledCases,
         threshold: float,
         on_progress: ProgressCallback,
+        *,
+        is_probed: bool = False,
     ) -> None:
         self._judge = judge
         self._labels = labels
         self._cases = cases
         self._threshold = threshold
         self._on_progress = on_progress
+        self._probes = probes_of(labels) if is_probed else []
         self._slots = asyncio.Semaphore(MAX_CONCURRENCY)
         self._done = 0
         self._planned = 0
         self._errors: list[str] = []
 
     async def quick(self) -> JudgeCheckResult:
-        """Measure only how well the judge agrees with people."""
-        self._planned = len(self._labels)
-        return self._result(await self._judge_all())
+        """Measure only how well the judge agrees with people, and the probes."""
+        self._planned = len(self._labels) + len(self._probes)
+        return await self._probed(self._result(await self._judge_all()))
 
     async def run(self, repeats: int) -> JudgeCheckResult:
         """Judge every label `repeats` times, and measure the effects of order and length.
@@ -91,19 +102,35 @@ class JudgeChecker:
         rounds = self._cases.rounds
         repeats = repeats if rounds is None else min(repeats, rounds)
         pairs = pair_labels(self._labels)
-        self._planned = len(self._labels) * (repeats + 1) + 2 * len(pairs)
-        judged = [await self._judge_all(words=words) for words in range(repeats)]
-        padded = await self._judge_all(padding=PADDING)
+        self._planned = len(self._labels) * (repeats + 1) + 2 * len(pairs) + len(self._probes)
+        judged = [await self._judge_all(words) for words in range(repeats)]
+        padded = await gather_all(
+            self._judge_label(at, variant=_padded(label)) for at, label in enumerate(self._labels)
+        )
         with count_judge_usage() as usage:
             choices = await gather_all(self._compare(good, bad) for good, bad in pairs)
         self._cases.usage.merge(usage)
-        return replace(
+        found = replace(
             self._result(judged[0]),
             same_each_time=_consistency(judged) if repeats > 1 else None,
             order=_order_effect(choices) if pairs else None,
             length=_length_effect(judged[0], padded),
             repeats=repeats,
             has_wordings=rounds is not None,
+        )
+        return await self._probed(found)
+
+    async def _probed(self, found: JudgeCheckResult) -> JudgeCheckResult:
+        """Return the result with the verdicts on the variants."""
+        after = await gather_all(
+            self._judge_label(one.original, variant=one.label) for one in self._probes
+        )
+        return replace(
+            found,
+            probed=[
+                ProbedResponse(probe, found.judgements[probe.original], judged)
+                for probe, judged in zip(self._probes, after, strict=True)
+            ],
         )
 
     def _result(self, judgements: Sequence[Judgement]) -> JudgeCheckResult:
@@ -115,14 +142,16 @@ class JudgeChecker:
             usage=self._cases.usage,
         )
 
-    async def _judge_all(self, *, words: int = 0, padding: str = "") -> list[Judgement]:
+    async def _judge_all(self, words: int = 0) -> list[Judgement]:
         return await gather_all(
-            self._judge_label(at, words, padding) for at in range(len(self._labels))
+            self._judge_label(at, words=words) for at in range(len(self._labels))
         )
 
-    async def _judge_label(self, at: int, words: int, padding: str) -> Judgement:
+    async def _judge_label(
+        self, at: int, *, words: int = 0, variant: Label | None = None
+    ) -> Judgement:
         async with self._slots:
-            found = await self._cases.judge(at, words=words, padding=padding)
+            found = await self._cases.judge(at, words=words, variant=variant)
         if found.error is not None:
             self._errors.append(found.error)
         self._count()
@@ -180,6 +209,10 @@ def _choice_prompt(first: Label, second: Label) -> list[dict[str, str]]:
     ]
 
 
+def _padded(label: Label) -> Label:
+    return label.model_copy(update={"response": label.response + PADDING})
+
+
 def _consistency(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
     """Count responses with the same verdict in all rounds, of those with a verdict in each."""
     verdicts = [[one.passed for one in judged] for judged in zip(*rounds, strict=True)]
@@ -233,12 +266,14 @@ class CheckedJudge:
     metric: MetricSettings | str | None = None
     """None for yes-or-no questions with default settings; `criteria` for those of test cases."""
 
-    def checker(self, labels: list[Label], on_progress: ProgressCallback) -> JudgeChecker:
+    def checker(
+        self, labels: list[Label], on_progress: ProgressCallback, *, is_probed: bool = False
+    ) -> JudgeChecker:
         """Return a check on these labels. Raises ConfigError if they do not fit the metric."""
         cases = LabelledCases(self.agent, self.metric, labels, self.judges)
         threshold = self.metric.threshold if isinstance(self.metric, MetricSettings) else None
         shown = DEFAULT_THRESHOLD if threshold is None else threshold
-        return JudgeChecker(self.judge, labels, cases, shown, on_progress)
+        return JudgeChecker(self.judge, labels, cases, shown, on_progress, is_probed=is_probed)
 
     def stored(self, found: JudgeCheckResult, limits: Limits) -> MetricCheck:
         """Return what `judge_trust` reads of a check of a metric."""
@@ -260,6 +295,7 @@ class CheckedJudge:
             max_false_passes=limits.max_false_passes,
             kappa=gate.kappa_bounds,
             false_passes=gate.false_pass_bounds,
+            injected_passes=gate.injected_bounds,
             checked=datetime.now(UTC).date().isoformat(),
             holodeck_version=__version__,
         )

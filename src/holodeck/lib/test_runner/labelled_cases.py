@@ -7,7 +7,7 @@ from itertools import groupby
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import can_fail, needs_judge
 from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
-from holodeck.lib.judging.check_report import Judgement
+from holodeck.lib.judging.check_result import Judgement
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.judging.labels import Label
 from holodeck.lib.suggestions import did_you_mean
@@ -89,15 +89,18 @@ class LabelledCases:
             return evaluators[0].rounds
         return None
 
-    async def judge(self, at: int, *, words: int = 0, padding: str = "") -> Judgement:
+    async def judge(self, at: int, *, words: int = 0, variant: Label | None = None) -> Judgement:
         """Return the verdict on the label at that index, as a run would decide it.
 
         Args:
             at: The index of the label.
             words: The number of the set of wordings, below `rounds`.
-            padding: Text to append to the response.
+            variant: A label to judge instead, with another response or other passages.
         """
         label, case, checks = self._cases[at]
+        if variant is not None:
+            label = variant
+            case = case.model_copy(update={"retrieval_context": variant.retrieval_context})
         if words:
             reworded = [
                 replace(check, evaluator=check.evaluator.reworded(words))
@@ -106,7 +109,7 @@ class LabelledCases:
             ]
             checks = replace(checks, at_end=reworded or checks.at_end)
         history = label.history or []
-        state = CaseState(case, history, turns=[_turn(label, padding)])
+        state = CaseState(case, history, turns=[_turn(label)])
         await grade(state, checks, self._observations)
         return self._judgement(label, state)
 
@@ -236,7 +239,7 @@ def _with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
     return metric.model_copy(update={**update, "criteria": criteria, "examples": examples})
 
 
-def _turn(label: Label, padding: str) -> TurnResult:
+def _turn(label: Label) -> TurnResult:
     """Return what a record would contain of the response."""
     calls = [
         ToolInvocation(name=one.name, args=one.arguments, result=one.result, error=one.error)
@@ -244,7 +247,7 @@ def _turn(label: Label, padding: str) -> TurnResult:
     ]
     return TurnResult(
         input=label.input,
-        agent_response=label.response + padding,
+        agent_response=label.response,
         tool_invocations=calls,
         evidence=evidence(
             tool_calls=None if label.tool_calls is None else "adapter", history="runner"
