@@ -31,8 +31,10 @@ SELDOM = (
     "holodeck.lib.traces.agent_traces", "holodeck.config.check_traces", "opentelemetry.trace",
     "holodeck.lib.observability.sdk", "holodeck.lib.observability.meters",
     "holodeck.lib.observability.log_bridge", "holodeck.lib.observability.delivery",
+    "holodeck.lib.evaluators.deepeval", "holodeck.lib.backends.frameworks.semantic_kernel_agents",
+    "importlib.metadata", "pydantic.plugin._loader",
 )  # fmt: skip
-"""Modules of ours that only some cases and flags need."""
+"""Modules that only some cases and flags need."""
 UNWRITTEN = (
     "RegexMetric", "GEvalMetric", "JudgeMetric", "ExpectedTool", "StepModel", "Simulation",
     "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
@@ -124,6 +126,20 @@ def test_importing_the_scenario_api_builds_no_schema(tmp_path):
     program = f"import sys; from holodeck.scenario import run; print({loaded})"
 
     assert run(program, tmp_path).split() == ["False"]
+
+
+def test_plugins_of_pydantic_see_the_models_of_the_user_and_not_those_of_holodeck(tmp_path):
+    program = """
+import pydantic, sys
+from holodeck.models.llm import LLMProvider
+LLMProvider(provider="ollama", name="qwen3")
+print("pydantic.plugin._loader" in sys.modules)
+class Own(pydantic.BaseModel):
+    name: str
+print(sys.modules["pydantic.plugin._loader"].__file__ is not None)
+"""
+
+    assert run(program, tmp_path).split() == ["False", "True"]
 
 
 def test_every_module_can_be_imported_where_nothing_optional_is_installed(tmp_path):

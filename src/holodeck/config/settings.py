@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import SecretStr, ValidationError
 
 from holodeck.config.environment import PROCESS_LAYER, Environment
 from holodeck.config.providers import with_provider_variables
@@ -18,6 +18,7 @@ from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
 from holodeck.models.agent import Agent
+from holodeck.models.base import adapter_of
 from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting, validate_min_pass
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.test_case import TestCaseModel
@@ -149,7 +150,7 @@ def value_from_environment(
     if not text:
         return None
     try:
-        value = TypeAdapter(declared.annotation).validate_python(text)
+        value = adapter_of(declared.annotation).validate_python(text)
     except ValidationError as error:
         raise ConfigError(
             declared.variable,

@@ -40,7 +40,7 @@ class HttpBackendConfig(Model):
     """JSON body of the request. `{input}` is replaced by the user's input and `{conversation_id}`
     by an ID of the conversation. The string `{messages}` becomes the list of all messages so
     far, and the string `{context}` the `context` of the case."""
-    answer: HttpAnswerPaths = HttpAnswerPaths()
+    answer: HttpAnswerPaths = HttpAnswerPaths.model_construct()
     """Where to find the parts of the response."""
     tap: bool = False
     """Whether holodeck reads the agent's requests to models on a local proxy. `{tap_url}` in

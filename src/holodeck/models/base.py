@@ -2,12 +2,14 @@
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
@@ -35,6 +37,36 @@ else:
 
         def __class_getitem__(cls, part: Any) -> Any:
             return Annotated[part, Deferred(part)]
+
+
+_PLUGIN_LOADER = "pydantic.plugin._loader"
+"""The module that pydantic imports for each schema; it searches every installed package."""
+
+
+@contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Let pydantic build schemas without its plugins, which are meant for the user's models.
+
+    Importing their loader and searching all installed packages takes 30 modules and a tenth of a
+    short run. The next schema of other code finds the real loader.
+    """
+    if _PLUGIN_LOADER in sys.modules:
+        yield
+        return
+    none = ModuleType(_PLUGIN_LOADER)
+    none.get_plugins = tuple  # type: ignore[attr-defined]
+    sys.modules[_PLUGIN_LOADER] = none
+    try:
+        yield
+    finally:
+        if sys.modules.get(_PLUGIN_LOADER) is none:
+            del sys.modules[_PLUGIN_LOADER]
+
+
+def adapter_of(annotation: Any) -> TypeAdapter[Any]:
+    """Return what validates values of a type that is not a model."""
+    with _without_plugins():
+        return TypeAdapter(annotation)
 
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
@@ -92,6 +124,15 @@ class Model(BaseModel):
     not_supported_yet: ClassVar[Mapping[str, str]] = {}
     """Keys of the format that this version rejects, and what they need."""
 
+    @classmethod
+    def model_rebuild(cls, **how: Any) -> bool | None:
+        """Build the schema, which pydantic asks for with the first value."""
+        if cls.__pydantic_complete__ and not how.get("force"):
+            return None
+        how["_parent_namespace_depth"] = how.get("_parent_namespace_depth", 2) + 1
+        with _without_plugins():
+            return super().model_rebuild(**how)
+
     @model_validator(mode="before")
     @classmethod
     def _reject_unsupported_keys_and_booleans(cls, data: Any) -> Any:
@@ -123,6 +164,9 @@ class Model(BaseModel):
         cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
     ) -> "JsonSchemaValue":
         """Add the docstrings of fields; they are parsed only here, because that takes 0.1 s."""
+        for field in cls.model_fields.values():
+            if isinstance(field.default, BaseModel):  # is part of the schema
+                type(field.default).model_rebuild()
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _docstrings(cls).items():
@@ -191,7 +235,7 @@ class Deferred:
     def _adapter(self) -> TypeAdapter[Any]:
         for model in models_in(self.type):
             model.model_rebuild()  # otherwise only the adapter could serialize them
-        return TypeAdapter(self.type)
+        return adapter_of(self.type)
 
     def _validate(self, value: Any) -> Any:
         """Return the validated value; pydantic adds errors to those of the model."""

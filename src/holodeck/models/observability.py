@@ -159,13 +159,13 @@ class ObservabilityConfig(Model):
     """Whether telemetry is exported."""
     service_name: NonBlank | None = None
     """Name of the service (default: `holodeck-<agent name>`)."""
-    traces: TracingConfig = TracingConfig()
+    traces: TracingConfig = TracingConfig.model_construct()
     """Settings of the spans."""
-    metrics: MetricsConfig = MetricsConfig()
+    metrics: MetricsConfig = MetricsConfig.model_construct()
     """Settings of the metrics."""
-    logs: LogsConfig = LogsConfig()
+    logs: LogsConfig = LogsConfig.model_construct()
     """Settings of the log records."""
-    exporters: ExportersConfig = ExportersConfig()
+    exporters: ExportersConfig = ExportersConfig.model_construct()
     """Destinations of the telemetry."""
     resource_attributes: dict[str, str] = {}
     """Resource attributes of everything that is exported."""

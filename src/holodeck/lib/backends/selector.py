@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.exceptions import with_location
 from holodeck.lib.registry import Registry
 from holodeck.models.agent import Agent
@@ -141,6 +140,9 @@ def _build(
 def _python_backend(
     backend: str | PythonBackendConfig, execution: ExecutionConfig | None, base_dir: Path
 ) -> AgentBackend:
+    # Imported here because most agents are not Python code.
+    from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+
     if isinstance(backend, PythonBackendConfig):
         made = CallableBackend(backend.target, base_dir, execution, backend.scope)
         return _tapped_python(made) if backend.tap else made

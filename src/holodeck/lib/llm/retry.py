@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from holodeck.lib.ui.activity import activity
+from holodeck.models.base import Model
 
 T = TypeVar("T")
 
@@ -58,10 +59,8 @@ on_wait: ContextVar[Callable[[Wait], None] | None] = ContextVar("holodeck_on_wai
 """Callback for the wait before each retry of a request; a judge counts them."""
 
 
-class RetryConfig(BaseModel):
+class RetryConfig(Model):
     """How often a call is retried, and how long to wait in between."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     max_retries: Annotated[int, Field(ge=0)] = 3
     """Retries after the first attempt; 0 means none."""

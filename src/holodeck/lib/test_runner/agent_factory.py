@@ -18,8 +18,6 @@ from holodeck.lib.backends.base import (
     ToolCall,
     ToolResult,
 )
-from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import new_history
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_limit
 from holodeck.lib.llm.provider_errors import describe, refusal_in
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from semantic_kernel.functions import KernelArguments
 
     from holodeck.lib.backends.chat_backend import ChatBackend
+    from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
     from holodeck.lib.tools.filtering import Embed, ToolFilterManager
@@ -119,7 +118,7 @@ class AgentThreadRun:
         self.observability_enabled = observability_enabled
         self.tool_filter_manager = tool_filter_manager
         self.attempt_timeout: float | None = None
-        self.chat_history = new_history()
+        self.chat_history = _new_history()
         self.offered_tools: list[str] | None = None
 
     async def invoke(self, user_input: str) -> AgentExecutionResult:
@@ -166,13 +165,13 @@ class AgentThreadRun:
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add the messages to the history."""
-        for message in new_history(messages).messages:
+        for message in _new_history(messages).messages:
             self.chat_history.add_message(message)
 
     async def close(self) -> None:
         """Do nothing: the client belongs to the factory."""
 
-    async def _session(self, message: str) -> ChatSession:
+    async def _session(self, message: str) -> "ChatSession":
         """Return the conversation so far, for the next turn."""
         from holodeck.lib.backends.semantic_kernel.invocation import KernelSession
 
@@ -398,7 +397,7 @@ class AgentFactory:
             tool_filter_manager=self._filter,
         )
         run.attempt_timeout = self.attempt_timeout
-        run.chat_history = new_history(context)
+        run.chat_history = _new_history(context)
         if self._toolbox.has_sources:
             run.offered_tools = [tool.name for tool in self.tools or ()]
         return run
@@ -508,6 +507,13 @@ def backend_of(factory: AgentFactory | ThreadRunFactory) -> AgentBackend:
 
 
 T = TypeVar("T")
+
+
+def _new_history(messages: Sequence[Message] = ()) -> "ChatHistory":
+    # Imported here because `backend: chat` does without Semantic Kernel.
+    from holodeck.lib.backends.frameworks.semantic_kernel_messages import new_history  # noqa: PLC0415
+
+    return new_history(messages)
 
 
 def _first_given(first: T | None, second: T) -> T:

@@ -20,13 +20,12 @@ from holodeck.config.settings import with_case_settings
 from holodeck.config.source import location_of
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, HasConcurrency, backend_in_context
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.exceptions import describe, with_location
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
+from holodeck.lib.lazy_names import lazy_names
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
@@ -56,7 +55,9 @@ from holodeck.models.test_result import TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
+    from holodeck.lib.backends.callable_backend import CallableBackend
     from holodeck.lib.conversation.events import Listener
+    from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
     from holodeck.lib.test_runner.conversation import ConversationSetup
     from holodeck.lib.test_runner.events import OnConversation, RunEvents
     from holodeck.lib.tools.base import Tool
@@ -68,6 +69,9 @@ __all__ = [
     "TestExecutor",
     "validate_tool_calls",
 ]
+
+_RAG = "holodeck.lib.evaluators.deepeval.rag"
+__getattr__ = lazy_names(__name__, {"RAG_EVALUATOR_MAP": _RAG, "RAGEvaluatorConstructor": _RAG})
 
 logger = logging.getLogger(__name__)
 
@@ -213,6 +217,9 @@ class TestExecutor:
             return None if factory is None else backend_of(factory)
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
+        # Imported here because most agents are not Python code.
+        from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
 
     def _build_conversations(self) -> "ConversationSetup | None":
@@ -445,7 +452,7 @@ class TestExecutor:
         self.is_one_at_a_time = (
             self.config.parallel_test_cases == "auto"
             and concurrency == 1
-            and isinstance(backend, CallableBackend)
+            and self._python_code(backend) is not None
         )
         return Lane(
             self.agent_config,
@@ -488,9 +495,19 @@ class TestExecutor:
             return setting
         if isinstance(backend, HasConcurrency):
             return backend.concurrency
-        if isinstance(backend, CallableBackend):
-            return ASYNC_CONCURRENCY if backend.shares_nothing else 1
+        code = self._python_code(backend)
+        if code is not None:
+            return ASYNC_CONCURRENCY if code.shares_nothing else 1
         return 1 if self._is_injected else MAX_SLOTS
+
+    def _python_code(self, backend: AgentBackend) -> "CallableBackend | None":
+        """Return the backend if it is Python code of the user, else None."""
+        if not (self._is_injected or self.agent_config.has_own_model):
+            return None
+        # Imported here because most agents are not Python code.
+        from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+
+        return backend if isinstance(backend, CallableBackend) else None
 
     def _new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
         conversations = self._conversation_setup
