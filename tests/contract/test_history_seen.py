@@ -90,7 +90,7 @@ TOOLS = {"orders", "web_search", "bing_grounding"}
 
 def answer(request):
     """The best verdict, but for the tool calls about the weather."""
-    if "logprobs" in request.body:
+    if "response_format" not in request.body:
         return yes(1)
     wanted = request.body["response_format"]["json_schema"]["schema"]["properties"]
     is_weather = "rain" in _between(request.prompt, CALLED, "\n")

@@ -63,7 +63,7 @@ def search(animal: str) -> str:
 
 def answer(name, request):
     """What the judge says when a good response is judged by that metric."""
-    if "logprobs" in request.body:
+    if "response_format" not in request.body:
         return yes(0.9)
     if name in CASES:
         script = {"verdict": "no", **CASES[name].good}

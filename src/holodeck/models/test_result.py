@@ -89,6 +89,8 @@ class MetricResult(Model):
     """Whether labels have shown that the judge may decide; None without a judge, and with
     `judge_trust: off`."""
     reasoning: str | None = None
+    note: str | None = None
+    """What to know about how the score came about."""
     judge_prompts: list[str] = []
     """What the judge was asked, the first requests of the metric; long ones are cut."""
     votes: list[OnDemand[Vote]] = []

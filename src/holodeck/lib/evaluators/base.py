@@ -55,6 +55,8 @@ class Score:
     retry_count: int = 0
     votes: Sequence[Vote] = ()
     """What a judge answered."""
+    note: str | None = None
+    """What to know about how the score came about."""
 
 
 def _votes_in(value: Any) -> list[Vote]:
@@ -171,6 +173,7 @@ class BaseEvaluator(ABC):
             raw_score=result.get("raw_score"),
             raw_scale=result.get("raw_scale"),
             votes=_votes_in(result.get("votes")),
+            note=result.get("note") if isinstance(result.get("note"), str) else None,
             scale=result.get("scale", "0-1"),
             inconclusive=bool(result.get("inconclusive")),
             retry_count=result.get("retry_count", 0),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from holodeck.lib.llm.model import (
     ChatRequest,
     ChatResponse,
     RequestListener,
+    Token,
     ask_model,
 )
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
@@ -122,21 +124,36 @@ class Judge:
 
         Raises EvaluationError.
         """
+        answer, _ = await self.ask_with_tokens(messages, schema, parse)
+        return answer
+
+    async def ask_with_tokens(
+        self,
+        messages: Messages,
+        schema: Mapping[str, Any],
+        parse: Parser | None = None,
+        *,
+        top_logprobs: int | None = None,
+    ) -> tuple[Any, Sequence[Token]]:
+        """Do what `ask` does, and return the tokens of the answer with their alternatives, too.
+
+        There are no tokens if the endpoint does not return them. Raises EvaluationError.
+        """
 
         def parse_valid(value: Any) -> Any:
             validate_against_schema(value, schema)
             return value if parse is None else parse(value)
 
-        request = ChatRequest(messages, schema=schema)
+        request = ChatRequest(messages, schema=schema, top_logprobs=top_logprobs)
         response = await self._send(request)
         try:
-            return parse_valid(_json_of(response))
+            return parse_valid(_json_of(response)), response.tokens
         except ValueError as error:
             fault = str(error)
             logger.info("%s: invalid answer, asking once more: %s", self.name, fault)
         response = await self._send(_correction(request, response, fault))
         try:
-            return parse_valid(_json_of(response))
+            return parse_valid(_json_of(response)), response.tokens
         except ValueError as error:
             text = response.text
             quoted = repr(one_line(text, MAX_QUOTED)) if text.strip() else "nothing"
@@ -275,7 +292,7 @@ def _correction(request: ChatRequest, response: ChatResponse, fault: str) -> Cha
         {"role": "assistant", "content": response.text or "(nothing)"},
         {"role": "user", "content": text},
     ]
-    return ChatRequest(messages, request.schema, request.is_json, max_tokens=request.max_tokens)
+    return replace(request, messages=messages)
 
 
 JUDGE_DEFAULTS = {"temperature": 0.0, "max_tokens": None}

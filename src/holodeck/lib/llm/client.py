@@ -3,8 +3,9 @@
 import json
 import logging
 import random
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -229,6 +230,11 @@ _OPTIONAL_PARTS = {
     "top_p": "top_p",
 }
 """Parts that a request can do without, and the word for each in a refusal."""
+_LOGPROBS = frozenset({"logprobs", "top_logprobs"})
+FEW_ALTERNATIVES = 5
+"""How many alternatives of a token every endpoint returns that returns any."""
+_ALTERNATIVES_LIMIT = re.compile(r"top_logprobs.*\d")
+"""A refusal that names how many are allowed."""
 
 
 class CompletionModel(ABC):
@@ -248,6 +254,7 @@ class CompletionModel(ABC):
         self._options = options
         self._build_body = anthropic_body if is_anthropic else openai_body
         self._refused_parts: set[str] = set()
+        self._has_few_alternatives = False
 
     @property
     def name(self) -> str:
@@ -258,18 +265,25 @@ class CompletionModel(ABC):
         """Return the model's response, retried where that may help. Raises RequestError."""
         stats = RequestStats()
         body = self._options.change_body(self._build_body(self._llm, request))
+        suspects: frozenset[str] = frozenset()
         while True:
-            sent = {key: value for key, value in body.items() if key not in self._refused_parts}
+            sent = self._acceptable(body, suspects)
             try:
                 completion = await self._complete(sent, stats)
             except RequestError as error:
-                if not self._note_refused_part(error, sent):
+                if self._note_refused_part(error, sent):
+                    continue
+                # a request for one word exists for the probabilities, and its caller knows another
+                is_suspect = request.schema is not None and "logprobs" in sent
+                if not is_suspect or error.status not in REFUSED_STATUS:
                     raise
+                suspects = _LOGPROBS
             else:
+                self._refused_parts |= suspects
                 return ChatResponse(
                     completion.text or "",
                     stats.meter.usage,
-                    completion.token_probabilities,
+                    completion.tokens,
                     completion.is_cut,
                     stats.waited_s,
                 )
@@ -282,6 +296,14 @@ class CompletionModel(ABC):
     async def close(self) -> None:
         """Close the connections of the running event loop."""
 
+    def _acceptable(self, body: Mapping[str, Any], suspects: Set[str]) -> dict[str, Any]:
+        """Return a request without the parts that the endpoint refuses, or may refuse."""
+        without = self._refused_parts | suspects
+        sent = {key: value for key, value in body.items() if key not in without}
+        if self._has_few_alternatives and "top_logprobs" in sent:
+            sent["top_logprobs"] = min(sent["top_logprobs"], FEW_ALTERNATIVES)
+        return sent
+
     def _note_refused_part(self, error: RequestError, sent: Mapping[str, Any]) -> bool:
         """Remember the part of a request that the endpoint's refusal names, if it names one."""
         if error.status not in REFUSED_STATUS:
@@ -291,8 +313,11 @@ class CompletionModel(ABC):
         part = next(parts, None)
         if part is None:
             return False
+        if _ALTERNATIVES_LIMIT.search(message) and sent.get("top_logprobs", 0) > FEW_ALTERNATIVES:
+            self._has_few_alternatives = True
+            return True
         logger.info("%s: requests leave out %s from now on: %s", self.name, part, error)
-        self._refused_parts |= {part, "top_logprobs"} if part == "logprobs" else {part}
+        self._refused_parts |= _LOGPROBS if part in _LOGPROBS else {part}
         return True
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.lib.llm.endpoint import drop_none, sampling
 from holodeck.lib.llm.errors import malformed_response
-from holodeck.lib.llm.model import ChatRequest
+from holodeck.lib.llm.model import ChatRequest, Token
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
@@ -36,8 +36,8 @@ class Completion:
     text: str | None
     calls: Sequence[RawToolCall]
     usage: TokenUsage
-    token_probabilities: Mapping[str, float] | None = None
-    """Probability of each alternative of the first token, if the endpoint returns any."""
+    tokens: Sequence[Token] = ()
+    """The tokens of the response with their alternatives, if the endpoint returns any."""
     is_cut: bool = False
     """Whether the response ended at the limit of tokens."""
 
@@ -74,7 +74,7 @@ def parse_completion(body: bytes) -> Completion:
             _text(message),
             _tool_calls(message.get("tool_calls")),
             _usage(document.get("usage")),
-            token_probabilities(choices[0].get("logprobs")),
+            read_tokens(choices[0].get("logprobs")),
             choices[0].get("finish_reason") == "length",
         )
     except TypeError as error:
@@ -147,18 +147,31 @@ def _usage(usage: Any) -> TokenUsage:
     return TokenUsage.of(*counts)
 
 
-def token_probabilities(logprobs: Any) -> Mapping[str, float] | None:
-    """Return the probability of each alternative of the first token, from a choice's `logprobs`."""
+def read_tokens(logprobs: Any) -> tuple[Token, ...]:
+    """Return the tokens in a choice's `logprobs`; none if the endpoint returned none."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    first = content[0] if isinstance(content, list) and content else None
-    if not isinstance(first, dict):
+    found = content if isinstance(content, list) else []
+    return tuple(_token(one if isinstance(one, dict) else {}) for one in found)
+
+
+def _token(found: JsonObject) -> Token:
+    alternatives = [_probability(one) for one in found.get("top_logprobs") or ()]
+    own = _probability(found)
+    text = found.get("token")
+    return Token(
+        text if isinstance(text, str) else "",
+        None if own is None else own[1],
+        tuple(one for one in alternatives if one is not None),
+    )
+
+
+def _probability(found: Any) -> tuple[str, float] | None:
+    if not isinstance(found, dict):
         return None
-    found: dict[str, float] = {}
-    for one in [*(first.get("top_logprobs") or ()), first]:
-        token, logprob = (one.get("token"), one.get("logprob")) if isinstance(one, dict) else (0, 0)
-        if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= 0:
-            found.setdefault(token, math.exp(logprob))
-    return found or None
+    token, logprob = found.get("token"), found.get("logprob")
+    if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= 0:
+        return token, math.exp(logprob)
+    return None
 
 
 def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:

@@ -19,9 +19,20 @@ class ChatRequest:
     is_json: bool = False
     """Whether the response must be some JSON object."""
     top_logprobs: int | None = None
-    """Number of alternatives of the first token to return with their probabilities."""
+    """Number of alternatives of each token to return with their probabilities."""
     max_tokens: int | None = None
     """Limit of this response; None leaves it to the model's settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a response."""
+
+    text: str
+    probability: float | None
+    """None if the endpoint does not say."""
+    alternatives: tuple[tuple[str, float], ...] = ()
+    """The likeliest tokens at this place with their probabilities; mostly it is one of them."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +41,21 @@ class ChatResponse:
 
     text: str
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
-    token_probabilities: Mapping[str, float] | None = None
-    """Probability of each alternative of the first token; None if the endpoint does not say."""
+    tokens: Sequence[Token] = ()
+    """The tokens of the response; empty if the endpoint does not return them."""
     is_cut: bool = False
     """Whether the response ended at the limit of tokens."""
     waited_s: float = 0.0
     """Seconds that the request waited for a slot."""
+
+    @property
+    def token_probabilities(self) -> Mapping[str, float] | None:
+        """Probability of each alternative of the first token; None if the endpoint does not say."""
+        if not self.tokens:
+            return None
+        first = self.tokens[0]
+        own = {} if first.probability is None else {first.text: first.probability}
+        return own | dict(reversed(first.alternatives)) or None
 
 
 class ChatModel(Protocol):

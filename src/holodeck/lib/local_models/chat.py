@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.llm.completion import token_probabilities
+from holodeck.lib.llm.completion import read_tokens
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.local_models.chat_request import (
@@ -135,7 +135,7 @@ class LocalChatModel:
         return ChatResponse(
             choice["message"]["content"],
             TokenUsage.of(usage["prompt_tokens"], usage["completion_tokens"]),
-            token_probabilities(choice.get("logprobs")),
+            read_tokens(choice.get("logprobs")),
             choice["finish_reason"] == "length",
             slot.waited_s + completion["timings"]["queued_ms"] / 1000,
         )

@@ -388,7 +388,9 @@ def _metric_row(row: MetricResult) -> tuple[str, ...]:
         _score(row),
         "–" if row.threshold is None else f"{row.threshold:.4g}",
         _metric_status(row),
-        "; ".join(inline(one) for one in (row.reasoning, row.error) if one and _is_short(one)),
+        "; ".join(
+            inline(one) for one in (row.reasoning, row.error, row.note) if one and _is_short(one)
+        ),
         str(row.retry_count or "–"),
         inline(row.model_used or "–"),
         _milliseconds(row.evaluation_time_ms),

@@ -255,6 +255,8 @@ def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
         yield f"      {_metric_mark(row)} {text}"
         if row.reasoning and not (row.required and row.passed is False):
             yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
+        if row.note:
+            yield f"        Note: {one_line(row.note, MAX_REASON)}"
 
 
 def _note(required: bool) -> str:

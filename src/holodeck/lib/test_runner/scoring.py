@@ -130,6 +130,7 @@ def _row(check: Check, score: Score, started: float) -> MetricResult:
         judge_trust=check.judge_trust,
         reasoning=reason or None,
         votes=list(score.votes),
+        note=score.note,
     )
 
 

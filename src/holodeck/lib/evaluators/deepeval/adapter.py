@@ -1,12 +1,15 @@
 """The adapter for DeepEval, and the only module that imports it."""
 
 import asyncio
+import json
+import math
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,11 +17,15 @@ from pydantic import BaseModel
 from holodeck.config.environment import cache_dir, set_variables
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.lib.llm.model import Token
 from holodeck.lib.threads import run_in_thread
 from holodeck.lib.ui.activity import loading
 
 AnswerCheck = Callable[[JsonObject], None]
 """Raises ValueError, with a message for the judge, for a valid answer that makes no sense."""
+
+_LEAST_PROBABILITY = 0.01
+"""DeepEval ignores less likely tokens."""
 
 
 class JudgeRequests:
@@ -33,6 +40,11 @@ class JudgeRequests:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopped = False
         self.check: AnswerCheck = lambda _: None
+        self.scale: tuple[int, int] | None = None
+        """The whole numbers that G-Eval's judge scores with, to be weighted by their probabilities;
+        None if its answer counts as it is."""
+        self.why_unweighted: str | None = None
+        """Why a score is not weighted; None if it is."""
 
     @property
     def judge_name(self) -> str:
@@ -40,29 +52,101 @@ class JudgeRequests:
 
     async def ask(self, prompt: str, schema: type[BaseModel] | None) -> BaseModel:
         """Return an answer that fits the schema and passes the check. Raises EvaluationError."""
-        if self._is_stopped:
-            raise EvaluationError("another request to the judge failed")
-        if self._judge is None or schema is None:
+        if schema is None:
             raise EvaluationError(
                 "DeepEval sent a request to the judge whose answer cannot be checked"
+            )
+        value, _ = await self._send(prompt, schema)
+        return schema.model_validate(value)
+
+    async def ask_for_score(self, prompt: str, top_logprobs: int) -> SimpleNamespace:
+        """Return the completion that DeepEval computes G-Eval's score from.
+
+        It contains the probabilities of the last token that is the score, which is the one DeepEval
+        looks for, and only those of scores on the scale. Raises EvaluationError, and AttributeError
+        to make DeepEval ask for the answer alone.
+        """
+        if self.scale is None:
+            raise AttributeError("no probabilities are needed")
+        value, tokens = await self._send(prompt, library().score_schema, top_logprobs)
+        token = next((one for one in reversed(tokens) if one.text == str(value["score"])), None)
+        scores = [] if token is None else _on_scale(token.alternatives, self.scale)
+        self.why_unweighted = _why_unweighted(tokens, scores, self.scale)
+        found = [
+            SimpleNamespace(token=text, logprob=math.log(probability))
+            for text, probability in scores
+        ]
+        text = str(value["score"])
+        chosen = SimpleNamespace(token=text, top_logprobs=found)
+        logprobs = None if self.why_unweighted else SimpleNamespace(content=[chosen])
+        message = SimpleNamespace(content=json.dumps(value))
+        return SimpleNamespace(choices=[SimpleNamespace(message=message, logprobs=logprobs)])
+
+    async def _send(
+        self, prompt: str, schema: type[BaseModel], top_logprobs: int | None = None
+    ) -> tuple[JsonObject, Sequence[Token]]:
+        """Return the JSON of a checked answer, and its tokens if they are asked for."""
+        if self._is_stopped:
+            raise EvaluationError("another request to the judge failed")
+        if self._judge is None:
+            raise EvaluationError(
+                "DeepEval sent a request to the judge of a metric that needs none"
             )
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
 
-        def parse(value: JsonObject) -> BaseModel:
-            answer = schema.model_validate(value)
+        def parse(value: JsonObject) -> JsonObject:
+            schema.model_validate(value)
             self.check(value)
-            return answer
+            return value
 
-        message = {"role": "user", "content": prompt}
-        answer: BaseModel = await self._judge.ask([message], _json_schema(schema), parse)
-        return answer
+        return await self._judge.ask_with_tokens(
+            [{"role": "user", "content": prompt}],
+            _json_schema(schema),
+            parse,
+            top_logprobs=top_logprobs,
+        )
 
     def stop(self) -> set[asyncio.Task[Any]]:
         """Refuse further requests and return the tasks that have made one."""
         self._is_stopped = True
         return self._tasks
+
+
+def _on_scale(
+    alternatives: Sequence[tuple[str, float]], scale: tuple[int, int]
+) -> list[tuple[str, float]]:
+    """Return the tokens that are a score of the scale and likely enough to count."""
+    low, high = scale
+    return [
+        (text, probability)
+        for text, probability in alternatives
+        if text.isdecimal() and low <= int(text) <= high and probability >= _LEAST_PROBABILITY
+    ]
+
+
+def _why_unweighted(
+    tokens: Sequence[Token], scores: Sequence[tuple[str, float]], scale: tuple[int, int]
+) -> str | None:
+    """Return why the answer counts as it is; None if the probabilities weight it.
+
+    A tokenizer may write 10 as 1 and 0. Where 1 is likely and 10 is not among the alternatives,
+    that 1 may mean 10.
+    """
+    if not tokens:
+        return "the judge's endpoint returns none"
+    texts = {text for text, _ in scores}
+    if not texts:
+        return "no token of the judge's answer is its score"
+    low, high = scale
+    if low <= 1 and high >= 10 and "1" in texts and not _names_ten(tokens):
+        return "1 may be the first token of 10"
+    return None
+
+
+def _names_ten(tokens: Sequence[Token]) -> bool:
+    return any(text == "10" for one in tokens for text, _ in one.alternatives)
 
 
 @cache
@@ -93,6 +177,11 @@ def judge_model_class(base: type[Any]) -> type[Any]:
         ) -> BaseModel:
             return await self._requests.ask(prompt, schema)
 
+        async def a_generate_raw_response(
+            self, prompt: str, top_logprobs: int = 20, **_: Any
+        ) -> tuple[SimpleNamespace, None]:
+            return await self._requests.ask_for_score(prompt, top_logprobs), None
+
     return JudgeModel
 
 
@@ -118,6 +207,8 @@ class Library:
     cases: Any
     rubric: Any
     judge_model: Any
+    score_schema: type[BaseModel]
+    """The answer of G-Eval's judge: a reason and a score."""
 
 
 _load_lock = threading.Lock()
@@ -149,13 +240,14 @@ def _import_library() -> Library:
     set_variables({**_QUIET, "DEEPEVAL_CACHE_FOLDER": str(cache_dir() / "deepeval")})
     try:
         from deepeval import metrics, test_case
+        from deepeval.metrics.g_eval.schema import ReasonScore
         from deepeval.metrics.g_eval.utils import Rubric
         from deepeval.models import DeepEvalBaseLLM
     except ImportError as error:
         raise MissingExtra("deepeval", "the metric") from error
     except ValueError as error:  # it validates every environment variable that it knows
         raise EvaluationError(f"DeepEval cannot be loaded: {error}") from error
-    return Library(metrics, test_case, Rubric, judge_model_class(DeepEvalBaseLLM))
+    return Library(metrics, test_case, Rubric, judge_model_class(DeepEvalBaseLLM), ReasonScore)
 
 
 def clean_text(text: str) -> str:
@@ -171,15 +263,30 @@ class Measurement:
         class_name: The class in `deepeval.metrics`.
         judge: The judge; None for a metric without one.
         options: The arguments of the class.
+        scale: The scores of G-Eval's judge; None for other metrics, and if the judge's answer
+            counts as it is.
     """
 
-    def __init__(self, class_name: str, judge: Judge | None, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        class_name: str,
+        judge: Judge | None,
+        options: Mapping[str, Any],
+        scale: tuple[int, int] | None = None,
+    ) -> None:
         deepeval = library()
         self._requests = JudgeRequests(judge)
+        self._requests.scale = scale
         model = deepeval.judge_model(self._requests)
         with warnings.catch_warnings():  # it warns about scales that it has inverted
             warnings.simplefilter("ignore", DeprecationWarning)
             self.metric: Any = getattr(deepeval.metrics, class_name)(model=model, **options)
+
+    @property
+    def note(self) -> str | None:
+        """What the score is not; None if it is what the metric promises."""
+        why = self._requests.why_unweighted
+        return None if why is None else f"not weighted by token probabilities: {why}"
 
     async def run(self, case: Any, check: AnswerCheck) -> None:
         """Compute the metric; `check` gets each answer of the judge before DeepEval does."""

@@ -105,10 +105,15 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     async def _measure(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return DeepEval's result for the case."""
         judge = self.judge if self.uses_judge else None
-        measurement = adapter.Measurement(self.deepeval_class, judge, options)
+        scale = self._weighted_scale()
+        measurement = adapter.Measurement(self.deepeval_class, judge, options, scale)
         metric = measurement.metric
         await measurement.run(case, lambda answer: self._check(answer, metric, case))
-        return self._result(metric, case)
+        return {**self._result(metric, case), "note": measurement.note}
+
+    def _weighted_scale(self) -> tuple[int, int] | None:
+        """Return the scores that are weighted by their probabilities; None if none are."""
+        return None
 
     def _options(self) -> dict[str, Any]:
         """Return the arguments of DeepEval's class besides the judge."""

@@ -130,6 +130,9 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         check_score(answer, (0, 10))
 
+    def _weighted_scale(self) -> tuple[int, int] | None:
+        return None if self.strict_mode else (0, 10)
+
 
 def _turn(cases: Any, turn: Turn) -> Any:
     called = to_tool_calls(turn.tool_calls) or None

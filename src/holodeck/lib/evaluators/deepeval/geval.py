@@ -53,6 +53,9 @@ class Criteria:
 class GEvalEvaluator(DeepEvalBaseEvaluator):
     """G-Eval: the judge follows steps and gives a score of 0 to 10, which becomes 0 to 1.
 
+    If the judge's endpoint returns token probabilities, the score is the mean of the scores that
+    the judge might have given, weighted by their probabilities. Otherwise a note says so.
+
     Args:
         name: The metric's name in reports.
         criteria: What makes a response good; without steps, the judge first derives them.
@@ -114,6 +117,9 @@ class GEvalEvaluator(DeepEvalBaseEvaluator):
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         check_score(answer, self._scale, is_whole=self.strict_mode)
+
+    def _weighted_scale(self) -> tuple[int, int] | None:
+        return None if self.strict_mode else self._scale
 
     def _result(self, metric: Any, case: Any) -> dict[str, Any]:
         low, high = self._scale

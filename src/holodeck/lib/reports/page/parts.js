@@ -282,6 +282,7 @@ function metricReason(row) {
     row.raw_score !== undefined && row.raw_score !== null
       ? make("small", {}, `raw score ${score(row.raw_score)} of ${row.raw_scale ?? "?"} `)
       : null,
+    row.note ? make("small", {}, `${row.note} `) : null,
     judge && make("small", {}, judge),
     row.votes?.length ? votes(row.votes) : null,
     row.judge_prompts?.length ? prompts(row.judge_prompts) : null,
