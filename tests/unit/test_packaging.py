@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
 STORES = {"azure-blob", "postgres", "qdrant", "redis"}
-EXTRAS = {"a2a", "deepeval", "azure", "nlp", "local", "files", "pandas", "all", "dev", *STORES}
+NLP = {"nlp", "nlp-ja", "nlp-spm"}
+EXTRAS = {"a2a", "deepeval", "azure", "local", "files", "pandas", "all", "dev", *NLP, *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
 ALONE = {"litellm", "chroma", "faiss"}
 """Extras that clash with the versions of others, or are large."""

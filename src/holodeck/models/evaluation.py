@@ -41,6 +41,7 @@ __all__ = [
     "Metric",
     "MetricSettings",
     "RAGMetricType",
+    "Tokenize",
 ]
 
 
@@ -114,19 +115,31 @@ class NLPMetric(ComparingMetric):
     evaluator_modules = ("nlp_metrics",)
 
 
-class F1ScoreMetric(NLPMetric):
+Tokenize = Literal["zh", "ja-mecab", "char", "flores200"]
+
+
+class WordMetric(NLPMetric):
+    """Compares words."""
+
+    tokenize: Tokenize | None = None
+    """How words are found in languages without spaces: `zh` Chinese, `ja-mecab` Japanese, `char`
+    each character a word, `flores200` pieces of words in 200 languages. Default: the rules of the
+    metric, for languages with spaces."""
+
+
+class F1ScoreMetric(WordMetric):
     """Token overlap as in SQuAD."""
 
     metric: Literal["f1_score"]
 
 
-class BLEUMetric(NLPMetric):
+class BLEUMetric(WordMetric):
     """Sentence BLEU by sacrebleu with exponential smoothing."""
 
     metric: Literal["bleu"]
 
 
-class ROUGEMetric(NLPMetric):
+class ROUGEMetric(WordMetric):
     """ROUGE F-measure."""
 
     metric: Literal["rouge"]
@@ -134,7 +147,7 @@ class ROUGEMetric(NLPMetric):
     """The variant whose F-measure is the score."""
 
 
-class METEORMetric(NLPMetric):
+class METEORMetric(WordMetric):
     """METEOR with exact and stem matches (no synonyms, so nothing is downloaded)."""
 
     metric: Literal["meteor"]

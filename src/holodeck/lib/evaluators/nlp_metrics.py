@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Literal, Protocol, Unpack
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import ComparingEvaluator, ComparisonOptions, Score, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
+from holodeck.lib.evaluators.tokenizers import check_tokenizer, cut, note_about, uncut_scripts
 from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.text import plural
 from holodeck.lib.threads import run_in_thread
 from holodeck.lib.ui.activity import loading
+from holodeck.models.evaluation import Tokenize
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
 
@@ -71,13 +73,41 @@ class OverlapEvaluator(ComparingEvaluator):
         """Score the response against one reference."""
 
 
-class F1ScoreEvaluator(OverlapEvaluator):
+class WordOptions(ComparisonOptions, total=False):
+    """The options of every metric that compares words."""
+
+    tokenize: Tokenize | None
+
+
+class WordEvaluator(OverlapEvaluator):
+    """Compares words, which `tokenize` finds in languages without spaces."""
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        *,
+        tokenize: Tokenize | None = None,
+        **options: Unpack[ComparisonOptions],
+    ) -> None:
+        super().__init__(threshold, **options)
+        check_tokenizer(tokenize)
+        self.tokenize = tokenize
+
+    def _best(self, response: str, references: Sequence[str]) -> dict[str, Any]:
+        result = super()._best(response, references)
+        uncut = uncut_scripts("\n".join((response, *references)), self.tokenize)
+        if uncut:
+            result["reasoning"] += f". {note_about(uncut, self.tokenize)}"
+        return result
+
+
+class F1ScoreEvaluator(WordEvaluator):
     """Word F1 as in SQuAD: ignores case, punctuation, English articles and order."""
 
     metric = "f1_score"
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        found, expected = _squad_words(response), _squad_words(reference)
+        found, expected = (_squad_words(cut(one, self.tokenize)) for one in (response, reference))
         _require_words(expected, reference, self.metric)
         common = sum((Counter(found) & Counter(expected)).values())
         score = 2 * common / (len(found) + len(expected))
@@ -91,11 +121,11 @@ def _squad_words(text: str) -> list[str]:
     return _ARTICLES.sub(" ", bare).split()
 
 
-class BLEUEvaluator(OverlapEvaluator):
+class BLEUEvaluator(WordEvaluator):
     """Sentence BLEU by sacrebleu, divided by 100.
 
-    It uses the tokenizer 13a and exponential smoothing; case matters. Rounding noise above 1 is
-    cut off.
+    The tokenizer is 13a or `tokenize`, the smoothing exponential; case matters. Rounding noise
+    above 1 is cut off.
     """
 
     metric = "bleu"
@@ -106,13 +136,15 @@ class BLEUEvaluator(OverlapEvaluator):
         await run_in_thread(_sacrebleu)
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        bleu = _sacrebleu().sentence_bleu(response, [reference], smooth_method="exp")
+        bleu = _sacrebleu().sentence_bleu(
+            response, [reference], smooth_method="exp", tokenize=self.tokenize
+        )
         precisions = " ".join(f"{precision / 100:.2f}" for precision in bleu.precisions)
         detail = f"precision of 1 to 4 words in a row {precisions}, brevity {bleu.bp:.2f}"
         return Overlap(min(1.0, bleu.score / 100), detail)
 
 
-class ROUGEEvaluator(OverlapEvaluator):
+class ROUGEEvaluator(WordEvaluator):
     """ROUGE F-measures by rouge-score, with stemming; `variant` selects the score.
 
     On plain ASCII text the results equal those of rouge-score's own tokenizer, which drops letters
@@ -128,7 +160,7 @@ class ROUGEEvaluator(OverlapEvaluator):
         self,
         threshold: float | None = None,
         variant: Variant = "rougeL",
-        **options: Unpack[ComparisonOptions],
+        **options: Unpack[WordOptions],
     ) -> None:
         super().__init__(threshold, **options)
         self.variant = variant
@@ -138,6 +170,7 @@ class ROUGEEvaluator(OverlapEvaluator):
 
     def _compare(self, response: str, reference: str) -> Overlap:
         scorer = _rouge()(list(self.variants), tokenizer=_StemmingTokenizer())
+        response, reference = cut(response, self.tokenize), cut(reference, self.tokenize)
         found, expected = len(_words(response)), len(_words(reference))
         _require_words(range(expected), reference, self.metric)
         if found * expected > _MOST_CELLS:
@@ -153,7 +186,7 @@ class ROUGEEvaluator(OverlapEvaluator):
         return Overlap(measures[self.variant], detail, measures)
 
 
-class METEOREvaluator(OverlapEvaluator):
+class METEOREvaluator(WordEvaluator):
     """METEOR by nltk with exact and stem matches.
 
     There is no synonym stage, so that no word list has to be downloaded. By METEOR's definition a
@@ -169,7 +202,9 @@ class METEOREvaluator(OverlapEvaluator):
 
     def _compare(self, response: str, reference: str) -> Overlap:
         meteor_score, tokenizer = _meteor()
-        found, expected = tokenizer.tokenize(response), tokenizer.tokenize(reference)
+        found, expected = (
+            tokenizer.tokenize(cut(one, self.tokenize)) for one in (response, reference)
+        )
         score = float(meteor_score([expected], found, wordnet=_NoSynonyms()))
         return Overlap(score, f"{plural(len(found), 'token')} against {len(expected)}")
 

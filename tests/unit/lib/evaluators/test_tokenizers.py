@@ -1,0 +1,155 @@
+"""Word metrics on languages that are written without spaces, or with vowel signs."""
+
+import pytest
+
+from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.evaluators import tokenizers
+from holodeck.lib.evaluators.nlp_metrics import (
+    BLEUEvaluator,
+    F1ScoreEvaluator,
+    METEOREvaluator,
+    ROUGEEvaluator,
+)
+from holodeck.lib.evaluators.tokenizers import cut, uncut_scripts
+
+ALL = [F1ScoreEvaluator, BLEUEvaluator, ROUGEEvaluator, METEOREvaluator]
+
+CHINESE = "我们的退货期限是三十天，从收到货物的那一天算起。"
+CHINESE_CLOSE = "退货期限是三十天，从收到货物之日算起。"
+CHINESE_OTHER = "猫喜欢在窗边睡觉。"
+JAPANESE = "返品は商品の到着後三十日以内に受け付けます。"
+JAPANESE_CLOSE = "商品の到着後三十日以内の返品を受け付けます。"
+JAPANESE_OTHER = "猫がねむった"
+THAI = "ร้านเปิดเวลาเก้าโมงเช้าทุกวัน"
+THAI_CLOSE = "ร้านเปิดเก้าโมงเช้าทุกวัน"
+TAMIL = ("நான் நாளை காலை சென்னைக்கு போகிறேன்", "அவள் நேற்று இரவு புத்தகம் படித்தாள்")
+HINDI = ("मैं कल सुबह दिल्ली जाऊँगा", "लड़कियाँ नदी में तैरती हैं")
+
+
+async def result_of(evaluator, response, reference):
+    return await evaluator.evaluate(response=response, ground_truth=reference)
+
+
+@pytest.fixture
+def japanese():
+    pytest.importorskip("MeCab", reason="the extra nlp-ja")
+    pytest.importorskip("ipadic", reason="the extra nlp-ja")
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize(
+    ("tokenize", "reference", "close", "other"),
+    [
+        ("zh", CHINESE, CHINESE_CLOSE, CHINESE_OTHER),
+        ("ja-mecab", JAPANESE, JAPANESE_CLOSE, JAPANESE_OTHER),
+        ("char", THAI, THAI_CLOSE, "丁"),
+    ],
+)
+async def test_a_similar_sentence_scores_high_and_another_low(
+    make, tokenize, reference, close, other, japanese
+):
+    evaluator = make(tokenize=tokenize)
+
+    similar = await result_of(evaluator, close, reference)
+    different = await result_of(evaluator, other, reference)
+
+    assert similar["score"] > 0.5
+    assert different["score"] < 0.2
+    assert "NOTE" not in similar["reasoning"]
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize(("one", "other"), [TAMIL, HINDI], ids=["Tamil", "Hindi"])
+async def test_no_tokenizer_is_needed_for_words_with_vowel_signs(make, one, other):
+    unrelated, same = await result_of(make(), one, other), await result_of(make(), one, one)
+
+    assert unrelated["score"] == 0
+    assert same["score"] > 0.99
+    assert "NOTE" not in unrelated["reasoning"]
+
+
+@pytest.mark.parametrize("tokenize", ["zh", "ja-mecab", "char"])
+async def test_bleu_with_a_tokenizer_is_sacrebleus(tokenize, japanese):
+    import sacrebleu
+
+    theirs = sacrebleu.sentence_bleu(JAPANESE_CLOSE, [JAPANESE], tokenize=tokenize)
+
+    found = await result_of(BLEUEvaluator(tokenize=tokenize), JAPANESE_CLOSE, JAPANESE)
+
+    assert 0 < theirs.score < 100
+    assert found["score"] == pytest.approx(theirs.score / 100)
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize(
+    ("tokenize", "text", "script", "advice"),
+    [
+        (None, CHINESE, "Chinese characters", "zh"),
+        (None, JAPANESE, "Japanese kana", "ja-mecab"),
+        ("zh", JAPANESE, "Japanese kana", "ja-mecab"),
+        (None, THAI, "Thai", "char"),
+    ],
+)
+async def test_a_script_that_is_not_cut_is_named_in_the_row(make, tokenize, text, script, advice):
+    found = await result_of(make(tokenize=tokenize), "yes", text)
+
+    note = found["reasoning"].partition("NOTE: ")[2]
+    assert script in note
+    assert note.endswith(f"write tokenize: {advice}")
+
+
+@pytest.mark.parametrize("text", ["plain", "naïve café", TAMIL[0], "한국어 문장", "one 字 alone"])
+def test_scripts_with_spaces_get_no_note(text):
+    assert uncut_scripts(text, None) == ()
+
+
+def test_characters_keep_their_marks():
+    assert cut("நாளை a", "char").split() == ["நா", "ளை", "a"]
+
+
+@pytest.mark.parametrize(("name", "extra"), [("ja-mecab", "nlp-ja"), ("flores200", "nlp-spm")])
+def test_a_missing_library_is_named_when_the_metric_is_built(name, extra, monkeypatch):
+    monkeypatch.setattr(tokenizers, "find_spec", lambda _module: None)
+
+    with pytest.raises(MissingExtra, match=rf"{extra}"):
+        ROUGEEvaluator(tokenize=name)
+
+
+@pytest.fixture
+def sacrebleu_folder(tmp_path, monkeypatch):
+    pytest.importorskip("sentencepiece", reason="the extra nlp-spm")
+    from sacrebleu import utils
+    from sacrebleu.tokenizers import tokenizer_spm
+
+    for module in (utils, tokenizer_spm):  # both read $SACREBLEU when they are imported
+        monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path))
+    return tmp_path / "models"
+
+
+def test_flores200_fetches_nothing_but_says_how_to(sacrebleu_folder):
+    with pytest.raises(ConfigError, match="which is not there; download it"):
+        BLEUEvaluator(tokenize="flores200")
+
+    assert not sacrebleu_folder.exists()
+
+
+async def test_flores200_cuts_by_its_model(sacrebleu_folder):
+    import sentencepiece
+
+    sacrebleu_folder.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([CHINESE, THAI, TAMIL[0], HINDI[0], "The shop opens at nine."] * 20),
+        model_prefix=str(sacrebleu_folder / "flores200sacrebleuspm"),
+        vocab_size=120,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (sacrebleu_folder / "flores200sacrebleuspm.model").rename(
+        sacrebleu_folder / "flores200sacrebleuspm"
+    )
+
+    for make in ALL:
+        evaluator = make(tokenize="flores200")
+        similar = await result_of(evaluator, THAI_CLOSE, THAI)
+        different = await result_of(evaluator, "The shop opens.", THAI)
+        assert similar["score"] > 0.5 > different["score"]
