@@ -18,6 +18,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import EvaluationResult, ScenarioResult
 from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators.inputs import EvalKwargsBuilder
+from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.exceptions import describe
 
 __all__ = [
@@ -235,11 +237,34 @@ async def _inputs(
 ) -> dict[str, Any]:
     needed = [one.value for one in evaluator.required_params()]
     inferred = {name: _INFERRED[name] for name in needed if name in _INFERRED}
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = _conversation_inputs(evaluator, state)
     for name, mapping in {**inferred, **attached.mappings}.items():
+        if name in found and name not in attached.mappings:
+            continue
         given = mapping(state) if callable(mapping) else mapping
         found[name] = await given if inspect.isawaitable(given) else given
     return found
+
+
+def _conversation_inputs(evaluator: BaseEvaluator, state: ScenarioState) -> dict[str, Any]:
+    """Return the inputs of an evaluator that sees the conversation, as a test case gives them.
+
+    Its question is then the one that the last response answers.
+    """
+    spec = evaluator.get_param_spec()
+    taken = spec.required | spec.optional
+    if not (evaluator.uses_observation or taken & {EvalParam.TURNS, EvalParam.EXCHANGES}):
+        return {}
+    # Imported here because few scenarios have evaluators.
+    from holodeck.lib.test_runner.messages import observed_conversation  # noqa: PLC0415
+
+    observation = observed_conversation(state.messages)
+    if observation is None:
+        return {}
+    given = EvalKwargsBuilder(
+        observation.response, observation.input, observation=observation
+    ).build_for(evaluator)
+    return {name: one for name, one in given.items() if name not in {"response", "actual_output"}}
 
 
 def _shown(given: Any) -> str:

@@ -9,11 +9,20 @@ from holodeck.config.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
 from holodeck.lib.backends.parsing import parse_arguments
-from holodeck.lib.conversation.messages import EARLIER, REQUESTED_BY, UNSEEN_CALLS
+from holodeck.lib.conversation.messages import (
+    EARLIER,
+    REQUESTED_BY,
+    UNSEEN_CALLS,
+    tool_arguments,
+    tool_calls_in,
+    tool_name,
+)
 from holodeck.lib.conversation.messages import Message as JudgeMessage
 from holodeck.lib.conversation.messages import text_of as message_text
-from holodeck.lib.evaluators.base import Turn
+from holodeck.lib.evaluators.base import Observation, Turn
+from holodeck.lib.evaluators.inputs import exchanges_in
 from holodeck.models.agent import Agent
+from holodeck.models.evidence import Unknown
 from holodeck.models.history import EarlierCall, EarlierMessage
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
@@ -132,10 +141,12 @@ def _turns(
             yield Turn("user", text, earlier=is_earlier)
         if role != "assistant":
             continue
-        requested = one.get("tool_calls") or ()
+        requested = list(tool_calls_in(one))
         observed = {} if is_earlier else calls_by_id
         results = _results_after(messages, at)
-        calls += [observed.get(call["id"]) or _invocation(call, results) for call in requested]
+        calls += [
+            observed.get(str(call.get("id"))) or _invocation(call, results) for call in requested
+        ]
         if text.strip() or not requested:
             known = None if one.get(UNSEEN_CALLS) else tuple(calls)
             yield Turn("assistant", text, known, earlier=is_earlier)
@@ -151,12 +162,28 @@ def _results_after(messages: Sequence[JudgeMessage], at: int) -> dict[str, str]:
 
 
 def _invocation(call: Mapping[str, Any], results: Mapping[str, str]) -> ToolInvocation:
-    args, error = parse_arguments(call["function"]["arguments"])
-    result = results.get(call["id"])
+    args, error = parse_arguments(tool_arguments(call))
+    result = results.get(str(call.get("id")))
     error = error or (NO_RESULT if result is None else None)
     size = len(json.dumps(result))
-    return ToolInvocation(
-        name=call["function"]["name"], args=args, result=result, bytes=size, error=error
+    return ToolInvocation(name=tool_name(call), args=args, result=result, bytes=size, error=error)
+
+
+def observed_conversation(messages: Sequence[JudgeMessage]) -> Observation | None:
+    """Return a conversation up to its last response as metrics see it; None without a response."""
+    exchanges = exchanges_in(turns := to_turns(messages))
+    if not exchanges:
+        return None
+    last = exchanges[-1]
+    turns = turns[: max(at for at, one in enumerate(turns, 1) if one.role == "assistant")]
+    is_unknown = any(one.tool_calls is None for one in turns)
+    calls = tuple(call for one in turns for call in one.tool_calls or ())
+    return Observation(
+        response=last.response.content,
+        input=last.input or None,
+        tool_calls=Unknown("tool_calls") if is_unknown else calls,
+        turns=turns,
+        tools=Unknown("tools"),
     )
 
 

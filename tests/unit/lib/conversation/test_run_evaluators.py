@@ -4,7 +4,9 @@ import pytest
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.nlp_metrics import F1ScoreEvaluator
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from support.participants import a_user, an_agent
 
 CALL = {
@@ -62,6 +64,49 @@ async def test_an_evaluator_without_its_input_does_not_pass(settings):
     assert (result.success, result.status) == (False, "error")
     assert result.evaluations[0].status == "skipped"
     assert "nothing for its input 'ground_truth'" in result.reasoning
+
+
+class Watching(BaseEvaluator):
+    """Passes, and keeps what it was given."""
+
+    metric = "watching"
+    PARAM_SPEC = ParamSpec(
+        required=frozenset({EvalParam.RESPONSE, EvalParam.QUERY}),
+        optional=frozenset({EvalParam.TURNS}),
+    )
+    uses_observation = True
+
+    async def _evaluate_impl(self, **kwargs):
+        self.given = kwargs
+        return {"score": 1.0, "passed": True}
+
+
+async def test_an_evaluator_that_sees_conversations_gets_the_question_of_the_last_response():
+    watching = Watching()
+    steps = [scenario.user("first"), scenario.agent("hello"), scenario.user("second"),
+             scenario.agent(), scenario.user("bye"), scenario.succeed()]  # fmt: skip
+
+    result = await scenario.arun(
+        "case", "…", [a_user(), an_agent(SAID)], script=steps,
+        evaluators=[scenario.evaluator(watching)],
+    )  # fmt: skip
+
+    assert result.success
+    assert (watching.given["query"], watching.given["response"]) == ("second", SAID[1]["content"])
+    assert [(one.role, one.content) for one in watching.given["turns"]] == [
+        ("user", "first"), ("assistant", "hello"), ("user", "second"),
+        ("assistant", SAID[1]["content"]),
+    ]  # fmt: skip
+    [call] = watching.given["observation"].exchanges[-1].response.tool_calls
+    assert (call.name, call.args) == ("run_sql", {"q": "S"})
+
+
+async def test_a_mapping_of_an_evaluator_that_sees_conversations_comes_first():
+    watching = Watching()
+
+    await run(scenario.evaluator(watching, mappings={"query": scenario.value("mine")}))
+
+    assert watching.given["query"] == "mine"
 
 
 async def test_an_evaluator_of_the_service_is_an_error_that_names_what_to_write():
