@@ -29,6 +29,8 @@ SELDOM = (
     "holodeck.lib.test_runner.events", "holodeck.lib.test_runner.events",
     "holodeck.lib.test_runner.trace_checks", "holodeck.lib.test_runner.traced_turns",
     "holodeck.lib.traces.agent_traces", "holodeck.config.check_traces", "opentelemetry.trace",
+    "holodeck.models.observability", "holodeck.models.spans", "holodeck.models.trace_checks",
+    "holodeck.models.tool_filtering",
     "holodeck.lib.observability.sdk", "holodeck.lib.observability.meters",
     "holodeck.lib.observability.log_bridge", "holodeck.lib.observability.delivery",
     "holodeck.lib.evaluators.deepeval", "holodeck.lib.backends.frameworks.semantic_kernel_agents",
@@ -38,8 +40,6 @@ SELDOM = (
 UNWRITTEN = (
     "RegexMetric", "GEvalMetric", "JudgeMetric", "ExpectedTool", "StepModel", "Simulation",
     "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
-    "TraceChecks", "SpanCheck", "Trace", "RecordedSpan",
-    "ObservabilityConfig",
     "VectorStoreSettings",
 )  # fmt: skip
 """Models of which an ordinary run has no value."""

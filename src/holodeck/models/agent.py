@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,11 +19,13 @@ from holodeck.models.base import Json, Model, NonBlank, OnDemand
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
-from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
-from holodeck.models.tool_filtering import ToolFilterConfig
+
+if TYPE_CHECKING:
+    import holodeck.models.observability
+    import holodeck.models.tool_filtering
 
 KeyPath = tuple[str | int, ...]
 
@@ -145,13 +147,15 @@ class Agent(Model):
     """The system prompt; required unless `backend` is Python code or a URL."""
     backend: (
         NonBlank
-        | Annotated[
-            PythonBackendConfig
-            | HttpBackendConfig
-            | ProcessBackendConfig
-            | McpBackendConfig
-            | A2aBackendConfig,
-            Field(discriminator="type"),
+        | OnDemand[
+            Annotated[
+                PythonBackendConfig
+                | HttpBackendConfig
+                | ProcessBackendConfig
+                | McpBackendConfig
+                | A2aBackendConfig,
+                Field(discriminator="type"),
+            ]
         ]
         | None
     ) = None
@@ -162,7 +166,7 @@ class Agent(Model):
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
-    tool_filtering: OnDemand[ToolFilterConfig] | None = None
+    tool_filtering: OnDemand["holodeck.models.tool_filtering.ToolFilterConfig"] | None = None
     """Which tools the model is offered; all of them if it is off."""
     embedding_provider: OnDemand[LLMProvider] | None = None
     """The embedding model for tools that search documents; by default one of the agent's provider,
@@ -175,7 +179,7 @@ class Agent(Model):
     """Settings of the run."""
     prices: OnDemand[PriceTable] | None = None
     """Prices of the models, in addition to `prices` in the configuration files."""
-    observability: OnDemand[ObservabilityConfig] | None = None
+    observability: OnDemand["holodeck.models.observability.ObservabilityConfig"] | None = None
     """Traces of the run."""
     claude: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""

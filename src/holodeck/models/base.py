@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import import_module
 from itertools import pairwise
 from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
 else:
 
     class OnDemand:
-        """`OnDemand[Part]` is the type `Part`, whose schema is built for the first value."""
+        """`OnDemand[Part]` is the type `Part`, whose schema is built for the first value.
+
+        If `Part` is the text `package.module.Part`, the module is imported only then, too.
+        """
 
         def __class_getitem__(cls, part: Any) -> Any:
-            return Annotated[part, Deferred(part)]
+            return Annotated[Any if isinstance(part, str) else part, Deferred(part)]
 
 
 _PLUGIN_LOADER = "pydantic.plugin._loader"
@@ -198,6 +202,8 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models named anywhere in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
+    if isinstance(annotation, Deferred) and isinstance(annotation.named, str):
+        yield from models_in(annotation.type)
     for argument in get_args(annotation):
         yield from models_in(argument)
 
@@ -229,7 +235,15 @@ def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
 class Deferred:
     """Replaces a type in the schema of a model; the type's own schema is built on first use."""
 
-    type: Any
+    named: Any
+    """The type, or its full name."""
+
+    @cached_property
+    def type(self) -> Any:
+        if not isinstance(self.named, str):
+            return self.named
+        module, _, name = self.named.rpartition(".")
+        return getattr(import_module(module), name)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -17,7 +17,9 @@ from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.base import InvalidParts, Json, Model, NonBlank, OnDemand
 from holodeck.models.evaluation import Metric
 from holodeck.models.matchers import ArgMatcher, ResultMatcher, to_matcher
-from holodeck.models.trace_checks import TraceChecks
+
+if TYPE_CHECKING:
+    import holodeck.models.trace_checks
 
 SCORER_NAMES = ("passfail", "exact", "regex", "similarity")
 _OF_ALL = ("required",)
@@ -171,7 +173,7 @@ class Expectations(Model):
     """Maximum number of tool calls."""
     no_repeated_calls: bool = False
     """Whether two calls of a tool with equal arguments fail the case."""
-    trace: OnDemand[TraceChecks] | None = None
+    trace: OnDemand["holodeck.models.trace_checks.TraceChecks"] | None = None
     """Checks of the OpenTelemetry spans of the agent."""
     handoffs: list[NonBlank] | None = None
     """Names of the agents that speak, in this order and no others; consecutive messages of an agent

@@ -27,12 +27,13 @@ from holodeck.models.price import Cost
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.reported_run import MergedRun, RunOrigin
 from holodeck.models.selection import Selection
-from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    import holodeck.models.spans
 
 UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
 
@@ -177,7 +178,7 @@ class TurnResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
-    trace: OnDemand[Trace] | None = None
+    trace: OnDemand["holodeck.models.spans.Trace"] | None = None
     """The spans of the agent; None if no check needs them."""
 
     @property
@@ -295,7 +296,7 @@ class TestResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
-    trace: OnDemand[Trace] | None = None
+    trace: OnDemand["holodeck.models.spans.Trace"] | None = None
     """The spans of the agent; None if no check needs them, or if `turns` have them."""
     cost: OnDemand[Cost] | None = None
     """None if the configuration has no `prices`."""

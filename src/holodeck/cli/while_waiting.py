@@ -1,0 +1,22 @@
+"""What is prepared during the first requests, while this process has nothing else to do."""
+
+import asyncio
+
+FIRST_REQUESTS_S = 0.02
+"""How long the first requests get to be sent; sending them is more urgent."""
+
+
+async def build_result_schemas() -> None:
+    """Build the schemas of results, records and reports, one at a time.
+
+    Each would otherwise be built with its first value, that is between an answer and the exit.
+    """
+    await asyncio.sleep(FIRST_REQUESTS_S)
+    from holodeck.models.outcome import ModelCost
+    from holodeck.models.record import CaseFinished, RunFinished
+    from holodeck.models.test_result import MetricResult, ReportSummary, TestReport, TestResult
+
+    models = (MetricResult, TestResult, CaseFinished, ModelCost, ReportSummary, TestReport)
+    for model in (*models, RunFinished):
+        model.model_rebuild()
+        await asyncio.sleep(0)  # what has arrived meanwhile comes first
