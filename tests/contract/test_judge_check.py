@@ -52,12 +52,16 @@ METRICS = {
     "judge": JUDGE,
     **{name: one.keys for name, one in CASES.items() if one.calls},
     **{name: {"type": "azure", "metric": name} for name in AZURE_METRICS},
+    "grader": {"type": "code", "grader": "rules:grader", "judge": True},
 }
 NAMES = {"judge": "dogs", "geval": "polite"}
 TOOLS = '''
 def search(animal: str) -> str:
     """Look a rule up."""
     return "allowed"
+
+def grader(case, judge):
+    return judge.ask(f"Does this allow dogs? {case.response} {[c.args for c in case.tool_calls]}")
 '''
 
 
@@ -65,6 +69,8 @@ def answer(name, request):
     """What the judge says when a good response is judged by that metric."""
     if "response_format" not in request.body:
         return yes(0.9)
+    if name == "grader":
+        return json.dumps({"reason": "because", "passed": True})
     if name in CASES:
         script = {"verdict": "no", **CASES[name].good}
         return said(script, request)
@@ -128,7 +134,7 @@ async def checked(path, name, labels):
 
 def test_every_metric_that_asks_a_judge_is_in_this_suite():
     asking = {name for name, one in EVALUATORS.items() if one.uses_judge}
-    assert asking - {"tool_correctness", "json_correctness"} == set(METRICS)
+    assert asking - {"tool_correctness", "json_correctness"} == set(METRICS) - {"grader"}
 
 
 @pytest.mark.parametrize("name", METRICS)

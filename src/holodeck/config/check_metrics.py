@@ -7,7 +7,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from holodeck.config.findings import CheckContext
-from holodeck.config.python_files import import_warning, require_target
+from holodeck.config.python_files import (
+    import_warning,
+    parameters_of_target,
+    require_target,
+)
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import (
@@ -17,7 +21,12 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.patterns import compile_pattern, passes_every_text
-from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
+from holodeck.models.evaluation import (
+    CodeMetric,
+    MetricSettings,
+    NotContainsMetric,
+    RegexMetric,
+)
 from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric
 from holodeck.models.test_case import PLACEHOLDER
 
@@ -44,9 +53,10 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                 check_target(
                     context, metric.user_code, metric_path, "metric", context.agent.base_dir
                 )
-                continue
-            evaluator = build_evaluator(metric, context.agent.base_dir, location="")
-            context.inputs.register(metric, evaluator)
+                _check_judge_of_grader(context, metric, metric_path)
+            else:
+                evaluator = build_evaluator(metric, context.agent.base_dir, location="")
+                context.inputs.register(metric, evaluator)
             if needs_judge(metric) and judge_model_of(context.agent, metric) is None:
                 context.error(
                     metric_path,
@@ -54,6 +64,22 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                 )
         except ConfigError as error:
             context.config_error(metric_path, error)
+
+
+def _check_judge_of_grader(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
+    """Check that a grader beside the agent.yaml takes a judge if, and only if, it gets one."""
+    names = parameters_of_target(metric.user_code or "", context.agent.base_dir, "metric")
+    if names is None:
+        return
+    if needs_judge(metric) and "judge" not in names:
+        context.error(
+            (*path, "judge"),
+            f"{metric.user_code!r} has no parameter 'judge'; add it, or remove 'judge: true'",
+        )
+    elif isinstance(metric, CodeMetric) and not metric.judge and "judge" in names[1:]:
+        context.warning(
+            path, f"{metric.user_code!r} takes a judge; to give it one, write 'judge: true'"
+        )
 
 
 def check_target(

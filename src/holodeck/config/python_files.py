@@ -103,6 +103,15 @@ def parameter_names(function: ast.AST | None) -> list[str] | None:
     return [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
 
 
+def parameters_of_target(target: str, base_dir: Path, location: str) -> list[str] | None:
+    """Return the parameters of `module:function` in a file here; None if they are unknown."""
+    module, _, name = target.partition(":")
+    file = _file_of(module, base_dir)
+    if file is None or "." in name:
+        return None
+    return parameter_names(find_definition(file, name, base_dir, location))
+
+
 def _parse(file: str, base_dir: Path, location: str) -> ast.Module:
     text = read_text(file, base_dir, location)
     try:

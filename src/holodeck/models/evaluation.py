@@ -295,12 +295,14 @@ class CodeMetric(MetricSettings):
     """A Python callable of yours that gets the whole observation of a case."""
 
     kind: ClassVar[MetricKind] = "code"
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name"})
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name", "judge"})
 
     type: Literal["code"] = "code"
     """Your own Python code."""
     grader: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
     """The callable as `module:callable`."""
+    judge: bool = False
+    """Whether the callable gets the judge of the run, as its parameter `judge`."""
     name: NonBlank | None = None
     """The metric's name in reports; the callable's name by default."""
 

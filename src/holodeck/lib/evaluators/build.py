@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,7 @@ from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import (
+    CodeMetric,
     ComparingMetric,
     MetricSettings,
     PassFailMetric,
@@ -48,7 +50,10 @@ def build_evaluator(
     }
     if metric.user_code is not None:
         target = load_callable(metric.user_code, base_dir, location=location)
-        if isinstance(target, type) and issubclass(target, BaseEvaluator):
+        if needs_judge(metric):
+            _require_judge_parameter(target, metric.user_code, location)
+            options |= {"asks_judge": True, "judge": judge}
+        elif isinstance(target, type) and issubclass(target, BaseEvaluator):
             return target(**options)
         return CustomEvaluator(target, metric.threshold, **options)
     evaluator = evaluator_class(metric)
@@ -62,6 +67,19 @@ def build_evaluator(
         return evaluator(**{"threshold": metric.threshold, **metric.options(), **options})
     except ConfigError as error:
         raise ConfigError(f"{location}.{error.field}", error.message) from error
+
+
+def _require_judge_parameter(target: Callable[..., Any], name: str, location: str) -> None:
+    """Raise ConfigError if a grader cannot be called with `judge=`."""
+    try:
+        parameters = signature(target).parameters.values()
+    except (TypeError, ValueError):  # a callable without a signature
+        return
+    if not any(one.name == "judge" or one.kind is Parameter.VAR_KEYWORD for one in parameters):
+        raise ConfigError(
+            f"{location}.judge",
+            f"{name!r} has no parameter 'judge'; add it, or remove 'judge: true'",
+        )
 
 
 def evaluator_class(metric: MetricSettings) -> type[BaseEvaluator]:
@@ -97,6 +115,8 @@ def _retry_config(metric: MetricSettings) -> RetryConfig:
 
 def needs_judge(metric: MetricSettings) -> bool:
     """Whether the metric calls a judge model."""
+    if isinstance(metric, CodeMetric):
+        return metric.judge
     return evaluator_class(metric).uses_judge
 
 

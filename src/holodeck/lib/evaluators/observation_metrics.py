@@ -8,7 +8,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Unpack
 
-from holodeck.errors import EvaluationError
+from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import (
     DEFAULT_THRESHOLD,
     EvaluatorOptions,
@@ -18,7 +18,9 @@ from holodeck.lib.evaluators.base import (
     quote,
     to_python,
 )
+from holodeck.lib.evaluators.grader_judge import GraderJudge
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
 from holodeck.lib.threads import call_user_function
 from holodeck.lib.tool_names import did_you_mean_tool, find_tool
@@ -34,7 +36,7 @@ class CustomEvaluator(ScoredEvaluator):
 
     The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
     else is an error. Without `passed` and without a threshold, a score of at least 0.5 passes; with
-    both, the response must satisfy both.
+    both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`.
     """
 
     metric = "custom"
@@ -46,9 +48,13 @@ class CustomEvaluator(ScoredEvaluator):
         threshold: float | None = None,
         *,
         base_dir: Path | None = None,
+        asks_judge: bool = False,
+        judge: Judge | None = None,
         **options: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **options)
+        self._asks_judge = asks_judge
+        self._judge = judge
         self._function = load_callable(target, base_dir) if isinstance(target, str) else target
         self._label = target if isinstance(target, str) else getattr(target, "__name__", "custom")
 
@@ -66,8 +72,23 @@ class CustomEvaluator(ScoredEvaluator):
         return result
 
     async def _call(self, observation: Observation) -> Any:
+        call = partial(self._function, observation)
+        if not self._asks_judge:
+            return await self._value_of(call)
+        if self._judge is None:
+            raise ConfigError("model", f"{self.name} needs a model that judges")
+        judge = GraderJudge(self._judge)
         try:
-            return await call_user_function(partial(self._function, observation), self._function)
+            value = await self._value_of(partial(call, judge=judge))
+        finally:
+            judge.close()
+        if judge.fault is not None:
+            raise judge.fault
+        return value
+
+    async def _value_of(self, call: Callable[[], Any]) -> Any:
+        try:
+            return await call_user_function(call, self._function)
         except SystemExit as error:
             raise EvaluationError(f"{self.name} called sys.exit({error.code!r})") from error
 

@@ -286,7 +286,7 @@ class CheckedJudge:
         return MetricCheck(
             metric=self.metric if isinstance(self.metric, str) else self.metric.label,
             judge=self.judge.name,
-            fingerprint=fingerprint_of_judge(self.metric, self.llm),
+            fingerprint=fingerprint_of_judge(self.metric, self.llm, self.agent.base_dir),
             verdict=gate.verdict,
             good_labels=gate.good,
             bad_labels=gate.bad,

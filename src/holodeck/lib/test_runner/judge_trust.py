@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import evaluator_class
+from holodeck.lib.registry import module_source
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import MetricSettings
+from holodeck.models.evaluation import CodeMetric, MetricSettings
 from holodeck.models.judge_trust import (
     CHECKS_FILE,
     CRITERIA,
@@ -39,21 +40,23 @@ _NOT_PROMPT = frozenset(
 """Settings of a metric that do not change its verdict."""
 
 
-def fingerprint_of_judge(metric: MetricSettings | str, llm: LLMProvider) -> str:
+def fingerprint_of_judge(metric: MetricSettings | str, llm: LLMProvider, folder: Path) -> str:
     """Return a hash of everything that shapes the prompt and the verdict of a judged metric."""
     settings = llm.model_dump(mode="json", include=set(_PROMPT_SETTINGS))
-    facts = {"judge": settings, "wording": _wording_version(metric)}
+    facts = {"judge": settings, "wording": _wording_version(metric, folder)}
     if isinstance(metric, MetricSettings):
         facts["metric"] = metric.model_dump(mode="json", exclude=set(_NOT_PROMPT))
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _wording_version(metric: MetricSettings | str) -> str:
+def _wording_version(metric: MetricSettings | str, folder: Path) -> str:
     """Return what changes with the words of the prompt."""
     if isinstance(metric, str):
         return _hash_of_module(_WORDINGS[CRITERIA])
     if metric.kind in _WORDINGS:
         return _hash_of_module(_WORDINGS[metric.kind])
+    if isinstance(metric, CodeMetric):
+        return hashlib.sha256(module_source(metric.grader, folder).encode()).hexdigest()[:16]
     return " ".join(_installed_version(one) for one in evaluator_class(metric).libraries)
 
 
@@ -133,7 +136,7 @@ class TrustBook:
         if self.mode_of(metric) == "off":
             return None
         name = metric if isinstance(metric, str) else metric.label
-        fingerprint = fingerprint_of_judge(metric, llm)
+        fingerprint = fingerprint_of_judge(metric, llm, self._agent.base_dir)
         known = self._by_fingerprint.get(fingerprint)
         found: JudgeTrust = "not checked"
         if known is not None and known.metric == name:

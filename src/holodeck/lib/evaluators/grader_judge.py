@@ -1,0 +1,84 @@
+"""The judge of the run, as a grader of `type: code` may ask it."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.judging.judge import Judge
+
+VERDICT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"reason": {"type": "string"}, "passed": {"type": "boolean"}},
+    "required": ["reason", "passed"],
+    "additionalProperties": False,
+}
+"""What the judge answers unless the grader says otherwise; a grader may return it as it is."""
+
+
+class GraderJudge:
+    """Asks the judge of the run: `ask` in a plain function, `await aask` in a coroutine.
+
+    Made in the event loop of the run, for one evaluation. The first fault is kept, so that a grader
+    that hides the exception passes nothing.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._loop = asyncio.get_running_loop()
+        self._asked: set[Future[Any]] = set()
+        self.fault: EvaluationError | ConfigError | None = None
+
+    @property
+    def name(self) -> str:
+        """The provider and name of the model."""
+        return self._judge.name
+
+    def ask(self, prompt: str, schema: Mapping[str, Any] = VERDICT) -> Any:
+        """Return the judge's answer, JSON that is valid by the schema. Raises EvaluationError.
+
+        By default, the answer is a mapping with `passed` and `reason`.
+        """
+        if _is_running(self._loop):
+            self.fault = EvaluationError(
+                "judge.ask() would block the run; write 'await judge.aask(…)' in a coroutine"
+            )
+            raise self.fault
+        return self._submit(prompt, schema).result()
+
+    async def aask(self, prompt: str, schema: Mapping[str, Any] = VERDICT) -> Any:
+        """Return the judge's answer as `ask` does."""
+        if _is_running(self._loop):
+            return await self._ask(prompt, schema)
+        return await asyncio.wrap_future(self._submit(prompt, schema))
+
+    def close(self) -> None:
+        """Withdraw what is still asked, for example after a time limit."""
+        for one in self._asked:
+            one.cancel()
+
+    def _submit(self, prompt: str, schema: Mapping[str, Any]) -> Future[Any]:
+        """Ask in the event loop of the run, to which the judge's connections belong."""
+        asked = asyncio.run_coroutine_threadsafe(self._ask(prompt, schema), self._loop)
+        self._asked.add(asked)
+        asked.add_done_callback(self._asked.discard)
+        return asked
+
+    async def _ask(self, prompt: str, schema: Mapping[str, Any]) -> Any:
+        form = json.dumps(schema, ensure_ascii=False)
+        text = f"{prompt}\n\nAnswer with nothing but JSON that is valid by this schema:\n{form}"
+        try:
+            return await self._judge.ask([{"role": "user", "content": text}], schema)
+        except (EvaluationError, ConfigError) as error:
+            self.fault = self.fault or error
+            raise
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the calling thread runs the event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
