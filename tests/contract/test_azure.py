@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from fakes import FakeOpenAI, Reply, case
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenceEvaluator
-from holodeck.lib.evaluators.base import Observation, OfferedTool
+from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.judging.judge import Judges, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
@@ -192,6 +192,18 @@ async def test_an_agent_that_called_no_tool_cannot_be_judged_by_its_calls(build,
         await evaluator.evaluate(**inputs(evaluator, observation=Observation(ANSWER)))
 
     assert server.requests == []
+
+
+async def test_calls_that_are_of_no_message_are_judged_with_the_last_question(build, server):
+    server.reply(verdict(4))
+    evaluator = build("tool_call_accuracy")
+    turns = (Turn("user", QUERY), Turn("assistant", ANSWER))
+    seen = Observation(ANSWER, input=QUERY, tool_calls=CALLS, turns=turns)
+
+    assert (await evaluator.evaluate(**inputs(evaluator, observation=seen)))["raw_score"] == 4
+
+    [request] = server.requests
+    assert "atlas" in request.prompt.partition("TOOL CALLS TO BE EVALUATED")[2]
 
 
 MALFORMED = {

@@ -294,12 +294,16 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         observation: Observation = kwargs["observation"]
-        if not tuple(observation.tool_calls):
+        calls = tuple(observation.tool_calls)
+        if not calls:
             raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
         exchanges = observation.exchanges
         if not observation.turns:
             exchanges = [replace(exchanges[0], input=kwargs[_QUERY])]
         judged = {at: one for at, one in enumerate(exchanges, 1) if one.response.tool_calls}
+        if not judged:  # the calls are of turns that an attacker has taken back
+            response = replace(exchanges[-1].response, tool_calls=calls)
+            judged = {len(exchanges): replace(exchanges[-1], response=response)}
         offered = _none_if_unknown(observation.tools)
         found = await gather_all(
             self._ask_library(kwargs, self._inputs_of(one, offered or ()))

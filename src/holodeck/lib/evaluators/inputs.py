@@ -102,10 +102,11 @@ class Observation:
     @property
     def exchanges(self) -> list[Exchange]:
         """What is graded, response by response."""
-        if self.turns:
-            return exchanges_in(self.turns, self.graded_from)
+        found = exchanges_in(self.turns, self.graded_from)
+        if found:
+            return found
         calls = None if isinstance(self.tool_calls, Unknown) else self.tool_calls
-        return [Exchange((), self.input or "", Turn("assistant", self.response, calls))]
+        return [Exchange(self.turns, self.input or "", Turn("assistant", self.response, calls))]
 
 
 class TakesInputs(Protocol):
