@@ -30,7 +30,7 @@ SELDOM = (
     "holodeck.lib.test_runner.trace_checks", "holodeck.lib.test_runner.traced_turns",
     "holodeck.lib.traces.agent_traces", "holodeck.config.check_traces", "opentelemetry.trace",
     "holodeck.models.observability", "holodeck.models.spans", "holodeck.models.trace_checks",
-    "holodeck.models.tool_filtering",
+    "holodeck.models.tool_filtering", "holodeck.models.judged_metrics",
     "holodeck.lib.observability.sdk", "holodeck.lib.observability.meters",
     "holodeck.lib.observability.log_bridge", "holodeck.lib.observability.delivery",
     "holodeck.lib.evaluators.deepeval", "holodeck.lib.backends.frameworks.semantic_kernel_agents",
@@ -38,7 +38,7 @@ SELDOM = (
 )  # fmt: skip
 """Modules that only some cases and flags need."""
 UNWRITTEN = (
-    "RegexMetric", "GEvalMetric", "JudgeMetric", "ExpectedTool", "StepModel", "Simulation",
+    "RegexMetric", "ExpectedTool", "StepModel", "Simulation",
     "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
     "VectorStoreSettings",
 )  # fmt: skip

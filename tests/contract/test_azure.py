@@ -18,8 +18,8 @@ from holodeck.lib.judging.judge import Judges, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
-from holodeck.models.judged_metrics import AZURE_METRICS, SAFETY_METRICS
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metric import AZURE_METRICS, SAFETY_METRICS
 from holodeck.models.test_result import ToolInvocation
 from support.evaluators import EVALUATORS
 

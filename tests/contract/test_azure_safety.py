@@ -20,7 +20,8 @@ from holodeck.lib.evaluators import azure_ai
 from holodeck.lib.evaluators.azure_ai import ContentSafetyEvaluator, ViolenceEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
-from holodeck.models.judged_metrics import SAFETY_METRICS, AzureProject
+from holodeck.models.judged_metrics import AzureProject
+from holodeck.models.metric import SAFETY_METRICS
 from support.evaluators import EVALUATORS
 
 HARMS = ["violence", "sexual", "self_harm", "hate_unfairness"]

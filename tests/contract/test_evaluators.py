@@ -11,7 +11,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.evaluation import Metric
-from holodeck.models.judged_metrics import SAFETY_METRICS
+from holodeck.models.metric import SAFETY_METRICS
 from support.evaluators import EVALUATORS
 from support.similarity import SharedWords
 

@@ -11,7 +11,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.labels import Label
 from holodeck.lib.test_runner.judge_check import load_agent_judge
-from holodeck.models.judged_metrics import AZURE_METRICS
+from holodeck.models.metric import AZURE_METRICS
 from support.deepeval_cases import ANSWER, CASES, PASSAGES, QUESTION, TRUTH, said
 from support.evaluators import EVALUATORS
 from support.token_probabilities import yes

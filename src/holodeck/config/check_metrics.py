@@ -27,7 +27,6 @@ from holodeck.models.evaluation import (
     NotContainsMetric,
     RegexMetric,
 )
-from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric
 from holodeck.models.test_case import PLACEHOLDER
 
 ONLY_REPORTED = "or 'required: false' to only report it"
@@ -104,7 +103,15 @@ def _check_that_it_can_fail(context: CheckContext, metric: MetricSettings, path:
         for index, text in enumerate(metric.expected_texts() or ()):
             key = ("value",) if metric.values is None else ("values", index)
             check_forbidden_text(context, text, metric, (*path, *key))
-    elif isinstance(metric, JudgeMetric):
+    elif metric.kind in {"judge", "geval"}:
+        _check_judged(context, metric, path)
+
+
+def _check_judged(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
+    # Imported here because few agents have such metrics.
+    from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric  # noqa: PLC0415
+
+    if isinstance(metric, JudgeMetric):
         for index, criterion in enumerate(metric.criteria):
             if not isinstance(criterion, str) and criterion.threshold == 0:
                 _report_zero_threshold(context, (*path, "criteria", index, "threshold"))

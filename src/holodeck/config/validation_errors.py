@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -18,8 +18,7 @@ from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.config import ExecutionConfig, Setting
-from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
-from holodeck.models.judged_metrics import DEEPEVAL_METRICS
+from holodeck.models.evaluation import BUILT_IN, BY_TYPE
 from holodeck.models.matchers import ArgMatcher
 
 
@@ -392,7 +391,7 @@ def _unknown_metric(node: Node) -> str:
         return "'type': " + _not_a_choice(_describe(kind), ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', for example"
-    for family, known in _FAMILIES.items():
+    for family, known in _families().items():
         if name in known:
             return f"'metric: {name}' needs another type; write '{family.format(name)}'"
     hint = did_you_mean(name, BUILT_IN, ";")
@@ -408,12 +407,19 @@ def _describe(value: Any) -> str:
 
 
 _TYPES = ("standard", *BY_TYPE)
-_FAMILIES = {
-    "type: rag, metric_type: {}": frozenset(RAGMetricType),
-    "type: deepeval": frozenset(DEEPEVAL_METRICS),
-    "type: geval": {"geval"},
-    "type: judge": {"judge"},
-}
+
+
+def _families() -> Mapping[str, Collection[str]]:
+    """Return how each metric is selected that has a `type`."""
+    # Imported here because most files are valid.
+    from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType  # noqa: PLC0415
+
+    return {
+        "type: rag, metric_type: {}": frozenset(RAGMetricType),
+        "type: deepeval": DEEPEVAL_METRICS,
+        "type: geval": {"geval"},
+        "type: judge": {"judge"},
+    }
 
 
 def _not_a_choice(found: str, expected: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import import_module
 from itertools import pairwise
+from pkgutil import resolve_name
 from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
@@ -240,10 +240,7 @@ class Deferred:
 
     @cached_property
     def type(self) -> Any:
-        if not isinstance(self.named, str):
-            return self.named
-        module, _, name = self.named.rpartition(".")
-        return getattr(import_module(module), name)
+        return resolve_name(self.named) if isinstance(self.named, str) else self.named
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:

@@ -8,26 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeGuard, get_args
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, Ratio
-from holodeck.models.metric import JudgedMetric, MetricKind, MetricSettings
+from holodeck.models.metric import (
+    CUSTOM_PROMPT,
+    AzureName,
+    JudgedMetric,
+    MetricKind,
+    MetricSettings,
+    SafetyName,
+)
 
-AzureName = Literal[
-    "groundedness",
-    "relevance",
-    "coherence",
-    "fluency",
-    "similarity",
-    "retrieval",
-    "response_completeness",
-    "intent_resolution",
-    "task_adherence",
-    "tool_call_accuracy",
-]
-AZURE_METRICS: tuple[str, ...] = get_args(AzureName)
-
-SafetyName = Literal["safety", "violence", "sexual", "self_harm", "hate_unfairness"]
-SAFETY_METRICS: tuple[str, ...] = get_args(SafetyName)
-
-CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"
 _WORST, _BEST = 1, 5
 _SCALE = f"{_WORST}-{_BEST}"
 """The scale of most metrics of Azure AI Evaluation."""

@@ -16,6 +16,25 @@ if TYPE_CHECKING:
 
 MetricKind = Literal["standard", "rag", "geval", "deepeval", "azure", "judge", "code"]
 
+AzureName = Literal[
+    "groundedness",
+    "relevance",
+    "coherence",
+    "fluency",
+    "similarity",
+    "retrieval",
+    "response_completeness",
+    "intent_resolution",
+    "task_adherence",
+    "tool_call_accuracy",
+]
+AZURE_METRICS: tuple[str, ...] = get_args(AzureName)
+
+SafetyName = Literal["safety", "violence", "sexual", "self_harm", "hate_unfairness"]
+SAFETY_METRICS: tuple[str, ...] = get_args(SafetyName)
+
+CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"
+
 
 class MetricSettings(Model):
     """The settings that every metric has."""
