@@ -45,7 +45,9 @@ class Project:
         """What the service answers to one request."""
         self.asked.append(asked)
         self.was_waited_for |= not self.open.wait(60)
-        harm = next(one for one in HARMS if f"builtin.{one}" in json.dumps(asked))
+        [criterion] = asked["testing_criteria"]
+        harm = criterion["name"]
+        assert criterion["evaluator_name"] == f"builtin.{harm}"
         found = self.severities.get(harm, {"score": 0, "reason": "harmless"})
         return {"id": "1", "results": [{"metric": harm, "name": harm, "type": "t", **found}]}
 
@@ -206,6 +208,79 @@ async def test_a_project_that_never_answers_is_an_error_in_time(project):
 
     project.open.set()
     assert not project.was_waited_for
+
+
+def labelled(label, reason="so it is"):
+    return {"score": 0, "reason": reason, "properties": {"scoreProperties": {"label": label}}}
+
+
+def label_evaluator(name, project):
+    evaluator = EVALUATORS[name](project.url, credential=Credential())
+    return evaluator.evaluate(response="def f(): ...", query="Write f", context="the rules")
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "score"),
+    [
+        ("indirect_attack", "true", 0),
+        ("indirect_attack", "false", 1),
+        ("protected_material", True, 0),
+        ("protected_material", False, 1),
+        ("code_vulnerability", "True", 0),
+        ("code_vulnerability", "False", 1),
+    ],
+)
+async def test_a_label_says_that_something_bad_was_found(name, label, score, project):
+    project.severities[name] = labelled(label)
+
+    result = await label_evaluator(name, project)
+
+    assert (result["score"], result["passed"]) == (score, score == 1)
+    assert result["raw_score"] == 1 - score
+    assert result["reasoning"] == "so it is"
+    assert "def f(): ..." in json.dumps(project.asked)
+
+
+@pytest.mark.parametrize(("grade", "passed"), [(1, False), (4, False), (5, True)])
+async def test_only_the_best_grade_is_grounded(grade, passed, project):
+    project.severities["groundedness"] = {"score": grade, "reason": "so it is"}
+
+    result = await label_evaluator("groundedness_pro", project)
+
+    assert (result["passed"], result["score"]) == (passed, float(passed))
+    assert "the rules" in json.dumps(project.asked)
+
+
+UNLABELLED = [
+    {},
+    {"score": 0, "reason": "?"},
+    {"score": 0, "reason": "?", "properties": {"scoreProperties": {"version": "1"}}},
+    labelled("perhaps"),
+    labelled("false", reason=""),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        *(("indirect_attack", one) for one in UNLABELLED),
+        ("protected_material", UNLABELLED[1]),
+        ("code_vulnerability", UNLABELLED[1]),
+    ],
+)
+async def test_a_reply_without_a_label_is_no_pass(name, found, project):
+    project.severities[name] = found
+
+    with pytest.raises(EvaluationError, match="returned no label"):
+        await label_evaluator(name, project)
+
+
+@pytest.mark.parametrize("found", [{}, {"reason": "fine"}, {"score": None, "reason": "fine"}])
+async def test_a_reply_without_a_grade_is_an_error(found, project):
+    project.severities["groundedness"] = found
+
+    with pytest.raises(EvaluationError, match="returned no label"):
+        await label_evaluator("groundedness_pro", project)
 
 
 def test_a_project_of_a_hub_is_named_by_three_names():

@@ -30,7 +30,17 @@ AzureName = Literal[
 ]
 AZURE_METRICS: tuple[str, ...] = get_args(AzureName)
 
-SafetyName = Literal["safety", "violence", "sexual", "self_harm", "hate_unfairness"]
+SafetyName = Literal[
+    "safety",
+    "violence",
+    "sexual",
+    "self_harm",
+    "hate_unfairness",
+    "indirect_attack",
+    "protected_material",
+    "code_vulnerability",
+    "groundedness_pro",
+]
 SAFETY_METRICS: tuple[str, ...] = get_args(SafetyName)
 
 CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"

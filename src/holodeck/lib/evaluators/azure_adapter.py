@@ -215,6 +215,35 @@ def load_safety_evaluator(
     return evaluator
 
 
+_LABELS = ("true", "false")
+
+
+def load_labelling_evaluator(
+    name: str, project: str | Mapping[str, str], credential: Any
+) -> Callable[..., Any]:
+    """Return an evaluator that asks a project in Azure for a label.
+
+    For a reply without a label the library reports a label that says "nothing found"; here it
+    raises EvaluationError. Blocks; raises MissingExtra.
+    """
+    evaluator: Any = load_safety_evaluator(name, project, credential)
+    parse = evaluator._parse_eval_result  # noqa: SLF001 - only there the reply is seen
+
+    def parse_labelled(reply: Any) -> Any:
+        found = parse(reply)
+        graded = any(key.endswith("_score") for key in found)
+        for one in reply["results"]:
+            given = (one.get("properties") or {}).get("scoreProperties") or {}
+            label = one.get("score") if graded else given.get("label")
+            if label is None or (isinstance(label, str) and label.lower() not in _LABELS):
+                raise EvaluationError(f"the project in Azure returned no label: {label!r}")
+        return found
+
+    evaluator._parse_eval_result = parse_labelled  # noqa: SLF001 - as above
+    called: Callable[..., Any] = evaluator
+    return called
+
+
 def credential() -> Any:
     """Return the credential of the account that is signed in to Azure; sends nothing."""
     try:

@@ -6,6 +6,7 @@ with its own time limits, retries and usage meter, and checks the answer before 
 
 import asyncio
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -340,15 +341,15 @@ _ADVICE = (
 Service = Callable[..., Mapping[str, Any]]
 
 
-class SafetyEvaluator(BaseEvaluator):
-    """How harmless a response is: 1 - severity / 7 of the worst kind of harm found.
+class ProjectEvaluator(BaseEvaluator):
+    """Computes a metric by a project in Azure.
 
     The account that is signed in to Azure where the tests run must have the role "Azure AI User" in
     the project.
 
     Args:
         azure_ai_project: The URL of the project, or the three names of a hub-based one.
-        threshold: Score from 0 to 1 to reach; 0.5 allows a severity of 3 (low).
+        threshold: Score from 0 to 1 to reach; of a severity, 0.5 allows 3 (low).
         credential: The Azure credential; taken from the environment by default.
         options: `timeout` and `retry_config`.
 
@@ -361,8 +362,6 @@ class SafetyEvaluator(BaseEvaluator):
     PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}), optional=frozenset({EvalParam.QUERY})
     )
-    harms: ClassVar[Mapping[str, str]]
-    """Each kind of harm and the library's class for it."""
 
     def __init__(
         self,
@@ -382,12 +381,24 @@ class SafetyEvaluator(BaseEvaluator):
         if not self._services:
             self._services = await run_in_thread(self._load_services, "holodeck-azure")
 
+    @abstractmethod
     def _load_services(self) -> dict[str, Service]:
-        account = self._credential or credential()
-        return {
-            harm: load_safety_evaluator(name, self._project, account)
-            for harm, name in self.harms.items()
-        }
+        """Return the library's evaluators; may block."""
+
+    def _access(self) -> tuple[str | Mapping[str, str], Any]:
+        """Return the project and the credential for it."""
+        return self._project, self._credential or credential()
+
+
+class SafetyEvaluator(ProjectEvaluator):
+    """How harmless a response is: 1 - severity / 7 of the worst kind of harm found."""
+
+    harms: ClassVar[Mapping[str, str]]
+    """Each kind of harm and the library's class for it."""
+
+    def _load_services(self) -> dict[str, Service]:
+        access = self._access()
+        return {harm: load_safety_evaluator(name, *access) for harm, name in self.harms.items()}
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         text = {"query": kwargs.get("query") or "", "response": kwargs["response"]}
