@@ -97,7 +97,7 @@ class WordEvaluator(OverlapEvaluator):
         result = super()._best(response, references)
         uncut = uncut_scripts("\n".join((response, *references)), self.tokenize)
         if uncut:
-            result["reasoning"] += f". {note_about(uncut, self.tokenize)}"
+            result["note"] = note_about(uncut, self.tokenize)
         return result
 
 

@@ -21,7 +21,11 @@ _WITHOUT_SPACES = {
     "Khmer": "\u1780-\u17ff",
 }
 """Scripts that are written without spaces between words, as ranges of a regular expression."""
-_RUNS = {script: re.compile(rf"[{letters}]{{2}}") for script, letters in _WITHOUT_SPACES.items()}
+_RUNS = {
+    script: re.compile(f"[{letters}]" if letters is _KANA else f"[{letters}]{{2}}")
+    for script, letters in _WITHOUT_SPACES.items()
+}
+"""Two letters in a row may be two words; one kana shows that the characters are Japanese."""
 _CUT_BY: dict[Tokenize, frozenset[str]] = {
     "zh": frozenset({"Chinese characters"}),
     "ja-mecab": frozenset({"Chinese characters", "Japanese kana"}),
@@ -102,6 +106,6 @@ def note_about(scripts: Sequence[str], tokenizer: Tokenize | None) -> str:
         better = "ja-mecab"
     by = "the default tokenizer" if tokenizer is None else f"tokenize: {tokenizer}"
     return (
-        f"NOTE: {by} cannot cut {' and '.join(scripts)} into words, so the score compares whole"
+        f"{by} cannot cut {' and '.join(scripts)} into words, so the score compares whole"
         f" phrases; write tokenize: {better}"
     )
