@@ -327,6 +327,7 @@ class TestExecutor:
 
     @asynccontextmanager
     async def _open_worker_lane(self, count: int) -> AsyncIterator[Lane]:
+        from holodeck.lib.test_runner.worker_places import LocalProcesses  # noqa: PLC0415
         from holodeck.lib.test_runner.worker_pool import WorkerPool  # noqa: PLC0415 - as above
         from holodeck.lib.test_runner.workers import task_of  # noqa: PLC0415 - as above
 
@@ -337,7 +338,7 @@ class TestExecutor:
             allow_side_effects=self.allow_side_effects,
             force_ingest=self.force_ingest,
         )
-        pool = WorkerPool(task, count, self._add_note, self._lost_result)
+        pool = WorkerPool(LocalProcesses(), task, count, self._add_note, self._lost_result)
         with activity("starting the agent"):
             self._prompts = prompt_versions(self.agent_config)
         try:

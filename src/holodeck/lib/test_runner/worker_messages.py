@@ -28,7 +28,7 @@ To the parent:
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,25 @@ def parse_head(line: bytes) -> tuple[int, Message]:
     if not isinstance(message, list) or not message or int(size) > MAX_BODY:
         raise ValueError(f"no message: {line[:80]!r}")
     return int(size), message
+
+
+class FrameReader:
+    """Takes messages out of the bytes in which they arrive."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[Message, bytes]]:
+        """Yield each message that is complete now, and its body. Raises ValueError."""
+        self._buffer += data
+        while (end := self._buffer.find(b"\n")) >= 0:
+            size, message = parse_head(bytes(self._buffer[:end]))
+            begin = end + 1
+            if len(self._buffer) < begin + size:
+                return
+            body = bytes(self._buffer[begin : begin + size])
+            del self._buffer[: begin + size]
+            yield message, body
 
 
 def pack_error(error: HoloDeckError) -> list[Any]:

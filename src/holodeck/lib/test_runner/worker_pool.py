@@ -7,15 +7,10 @@ two workers is an error of its own. Workers that end without a result between th
 import asyncio
 import contextvars
 import itertools
-import json
 import logging
-import os
-import pickle
-import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,15 +18,15 @@ from holodeck.errors import BackendInitError, ExecutionError, HoloDeckError
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import build_limiters
 from holodeck.lib.llm.shared_limits import SLOT_MESSAGES, SlotsOfWorker
-from holodeck.lib.process_guard import guarded
 from holodeck.lib.test_runner.case_run import FinishedRun
 from holodeck.lib.test_runner.worker_messages import (
+    FrameReader,
     Message,
     WorkerTask,
     frame,
-    parse_head,
     unpack_error,
 )
+from holodeck.lib.test_runner.worker_places import Connection, Place
 from holodeck.lib.ui.activity import Activity, current_case, displayed
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -39,9 +34,6 @@ from holodeck.models.test_result import TestResult
 
 logger = logging.getLogger(__name__)
 
-_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
-_PROGRAM += "from holodeck.lib.test_runner.worker import main; main()"
-_BUFFER = 2**20
 _GRACE_S = 2.0
 """How long a worker may take to confirm that a run was cancelled, or to close its agent."""
 _CLOSE_S = 10.0
@@ -100,11 +92,9 @@ class _SentRun:
 class _Worker:
     """A worker process, from the parent's point of view."""
 
-    def __init__(
-        self, pool: "WorkerPool", process: asyncio.subprocess.Process, limiters: Limiters
-    ) -> None:
+    def __init__(self, pool: "WorkerPool", limiters: Limiters) -> None:
         self._pool = pool
-        self._process = process
+        self._connection: Connection | None = None
         self.slots = SlotsOfWorker(limiters, self.send)
         self.ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.runs: dict[int, _SentRun] = {}
@@ -112,27 +102,38 @@ class _Worker:
         self._activities: dict[int, Activity] = {}
 
     def send(self, message: Message, body: bytes = b"") -> None:
-        stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - a pipe was asked for
-        if not stdin.is_closing():
-            stdin.write(frame(message, body))
+        if self._connection is not None:
+            self._connection.send(frame(message, body))
 
-    async def listen(self) -> None:
-        """Handle what the worker sends until it ends."""
-        stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - a pipe was asked for
+    async def listen(self, place: Place, task: bytes) -> None:
+        """Start the worker and handle what it sends until it ends."""
+        ended = "the worker was not started"
         try:
-            while line := await stdout.readline():
-                size, message = parse_head(line)
-                self._handle(message, await stdout.readexactly(size) if size else b"")
-        except (ValueError, asyncio.IncompleteReadError):
-            logger.debug("worker %d: what it sent is no message", self._process.pid)
-        self._pool.forget(self)
-        self.kill()
-        await self._process.wait()
-        await self.slots.close()
-        self._end_activities()
-        ended = self.how_it_ended
+            async with place.open_worker() as connection:
+                self._connection = connection
+                self.send(["start"], task)
+                await self._handle_all(connection)
+                self._pool.forget(self)
+                connection.kill()
+                ended = await connection.ended()
+        except HoloDeckError as error:
+            ended = str(error)
+        finally:
+            self._pool.forget(self)
+            await self.slots.close()
+            self._end_activities()
+            self._fail(ended)
+
+    async def _handle_all(self, connection: Connection) -> None:
+        reader = FrameReader()
+        try:
+            while data := await connection.receive():
+                for message, body in reader.feed(data):
+                    self._handle(message, body)
+        except ValueError as error:
+            logger.debug("a worker sent what is no message: %s", error)
+
+    def _fail(self, ended: str) -> None:
         if not self.ready.done():
             self.ready.set_exception(BackendInitError(ended))
         for one in self.runs.values():
@@ -144,18 +145,10 @@ class _Worker:
         """Whether it can run cases."""
         return self.ready.done() and self.ready.exception() is None
 
-    @property
-    def how_it_ended(self) -> str:
-        code = self._process.returncode
-        if code is not None and code < 0:
-            with suppress(ValueError):
-                return f"the worker process was ended by {signal.Signals(-code).name}"
-        return f"the worker process ended with exit code {code}"
-
     def kill(self) -> None:
-        """End the process and those that it has started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """End the worker and what it has started."""
+        if self._connection is not None:
+            self._connection.kill()
 
     def _handle(self, message: Message, body: bytes) -> None:
         kind = message[0]
@@ -239,6 +232,7 @@ class WorkerPool:
     """The worker processes of a run.
 
     Args:
+        place: Where they run.
         task: What each of them is told.
         count: How many there are.
         note: Adds a note to the report.
@@ -247,11 +241,13 @@ class WorkerPool:
 
     def __init__(
         self,
+        place: Place,
         task: WorkerTask,
         count: int,
         note: Callable[[str], None],
         lost_result: Callable[[int, TestCaseModel, str], TestResult],
     ) -> None:
+        self._place = place
         self._task = task
         self._count = count
         self._note = note
@@ -286,9 +282,13 @@ class WorkerPool:
             worker.send(["close"])
         if self._listening:
             await asyncio.wait(self._listening, timeout=_CLOSE_S)
-        for worker in list(self._workers):
+        for worker in self._workers:
             worker.kill()
-        await asyncio.gather(*self._listening)
+        for listening in self._listening:
+            if not listening.done():
+                await asyncio.wait({listening}, timeout=_GRACE_S)
+            listening.cancel()  # one that waits for a place to start at
+        await asyncio.gather(*self._listening, return_exceptions=True)
 
     async def _start_all(self) -> None:
         # The first one embeds documents and fills the caches; the others find both.
@@ -302,27 +302,17 @@ class WorkerPool:
 
     async def _start(self) -> tuple[_Worker, Message]:
         """Start a worker and wait until its agent is ready. Raises HoloDeckError."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_BUFFER,
-            start_new_session=True,  # a process group, and no Ctrl-C from the terminal
-        )
-        worker = _Worker(self, process, self._limiters)
-        worker.send(["start"], pickle.dumps(self._task))
+        worker = _Worker(self, self._limiters)
         self._workers.append(worker)
-        listening = asyncio.create_task(self._listen(worker, process.pid))
+        listening = asyncio.create_task(worker.listen(self._place, self._place.pack(self._task)))
         self._listening.add(listening)
         listening.add_done_callback(self._listening.discard)
         return worker, await asyncio.shield(worker.ready)
 
-    async def _listen(self, worker: _Worker, group: int) -> None:
-        async with guarded(group):
-            await worker.listen()
-
     def forget(self, worker: _Worker) -> None:
         """Give no more runs to a worker, which has ended."""
+        if worker not in self._workers:
+            return
         self._workers.remove(worker)
         if not self._is_closing:
             self._fruitless = 0 if worker.has_finished_any else self._fruitless + 1
