@@ -71,6 +71,8 @@ class RunSettings(TypedDict, total=False):
     allowed_hosts: list[str]
     parallel_test_cases: int | Literal["auto"]
     workers: int | Literal["auto"]
+    run_on: str
+    ray_variables: list[str]
     allow_side_effects: bool
     force_ingest: bool
     repeat: int

@@ -216,6 +216,12 @@ class Agent(Model):
         copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
         return copy
 
+    def moved(self, old: Path, new: Path) -> "Agent":
+        """Return the agent with relative paths inside `old` starting from the copy of it, `new`."""
+        copy = self.with_base_dir(new / self.base_dir.relative_to(old))
+        copy._own_dir = new / self.own_dir.relative_to(old)  # noqa: SLF001 - as above
+        return copy
+
     def with_locator(self, locator: Locator | None) -> "Agent":
         """Return the agent with the locations of its values; None if they are not in a file."""
         copy = self.model_copy()

@@ -45,6 +45,8 @@ def _split_at_commas(value: Any) -> Any:
     return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
 
 
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableNames = Annotated[list[VariableName], BeforeValidator(_split_at_commas)]
 HostNames = Annotated[list[HostName], BeforeValidator(_split_at_commas)]
 
 
@@ -362,6 +364,27 @@ class ExecutionConfig(Model):
             " cases on Semantic Kernel. They share all limits of the run.",
             flags=("--workers",),
             group=RUN,
+        ),
+    ] = None
+    run_on: Annotated[
+        Annotated[str, Field(pattern=r"^(local|ray|ray://[^/\s]+:[0-9]{1,5})$")] | None,
+        Setting(
+            "local",
+            "Where workers run: local, ray, or ray://host:port.",
+            details="`local` is this machine. `ray` is the cluster of RAY_ADDRESS, else one that is"
+            " started on this machine. On Ray there is one worker per core unless `workers` says"
+            " otherwise.",
+            flags=("--on",),
+            group=RUN,
+        ),
+    ] = None
+    ray_variables: Annotated[
+        VariableNames | None,
+        Setting(
+            None,
+            "Variables that workers on Ray get, such as API keys.",
+            details="Names; the variable separates them by commas. Ray stores their values in the"
+            " cluster.",
         ),
     ] = None
     allow_side_effects: Annotated[

@@ -302,13 +302,13 @@ class TestExecutor:
     async def open_lane(self) -> AsyncIterator[Lane]:
         """Yield what a schedule needs to run the cases, and close what was opened for them."""
         count = self._worker_count()
-        async with self._open_own_lane() if count == 1 else self._open_worker_lane(count) as lane:
+        async with self._open_own_lane() if count == 0 else self._open_worker_lane(count) as lane:
             yield lane
 
-    def _worker_count(self) -> int:
-        """Return how many processes run the cases; a note says why one has to do."""
-        if self.config.workers in {None, 1}:
-            return 1
+    def _worker_count(self) -> int | None:
+        """Return how many workers run the cases: 0 for none, None for one per core of Ray."""
+        if self.config.workers in {None, 1} and self.config.run_on in {None, "local"}:
+            return 0
         # Imported here because most runs take place in this process.
         from holodeck.lib.test_runner.workers import count_workers  # noqa: PLC0415
 
@@ -326,11 +326,11 @@ class TestExecutor:
         )
 
     @asynccontextmanager
-    async def _open_worker_lane(self, count: int) -> AsyncIterator[Lane]:
-        from holodeck.lib.test_runner.worker_places import LocalProcesses  # noqa: PLC0415
+    async def _open_worker_lane(self, count: int | None) -> AsyncIterator[Lane]:
         from holodeck.lib.test_runner.worker_pool import WorkerPool  # noqa: PLC0415 - as above
-        from holodeck.lib.test_runner.workers import task_of  # noqa: PLC0415 - as above
+        from holodeck.lib.test_runner.workers import open_place, task_of  # noqa: PLC0415 - as above
 
+        self._prompts = prompt_versions(self.agent_config)
         task = task_of(
             self.agent_config_path,
             self.agent_config,
@@ -338,21 +338,21 @@ class TestExecutor:
             allow_side_effects=self.allow_side_effects,
             force_ingest=self.force_ingest,
         )
-        pool = WorkerPool(LocalProcesses(), task, count, self._add_note, self._lost_result)
-        with activity("starting the agent"):
-            self._prompts = prompt_versions(self.agent_config)
         try:
-            async with pool.open():
-                setting = self.config.parallel_test_cases
-                most = setting if isinstance(setting, int) else MAX_SLOTS
-                yield Lane(
-                    self.agent_config,
-                    self._run_state,
-                    pool.new_run,
-                    self._report_start,
-                    min(most, pool.concurrency * count),
-                    pool.preparation_costs,
-                )
+            async with open_place(self.agent_config, self.config) as place:
+                count = count or min(place.cores, len(self._run_state.remaining))
+                pool = WorkerPool(place, task, count, self._add_note, self._lost_result)
+                async with pool.open():
+                    setting = self.config.parallel_test_cases
+                    most = setting if isinstance(setting, int) else MAX_SLOTS
+                    yield Lane(
+                        self.agent_config,
+                        self._run_state,
+                        pool.new_run,
+                        self._report_start,
+                        min(most, pool.concurrency * count),
+                        pool.preparation_costs,
+                    )
         finally:
             self._close_files()
 

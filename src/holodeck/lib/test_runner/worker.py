@@ -7,6 +7,7 @@ It ends with its parent: a thread waits for the end of its input.
 import asyncio
 import contextvars
 import gc
+import io
 import itertools
 import json
 import logging
@@ -16,8 +17,13 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
+from pydantic import SecretStr
+
+from holodeck.config.environment import process_variables
 from holodeck.errors import ExecutionError, HoloDeckError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import use_limiters
@@ -48,7 +54,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     channel = _Channel(incoming, outgoing)
     size, _ = parse_head(incoming.readline())
-    task: WorkerTask = pickle.loads(incoming.read(size))  # noqa: S301 - of the parent, who started us
+    task = _read_task(incoming.read(size))
     logging.getLogger().addHandler(_LogToParent(channel))
     for name, level in task.log_levels.items():
         logging.getLogger(name).setLevel(level)
@@ -56,6 +62,21 @@ def main() -> None:
         asyncio.run(_Worker(channel, task).serve())
     sys.stderr.flush()
     exit_now(0)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what the parent has written, who started this process."""
+
+    def persistent_load(self, name: str) -> SecretStr:
+        """Return a secret that travelled as a variable."""
+        return SecretStr(process_variables()[name])
+
+
+def _read_task(packed: bytes) -> WorkerTask:
+    task: WorkerTask = _Unpickler(io.BytesIO(packed)).load()
+    if task.folder is None:
+        return task
+    return replace(task, agent=task.agent.moved(task.folder, Path.cwd()))
 
 
 class _Channel:

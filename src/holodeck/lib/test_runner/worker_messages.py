@@ -30,6 +30,7 @@ To the parent:
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from holodeck import errors
@@ -56,6 +57,9 @@ class WorkerTask:
     """The levels of the root logger and of holodeck's, by name."""
     is_displayed: bool
     """Whether somebody watches what the runs wait for."""
+    folder: Path | None = None
+    """The folder that travelled, where it was; the worker's working folder is its copy. None if the
+    worker runs on the same machine."""
 
 
 def frame(message: Message, body: bytes = b"") -> bytes:

@@ -41,6 +41,11 @@ class Connection(Protocol):
 class Place(Protocol):
     """Starts workers."""
 
+    @property
+    def cores(self) -> int:
+        """How many cores there are."""
+        ...
+
     def pack(self, task: WorkerTask) -> bytes:
         """Return the task for the workers."""
         ...
@@ -52,6 +57,13 @@ class Place(Protocol):
 
 class LocalProcesses:
     """Workers are processes of this machine."""
+
+    @property
+    def cores(self) -> int:
+        """How many cores this process may use."""
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
     def pack(self, task: WorkerTask) -> bytes:
         """Return the task for the workers; it never leaves the machine."""

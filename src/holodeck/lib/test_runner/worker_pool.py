@@ -282,9 +282,9 @@ class WorkerPool:
             worker.send(["close"])
         if self._listening:
             await asyncio.wait(self._listening, timeout=_CLOSE_S)
-        for worker in self._workers:
+        for worker in list(self._workers):
             worker.kill()
-        for listening in self._listening:
+        for listening in list(self._listening):
             if not listening.done():
                 await asyncio.wait({listening}, timeout=_GRACE_S)
             listening.cancel()  # one that waits for a place to start at

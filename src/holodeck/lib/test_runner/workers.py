@@ -1,15 +1,18 @@
 """How many worker processes a run takes, and what they are told."""
 
 import logging
-import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
+from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.worker_messages import WorkerTask
+from holodeck.lib.test_runner.worker_places import LocalProcesses, Place
 from holodeck.lib.ui.activity import displayed
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
 
+LOCAL = "local"
 MIN_CASES = 100
 """Cases a process should have at least: one takes seconds to start, a case milliseconds."""
 _LOGGERS = ("", "holodeck")
@@ -23,8 +26,8 @@ def count_workers(
     is_injected: bool,
     is_followed: bool,
     note: Callable[[str], None],
-) -> int:
-    """Return how many processes run the cases; 1 is this one.
+) -> int | None:
+    """Return how many workers run the cases: 0 for this process, None for one per core of Ray.
 
     Args:
         agent: The agent.
@@ -33,19 +36,38 @@ def count_workers(
         is_injected: Whether the caller gave objects that exist in this process only.
         is_followed: Whether somebody listens to the events of the cases.
         note: Called with why an explicit number is not used.
+
+    Raises:
+        ConfigError: The cases cannot run on Ray.
     """
     setting = settings.workers
     reason = _why_one(agent, settings, is_injected=is_injected, is_followed=is_followed)
+    if settings.run_on not in {None, LOCAL}:
+        if reason is not None:
+            raise ConfigError(settings.source_of("run_on"), f"'run_on' has no effect: {reason}")
+        is_chosen = isinstance(setting, int) and settings.source_of("workers") != "default"
+        return setting if is_chosen and isinstance(setting, int) else None
     if setting == "auto":
         is_heavy = agent.backend is None and not _is_embedded(agent)
-        most = min(len(os.sched_getaffinity(0)) if _has_affinity() else 1, cases // MIN_CASES)
-        return most if reason is None and is_heavy and most > 1 else 1
+        most = min(LocalProcesses().cores, cases // MIN_CASES)
+        return most if reason is None and is_heavy and most > 1 else 0
     if not isinstance(setting, int) or setting == 1:
-        return 1
+        return 0
     if reason is not None:
         note(f"the cases ran in one process, not in {setting} workers: {reason}")
-        return 1
+        return 0
     return max(1, min(setting, cases))
+
+
+def open_place(agent: Agent, settings: ExecutionConfig) -> AbstractAsyncContextManager[Place]:
+    """Return a context with the place where the workers of a run are started."""
+    if settings.run_on in {None, LOCAL}:
+        return nullcontext(LocalProcesses())
+    # Imported here because few runs use Ray.
+    from holodeck.lib.test_runner.ray_workers import connected  # noqa: PLC0415
+
+    address = settings.run_on if settings.run_on != "ray" else None
+    return connected(address, agent.base_dir, settings.ray_variables or ())
 
 
 def _why_one(
@@ -69,10 +91,6 @@ def _is_embedded(agent: Agent) -> bool:
     return agent.model is not None and PROVIDERS[agent.model.provider].protocol == "local"
 
 
-def _has_affinity() -> bool:
-    return hasattr(os, "sched_getaffinity")
-
-
 def task_of(
     path: str,
     agent: Agent,
@@ -85,7 +103,7 @@ def task_of(
     return WorkerTask(
         path=path,
         agent=agent,
-        settings=settings.model_copy(update={"workers": 1}),
+        settings=settings.model_copy(update={"workers": 1, "run_on": None}),
         allow_side_effects=allow_side_effects,
         force_ingest=force_ingest,
         log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},

@@ -1,0 +1,254 @@
+"""Workers on a Ray cluster: one actor each, on the node that Ray chooses.
+
+An actor starts the same worker process as on one machine and passes bytes on, so that messages,
+limits and results are the same. The folder of the agent travels as the working folder of the actor,
+secrets as variables that the run names. They are in no message: in the task, the name of its
+variable takes the place of a secret.
+"""
+
+import asyncio
+import io
+import logging
+import pickle
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+import holodeck
+from holodeck.config.environment import process_variables, set_variables
+from holodeck.errors import BackendInitError, ConfigError, MissingExtra
+from holodeck.lib.exceptions import describe
+from holodeck.lib.test_runner.worker_messages import WorkerTask
+from holodeck.lib.test_runner.worker_places import WORKER_PROGRAM, describe_exit
+from holodeck.lib.ui.activity import activity, loading
+
+START_S = 120.0
+"""Seconds for the cluster to find a place for a worker and to copy the agent's folder there."""
+_CONNECT_S = 20.0
+_CHUNK = 2**18
+_NO_STATISTICS = "RAY_USAGE_STATS_ENABLED"
+_EXCLUDED = (".git", ".holodeck", ".venv", "__pycache__", "node_modules")
+"""Folders that do not travel."""
+
+
+@asynccontextmanager
+async def connected(
+    address: str | None, folder: Path, variables: Sequence[str]
+) -> AsyncIterator["RayActors"]:
+    """In the block, be connected to a cluster.
+
+    Args:
+        address: `ray://host:port`; with None, the cluster that RAY_ADDRESS names, else one that is
+            started on this machine and ends with the block.
+        folder: The agent's folder, which travels.
+        variables: The names of the variables that travel.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        ConfigError: A variable is not set.
+        BackendInitError: The cluster cannot be reached.
+    """
+    try:
+        with loading("Ray", "ray"):
+            import ray  # noqa: PLC0415 - few runs need it, and it takes a second
+    except ModuleNotFoundError as error:
+        raise MissingExtra("ray", "'--on ray'") from error
+    known = process_variables()
+    missing = [name for name in variables if name not in known]
+    if missing:
+        raise ConfigError("execution.ray_variables", f"not set: {', '.join(missing)}")
+    values = {name: known[name] for name in variables}
+    environment = {
+        "working_dir": str(folder),
+        "excludes": list(_EXCLUDED),
+        "env_vars": values,
+    }
+    if _NO_STATISTICS not in known:
+        set_variables({_NO_STATISTICS: "0"})
+    await _require_listener(address or known.get("RAY_ADDRESS", ""))
+    connect = partial(
+        ray.init,
+        address,
+        runtime_env=environment,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    try:
+        with activity("connecting to Ray"):
+            # In a thread, as it takes seconds, and in the main thread it would handle SIGTERM.
+            await asyncio.to_thread(connect)
+    except Exception as error:
+        raise BackendInitError(f"the Ray cluster cannot be used: {describe(error)}") from error
+    try:
+        yield RayActors(ray, folder, values)
+    finally:
+        await asyncio.to_thread(ray.shutdown)
+
+
+async def _require_listener(address: str) -> None:
+    """Raise BackendInitError if nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return  # a cluster of this machine, which Ray finds or starts
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(host, int(port))
+    except (OSError, TimeoutError) as error:
+        raise BackendInitError(f"no Ray cluster at {address}: {describe(error)}") from error
+    writer.close()
+
+
+class RayActors:
+    """Workers are actors of a Ray cluster, each with one core."""
+
+    def __init__(self, ray: Any, folder: Path, variables: Mapping[str, str]) -> None:
+        self._ray = ray
+        self._folder = folder
+        self._names = {value: name for name, value in variables.items()}
+        self._actor = ray.remote(num_cpus=1, max_restarts=0)(WorkerActor)
+
+    @property
+    def cores(self) -> int:
+        """How many cores the cluster has."""
+        return int(self._ray.cluster_resources().get("CPU", 1))
+
+    def pack(self, task: WorkerTask) -> bytes:
+        """Return the task, with names of variables instead of secrets. Raises ConfigError."""
+        buffer = io.BytesIO()
+        _Pickler(buffer, self._names).dump(replace(task, folder=self._folder))
+        return buffer.getvalue()
+
+    @asynccontextmanager
+    async def open_worker(self) -> AsyncIterator["ActorConnection"]:
+        """Start an actor with its worker. Raises BackendInitError."""
+        actor = self._actor.remote()
+        try:
+            async with asyncio.timeout(START_S):
+                version = await actor.start.remote(sys.version_info[:2])
+        except TimeoutError as error:
+            raise BackendInitError(
+                f"the Ray cluster started no worker within {START_S:g} s; it has {self.cores} cores"
+                " in all, and other work may hold them"
+            ) from error
+        except Exception as error:
+            raise BackendInitError(f"Ray could not start a worker: {describe(error)}") from error
+        connection = ActorConnection(self._ray, actor)
+        try:
+            if version != holodeck.__version__:
+                raise BackendInitError(
+                    f"the node has holodeck {version}, not {holodeck.__version__}"
+                )
+            yield connection
+        finally:
+            connection.kill()
+
+
+class ActorConnection:
+    """The connection to a worker by the methods of its actor."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+        self._sent = 0
+        self._waiting = bytearray()
+        self._how_it_ended = "the worker process was ended"
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, together with others of the same turn of the event loop."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._waiting += data
+
+    def _flush(self) -> None:
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        with suppress(Exception):  # an actor that has ended: `receive` tells
+            self._actor.send.remote(self._sent, data)
+        self._sent += 1
+
+    async def receive(self) -> bytes:
+        """Return the next bytes; none once the worker, its actor or its node has ended."""
+        try:
+            data: bytes = await self._actor.receive.remote()
+            if not data:
+                self._how_it_ended = describe_exit(await self._actor.exit_code.remote())
+        except Exception as error:  # noqa: BLE001 - each error of Ray means that the actor is gone
+            self._how_it_ended = f"a worker was lost with its node ({type(error).__name__})"
+            return b""
+        return data
+
+    def kill(self) -> None:
+        """End the actor, and the worker with it."""
+        with suppress(Exception):
+            self._ray.kill(self._actor)
+
+    async def ended(self) -> str:
+        """Return how the worker ended."""
+        return self._how_it_ended
+
+
+class WorkerActor:
+    """Runs in the cluster: starts a worker process and passes bytes between it and the run."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._early: dict[int, bytes] = {}
+        self._next = 0
+
+    async def start(self, python: tuple[int, int]) -> str:
+        """Start the process; return the version of holodeck on the node."""
+        assert sys.version_info[:2] == tuple(python)  # noqa: S101 - Ray has checked it
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", WORKER_PROGRAM),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**process_variables(), "PYTHONSAFEPATH": "1"},
+        )
+        return holodeck.__version__
+
+    async def send(self, number: int, data: bytes) -> None:
+        """Pass bytes to the process, in the order of their numbers: Ray may change it."""
+        assert self._process is not None  # noqa: S101 - `start` was the first call
+        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
+        self._early[number] = data
+        while self._next in self._early:
+            self._process.stdin.write(self._early.pop(self._next))
+            self._next += 1
+
+    async def receive(self) -> bytes:
+        """Return what the process has written since, once there is anything; none at its end."""
+        assert self._process is not None  # noqa: S101 - `start` was the first call
+        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        return await self._process.stdout.read(_CHUNK)
+
+    async def exit_code(self) -> int:
+        """Return the exit code of the process, once it has ended."""
+        assert self._process is not None  # noqa: S101 - `start` was the first call
+        return await self._process.wait()
+
+
+class _Pickler(pickle.Pickler):
+    """Writes the name of its variable instead of each secret. Raises ConfigError without one."""
+
+    def __init__(self, file: io.BytesIO, variables: dict[str, str]) -> None:
+        super().__init__(file)
+        self._variables = variables
+
+    def persistent_id(self, value: object) -> str | None:
+        """Return the name of the variable of a secret; None for anything else."""
+        if not isinstance(value, SecretStr) or not value.get_secret_value():
+            return None
+        name = self._variables.get(value.get_secret_value())
+        if name is None:
+            raise ConfigError(
+                "execution.ray_variables",
+                "a secret of the configuration is in none of these variables; secrets reach Ray"
+                " only as variables, so write '${NAME}' for it and 'ray_variables: [NAME]'",
+            )
+        return name

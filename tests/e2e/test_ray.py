@@ -1,0 +1,192 @@
+"""Cases on a real Ray cluster of several nodes; `scripts/ray` runs this with Ray installed."""
+
+import json
+import os
+import signal
+from collections import Counter
+
+import pytest
+
+from holodeck.lib.records.run_store import RunStore
+from support.cli import run_cli, start_cli
+from support.folder import case
+from support.processes import until
+
+ray = pytest.importorskip("ray", reason="Ray is not installed; scripts/ray runs these tests")
+
+# Ray leaves the log files of its own processes to the garbage collector
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+BOT = """
+import asyncio, os
+from pathlib import Path
+
+async def answer(message):
+    with open({calls!r}, "a") as file:
+        file.write(f"{{os.getpid()}} {{message}}\\n")
+    await asyncio.sleep({seconds})
+    here = Path(__file__).parent
+    return f"{{message}} from {{here}}: {{Path('greeting.txt').read_text()}}"
+"""
+PLAIN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+PORT = 24567
+MEMORY = 100_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head without work of its own, and three nodes with one core each."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.update(PLAIN)
+    head = {
+        "num_cpus": 0,
+        "include_dashboard": False,
+        "object_store_memory": MEMORY,
+        "ray_client_server_port": PORT,
+    }
+    found = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(3):
+        found.add_node(num_cpus=1, object_store_memory=MEMORY)
+    yield found
+    found.shutdown()
+
+
+@pytest.fixture
+def bot(tmp_path):
+    """Writes an agent in Python whose cases expect what a file beside it says."""
+
+    def write(cases, seconds=0.01, **fields):
+        folder = tmp_path / "agent"
+        folder.mkdir(exist_ok=True)
+        calls = str(tmp_path / "calls")
+        (folder / "bot.py").write_text(BOT.format(calls=calls, seconds=seconds))
+        (folder / "greeting.txt").write_text("good day")
+        own = [case(f"case-{n:05}", f"case-{n:05}", contains="good day") for n in range(cases)]
+        agent = {"name": "bot", "backend": "bot:answer", "test_cases": own} | fields
+        (folder / "agent.yaml").write_text(json.dumps(agent))
+        return folder
+
+    return write
+
+
+def calls_of(folder):
+    file = folder.parent / "calls"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line.split(" ", 1) for line in lines]
+
+
+def record_of(folder):
+    runs = RunStore(folder)
+    return runs.read(next(iter(runs.ids())))
+
+
+def on_cluster(cluster, **more):
+    return PLAIN | {"RAY_ADDRESS": cluster.address} | more
+
+
+def test_code_and_files_travel_and_every_node_works(cluster, bot):
+    folder = bot(60)
+
+    ran = run_cli("test", "--on", "ray", "-o", "r.json", cwd=folder, env=on_cluster(cluster))
+    results = json.loads((folder / "r.json").read_text())["results"]
+
+    assert ran.code == 0, ran.stderr
+    assert len({pid for pid, _ in calls_of(folder)}) == 3
+    assert not [one for one in results if str(folder) in one["agent_response"]]
+
+
+def test_a_client_outside_the_cluster_runs_cases_there(cluster, bot):
+    folder = bot(6)
+
+    ran = run_cli("test", "--on", f"ray://127.0.0.1:{PORT}", cwd=folder, env=PLAIN)
+
+    assert ran.code == 0, ran.stderr
+    assert len(calls_of(folder)) == 6
+
+
+def test_a_node_that_is_lost_costs_no_case(cluster, bot):
+    """Two thousand cases; a node is killed in the middle."""
+    folder = bot(2000)
+    lost = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+
+    with start_cli("test", "--on", "ray", cwd=folder, env=on_cluster(cluster)) as run:
+        wait_for(lambda: len(calls_of(folder)) > 700)
+        cluster.remove_node(lost, allow_graceful=False)
+        ran = run.finish(600)
+
+    record = record_of(folder)
+    asked = Counter(said for _, said in calls_of(folder))
+    assert ran.code == 0, ran.stderr[-2000:]
+    assert [one.result.test_name for one in sorted_results(record)] == [
+        f"case-{n:05}" for n in range(2000)
+    ]
+    assert all(one.result.passed for one in record.finished.values())
+    assert max(asked.values()) <= 2
+    assert sum(asked.values()) - 2000 <= 10  # what ran on the lost node at that moment
+
+
+def sorted_results(record):
+    return [record.finished[key] for key in sorted(record.finished)]
+
+
+def wait_for(holds):
+    import asyncio
+
+    asyncio.run(until(holds))
+
+
+def test_secrets_travel_as_named_variables_only(cluster, bot):
+    backend = {"type": "http", "url": "http://127.0.0.1:9/", "headers": {"x-key": "${SECRET_KEY}"}}
+    folder = bot(1, backend=backend, execution={"llm_timeout": 5, "max_retries": 0})
+    secret = on_cluster(cluster, SECRET_KEY="abc-123-secret")
+
+    refused = run_cli("test", "--on", "ray", cwd=folder, env=secret)
+    bot(1, backend=backend, execution={"llm_timeout": 5, "ray_variables": ["SECRET_KEY"]})
+    named = run_cli("test", "--on", "ray", cwd=folder, env=secret)
+
+    assert refused.code == 2
+    assert "ray_variables: [NAME]" in refused.stderr
+    assert named.code == 3  # nobody listens at the URL
+    assert "refused" in named.stdout
+
+
+def test_what_needs_this_process_is_an_error(cluster, bot):
+    folder = bot(1)
+
+    ran = run_cli("test", "--on", "ray", "--events", "e.jsonl", cwd=folder, env=on_cluster(cluster))
+
+    assert ran.code == 2
+    assert "'run_on' has no effect" in ran.stderr
+
+
+def test_a_cluster_that_is_not_there_is_an_error(bot):
+    folder = bot(1)
+
+    ran = run_cli("test", "--on", "ray", cwd=folder, env=PLAIN | {"RAY_ADDRESS": "127.0.0.1:9"})
+
+    assert ran.code == 3
+    assert "no Ray cluster at 127.0.0.1:9" in ran.stderr
+
+
+def test_a_lost_head_ends_the_run_with_a_record_that_can_be_resumed(bot):
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": MEMORY}
+    own = Cluster(initialize_head=True, head_node_args=head)
+    folder = bot(400, seconds=0.05)
+    try:
+        with start_cli("test", "--on", "ray", cwd=folder, env=on_cluster(own)) as run:
+            wait_for(lambda: len(calls_of(folder)) > 50)
+            for process in own.head_node.live_processes():
+                os.kill(process[1].pid, signal.SIGKILL)
+            ran = run.finish(300)
+    finally:
+        own.shutdown()
+    kept = record_of(folder)
+    before = {one.result.test_name for one in kept.finished.values() if one.result.passed}
+    resumed = run_cli("test", "--resume", cwd=folder)
+
+    assert ran.code not in {0, 1}, ran.stdout[-500:]
+    assert 0 < len(before) < 400
+    assert resumed.code == 0, resumed.stderr[-2000:]
+    assert set(Counter(said for _, said in calls_of(folder)).values()) <= {1, 2}
