@@ -11,7 +11,7 @@ import io
 import logging
 import pickle
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,8 @@ from holodeck.lib.ui.activity import activity, loading
 START_S = 120.0
 """Seconds for the cluster to find a place for a worker and to copy the agent's folder there."""
 _CONNECT_S = 20.0
+_WATCH_S, _MISSED = 3.0, 3
+"""Seconds between looks at the head, and how many fail in a row before it counts as lost."""
 _CHUNK = 2**18
 _NO_STATISTICS = "RAY_USAGE_STATS_ENABLED"
 _EXCLUDED = (".git", ".holodeck", ".venv", "__pycache__", "node_modules")
@@ -56,7 +58,7 @@ async def connected(
     """
     try:
         with loading("Ray", "ray"):
-            import ray  # noqa: PLC0415 - few runs need it, and it takes a second
+            import ray  # few runs need it, and it takes a second
     except ModuleNotFoundError as error:
         raise MissingExtra("ray", "'--on ray'") from error
     known = process_variables()
@@ -85,9 +87,13 @@ async def connected(
             await asyncio.to_thread(connect)
     except Exception as error:
         raise BackendInitError(f"the Ray cluster cannot be used: {describe(error)}") from error
+    actors = RayActors(ray, folder, values)
+    head = address or ray.get_runtime_context().gcs_address
+    watching = asyncio.create_task(_watch(head, actors.end_all))
     try:
-        yield RayActors(ray, folder, values)
+        yield actors
     finally:
+        watching.cancel()
         await asyncio.to_thread(ray.shutdown)
 
 
@@ -98,10 +104,26 @@ async def _require_listener(address: str) -> None:
         return  # a cluster of this machine, which Ray finds or starts
     try:
         async with asyncio.timeout(_CONNECT_S):
-            _, writer = await asyncio.open_connection(host, int(port))
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except (OSError, TimeoutError) as error:
         raise BackendInitError(f"no Ray cluster at {address}: {describe(error)}") from error
     writer.close()
+
+
+async def _watch(head: str, on_lost: Callable[[str], None]) -> None:
+    """Call `on_lost` with the reason once nobody listens at the head's address any more.
+
+    Ray itself would end this process after a minute, with the exit code of a failed test.
+    """
+    missed = 0
+    while missed < _MISSED:
+        await asyncio.sleep(_WATCH_S)
+        try:
+            await _require_listener(head)
+            missed = 0
+        except BackendInitError:
+            missed += 1
+    on_lost(f"the head of the Ray cluster at {head} does not answer any more")
 
 
 class RayActors:
@@ -112,6 +134,15 @@ class RayActors:
         self._folder = folder
         self._names = {value: name for name, value in variables.items()}
         self._actor = ray.remote(num_cpus=1, max_restarts=0)(WorkerActor)
+        self._connections: set[ActorConnection] = set()
+        self._lost: str | None = None
+        """Why the cluster cannot be used any more."""
+
+    def end_all(self, reason: str) -> None:
+        """End all workers, as the cluster is lost."""
+        self._lost = reason
+        for connection in self._connections:
+            connection.end(reason)
 
     @property
     def cores(self) -> int:
@@ -127,6 +158,8 @@ class RayActors:
     @asynccontextmanager
     async def open_worker(self) -> AsyncIterator["ActorConnection"]:
         """Start an actor with its worker. Raises BackendInitError."""
+        if self._lost is not None:
+            raise BackendInitError(self._lost)
         actor = self._actor.remote()
         try:
             async with asyncio.timeout(START_S):
@@ -144,8 +177,10 @@ class RayActors:
                 raise BackendInitError(
                     f"the node has holodeck {version}, not {holodeck.__version__}"
                 )
+            self._connections.add(connection)
             yield connection
         finally:
+            self._connections.discard(connection)
             connection.kill()
 
 
@@ -158,6 +193,8 @@ class ActorConnection:
         self._sent = 0
         self._waiting = bytearray()
         self._how_it_ended = "the worker process was ended"
+        self._receiving: asyncio.Future[bytes] | None = None
+        self._is_lost = False
 
     def send(self, data: bytes) -> None:
         """Send bytes, together with others of the same turn of the event loop."""
@@ -174,14 +211,28 @@ class ActorConnection:
 
     async def receive(self) -> bytes:
         """Return the next bytes; none once the worker, its actor or its node has ended."""
+        self._receiving = asyncio.ensure_future(self._receive())
         try:
-            data: bytes = await self._actor.receive.remote()
-            if not data:
-                self._how_it_ended = describe_exit(await self._actor.exit_code.remote())
+            return await self._receiving
+        except asyncio.CancelledError:
+            if self._is_lost:
+                return b""
+            raise
         except Exception as error:  # noqa: BLE001 - each error of Ray means that the actor is gone
             self._how_it_ended = f"a worker was lost with its node ({type(error).__name__})"
             return b""
+
+    async def _receive(self) -> bytes:
+        data: bytes = await self._actor.receive.remote()
+        if not data:
+            self._how_it_ended = describe_exit(await self._actor.exit_code.remote())
         return data
+
+    def end(self, reason: str) -> None:
+        """Receive nothing more, for this reason."""
+        self._is_lost, self._how_it_ended = True, reason
+        if self._receiving is not None:
+            self._receiving.cancel()
 
     def kill(self) -> None:
         """End the actor, and the worker with it."""
