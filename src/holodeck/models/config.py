@@ -22,6 +22,7 @@ from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.mcp_tool import McpTool
 from holodeck.models.price import PriceTable
 
+_PLACE = re.compile(r"local|ray|ray://[^/\s]+:[0-9]{1,5}")
 _HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
@@ -30,6 +31,12 @@ def _validate_host(value: str) -> str:
         raise ValueError(
             f"found {value!r}; expected a host such as 'files.example' or 'localhost:8080'"
         )
+    return value
+
+
+def _validate_place(value: str) -> str:
+    if not _PLACE.fullmatch(value):
+        raise ValueError(f"found {value!r}; expected local, ray, or ray://host:port")
     return value
 
 
@@ -45,6 +52,7 @@ def _split_at_commas(value: Any) -> Any:
     return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
 
 
+PlaceName = Annotated[str, AfterValidator(_validate_place)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 VariableNames = Annotated[list[VariableName], BeforeValidator(_split_at_commas)]
 HostNames = Annotated[list[HostName], BeforeValidator(_split_at_commas)]
@@ -367,11 +375,11 @@ class ExecutionConfig(Model):
         ),
     ] = None
     run_on: Annotated[
-        Annotated[str, Field(pattern=r"^(local|ray|ray://[^/\s]+:[0-9]{1,5})$")] | None,
+        PlaceName | None,
         Setting(
             "local",
-            "Where workers run: local, ray, or ray://host:port.",
-            details="`local` is this machine. `ray` is the cluster of RAY_ADDRESS, else one that is"
+            "Where workers run: local or ray.",
+            details="`local` is this machine, `ray://host:port` a cluster, and `ray` the cluster of RAY_ADDRESS, else one that is"
             " started on this machine. On Ray there is one worker per core unless `workers` says"
             " otherwise.",
             flags=("--on",),
