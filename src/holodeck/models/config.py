@@ -378,11 +378,12 @@ class ExecutionConfig(Model):
         PlaceName | None,
         Setting(
             "local",
-            "Where workers run: local or ray.",
-            details="`local` is this machine, `ray://host:port` a cluster, and `ray` the cluster of RAY_ADDRESS, else one that is"
-            " started on this machine. On Ray there is one worker per core unless `workers` says"
-            " otherwise.",
+            "Where workers run.",
+            details="`local` is this machine, `ray://host:port` a Ray cluster, `ray` the cluster of"
+            " RAY_ADDRESS, else one that is started on this machine. On Ray there is one worker per"
+            " core unless `workers` says otherwise.",
             flags=("--on",),
+            metavar="PLACE",
             group=RUN,
         ),
     ] = None
