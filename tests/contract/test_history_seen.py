@@ -160,7 +160,7 @@ def test_the_short_judge_is_shown_what_was_said_before(seen):
     [prompt] = seen.prompts("Is it kind?")
 
     tag = _between(prompt, "<conversation ", ">")
-    assert _between(prompt, f"<conversation {tag}>", f"</conversation {tag}>").split("\n") == [
+    assert _between(prompt, f"<conversation {tag}>", f"</conversation {tag}>").split(r"\n") == [
         "assistant: Good morning!",
         "user: I am Ann.",
         "  Agent turn 9:",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from html import escape
 
 from holodeck.lib.evaluators.inputs import Turn
 from holodeck.models.judged_metrics import Criterion, JudgeExample, JudgeInput
@@ -15,11 +16,14 @@ Messages = list[dict[str, str]]
 TAGS: dict[JudgeInput, str] = {
     "history": "conversation",
     "input": "question",
+    "response": "answer",
     "retrieval_context": "passages",
     "ground_truth": "reference",
-    "response": "answer",
 }
-"""The name of each text in the prompt, in the order of the prompt."""
+"""The name of each text in the prompt, in the order of the prompt.
+
+The answer is not the last one: what it demands would stand directly before the judge's reply.
+"""
 
 _ROLES = (
     "You check answers.",
@@ -133,9 +137,20 @@ def _conversation(
 def _user_message(question: str, texts: Texts, request: str) -> str:
     mark = unique_tag(texts)
     shown = [
-        f"<{tag} {mark}>{texts[key]}</{tag} {mark}>" for key, tag in TAGS.items() if key in texts
+        f"<{tag} {mark}>{as_data(texts[key])}</{tag} {mark}>"
+        for key, tag in TAGS.items()
+        if key in texts
     ]
     return "\n".join([*shown, f"{question} {request}"])
+
+
+def as_data(text: str) -> str:
+    """Return the text in one line, without tags and quotes.
+
+    So it contains no chat, no verdict in JSON and hardly any control tokens of chat models, which
+    servers of local models obey wherever they stand. Most answers have nothing to escape.
+    """
+    return escape(json.dumps(text, ensure_ascii=False)[1:-1], quote=False)
 
 
 def unique_tag(texts: Texts) -> str:

@@ -15,7 +15,7 @@ from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, gather_all
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
-from holodeck.lib.evaluators.judge_prompt import unique_tag
+from holodeck.lib.evaluators.judge_prompt import as_data, unique_tag
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.judging.check_result import (
     JudgeCheckResult,
@@ -197,7 +197,7 @@ def _choice_prompt(first: Label, second: Label) -> list[dict[str, str]]:
     texts = {"question": first.input, "reference": first.ground_truth or ""}
     texts |= {"A": first.response, "B": second.response}
     mark = unique_tag({"response": "\n".join(texts.values())})
-    shown = [f"<{tag} {mark}>{text}</{tag} {mark}>" for tag, text in texts.items() if text]
+    shown = [f"<{tag} {mark}>{as_data(text)}</{tag} {mark}>" for tag, text in texts.items() if text]
     question = (
         f"For which answer, A or B, is this more true: {first.criterion}\n"
         'Reply with JSON only: {"answer": "A"} or {"answer": "B"}.'
