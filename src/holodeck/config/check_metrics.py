@@ -53,6 +53,11 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                     context, metric.user_code, metric_path, "metric", context.agent.base_dir
                 )
                 _check_judge_of_grader(context, metric, metric_path)
+            elif metric.python_targets:  # building the metric would run the user's code
+                for key, target in metric.python_targets.items():
+                    check_target(
+                        context, target, (*metric_path, *key), "metric", context.agent.base_dir
+                    )
             else:
                 evaluator = build_evaluator(metric, context.agent.base_dir, location="")
                 context.inputs.register(metric, evaluator)

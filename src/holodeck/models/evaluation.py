@@ -337,17 +337,20 @@ _JUDGED_TAGS = {
     "AzureSafetyMetric": "safety",
     "JudgeMetric": "judge",
 }
+_LIBRARIES = "holodeck.models.library_metrics"
+_CLASS_TAGS = {"DeepEvalClassMetric": "deepeval class"}
 _TAGS = {
     **{model.__name__: _names_of(model)[0] for model in _STANDARD.values()},
     CustomMetric.__name__: "custom",
     **_JUDGED_TAGS,
+    **_CLASS_TAGS,
     CodeMetric.__name__: "code",
 }
 """Model → its tag in the union `Metric`; the locations of validation errors contain it."""
 _TYPES = {
     "geval": ("GEvalMetric",),
     "rag": ("RAGMetric",),
-    "deepeval": ("DeepEvalMetric",),
+    "deepeval": ("DeepEvalMetric", "DeepEvalClassMetric"),
     "azure": ("AzureMetric", "AzureSafetyMetric"),
     "judge": ("JudgeMetric",),
     "code": ("CodeMetric",),
@@ -357,6 +360,8 @@ __getattr__ = lazy_names(__name__, dict.fromkeys([*_JUDGED_TAGS, "RAGMetricType"
 
 
 def _full_name(model: str) -> str:
+    if model in _CLASS_TAGS:
+        return f"{_LIBRARIES}.{model}"
     return f"{_JUDGED if model in _JUDGED_TAGS else __name__}.{model}"
 
 
@@ -408,7 +413,8 @@ def _tag(data: Any) -> str | None:
     if kind == "azure" and name in SAFETY_METRICS:
         return "safety"
     if isinstance(kind, str) and kind in _TYPES:
-        return kind
+        with_class = f"{kind} class"
+        return with_class if "class" in data and with_class in _TAGS.values() else kind
     if kind not in (None, "standard") or not isinstance(name, str):
         return None
     if ":" in name:

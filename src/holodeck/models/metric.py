@@ -10,6 +10,8 @@ from holodeck.models.judge_trust import TrustMode
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
@@ -51,6 +53,8 @@ class MetricSettings(Model):
 
     kind: ClassVar[MetricKind] = "standard"
     """The family of metrics that reports name."""
+    takes_base_dir: ClassVar[bool] = False
+    """Whether the evaluator imports Python objects of the user."""
     evaluator_modules: ClassVar[tuple[str, ...]] = ()
     """The modules in `holodeck.lib.evaluators` that hold the family's evaluators. The evaluator of
     a metric is the class there whose `metric` is its `evaluator_name`."""
@@ -105,6 +109,11 @@ class MetricSettings(Model):
             own["properties"]["type"].pop("default")
             own["required"] = ["type", *own.get("required", ())]
         return schema
+
+    @property
+    def python_targets(self) -> "Mapping[tuple[str, ...], str]":
+        """The user's objects, as `module:object`, by their keys in the metric."""
+        return {}
 
     def options(self) -> dict[str, Any]:
         """Return the metric's own settings by their keys in agent.yaml."""

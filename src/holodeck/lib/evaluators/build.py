@@ -61,6 +61,8 @@ def build_evaluator(
         raise MissingExtra(evaluator.extra, f"metric {metric.evaluator_name}")
     if evaluator.uses_judge:
         options["judge"] = judge
+    if metric.takes_base_dir:
+        options["base_dir"] = base_dir
     if isinstance(metric, SemanticSimilarityMetric):
         options["embeddings"] = embeddings
     try:

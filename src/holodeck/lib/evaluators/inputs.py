@@ -119,6 +119,10 @@ class TakesInputs(Protocol):
         """Return the inputs that the evaluator takes."""
         ...
 
+    def required_params(self) -> frozenset[EvalParam]:
+        """Return the inputs that it requires, given its settings."""
+        ...
+
 
 _RESPONSE = (EvalParam.RESPONSE, EvalParam.ACTUAL_OUTPUT)
 _QUERY = (EvalParam.QUERY, EvalParam.INPUT)
@@ -167,7 +171,7 @@ class EvalKwargsBuilder:
             _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
             EvalParam.CONTEXT: self._context(spec),
             EvalParam.RETRIEVAL_CONTEXT: self._retrieved_passages(spec),
-            **self._observation_inputs(spec),
+            **self._observation_inputs(spec, evaluator.required_params()),
         }
         kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
         kwargs |= {name.value: value for name, value in available.items() if value is not None}
@@ -184,13 +188,15 @@ class EvalKwargsBuilder:
             return None
         return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
 
-    def _observation_inputs(self, spec: ParamSpec) -> dict[EvalParam, Any]:
+    def _observation_inputs(
+        self, spec: ParamSpec, required: frozenset[EvalParam]
+    ) -> dict[EvalParam, Any]:
         """Return the inputs that only the observation has."""
         observation = self._observation
         if observation is None:
             return {}
         is_unknown = isinstance(observation.tool_calls, Unknown)
-        if is_unknown and EvalParam.TOOLS_CALLED in spec.required:
+        if is_unknown and EvalParam.TOOLS_CALLED in required:
             raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
         found = {
             EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,

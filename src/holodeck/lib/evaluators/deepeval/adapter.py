@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from holodeck.config.environment import cache_dir, set_variables
 from holodeck.errors import EvaluationError, MissingExtra
+from holodeck.lib.evaluators.class_arguments import takes_argument
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.llm.model import Token
 from holodeck.lib.threads import run_in_thread
@@ -33,10 +34,12 @@ class JudgeRequests:
 
     Args:
         judge: The judge; None for a metric without one.
+        takes_text: Whether an answer may be text, which nothing checks.
     """
 
-    def __init__(self, judge: Judge | None) -> None:
+    def __init__(self, judge: Judge | None, *, takes_text: bool = False) -> None:
         self._judge = judge
+        self._takes_text = takes_text
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopped = False
         self.check: AnswerCheck = lambda _: None
@@ -50,12 +53,10 @@ class JudgeRequests:
     def judge_name(self) -> str:
         return "nobody" if self._judge is None else self._judge.name
 
-    async def ask(self, prompt: str, schema: type[BaseModel] | None) -> BaseModel:
+    async def ask(self, prompt: str, schema: type[BaseModel] | None) -> BaseModel | str:
         """Return an answer that fits the schema and passes the check. Raises EvaluationError."""
         if schema is None:
-            raise EvaluationError(
-                "DeepEval sent a request to the judge whose answer cannot be checked"
-            )
+            return await self._ask_for_text(prompt)
         value, _ = await self._send(prompt, schema)
         return schema.model_validate(value)
 
@@ -82,10 +83,34 @@ class JudgeRequests:
         message = SimpleNamespace(content=json.dumps(value))
         return SimpleNamespace(choices=[SimpleNamespace(message=message, logprobs=logprobs)])
 
+    async def _ask_for_text(self, prompt: str) -> str:
+        if not self._takes_text:
+            raise EvaluationError(
+                "DeepEval sent a request to the judge whose answer cannot be checked"
+            )
+        answer = await self._free_judge().ask_for_text([{"role": "user", "content": prompt}])
+        return answer.text
+
     async def _send(
         self, prompt: str, schema: type[BaseModel], top_logprobs: int | None = None
     ) -> tuple[JsonObject, Sequence[Token]]:
         """Return the JSON of a checked answer, and its tokens if they are asked for."""
+        judge = self._free_judge()
+
+        def parse(value: JsonObject) -> JsonObject:
+            schema.model_validate(value)
+            self.check(value)
+            return value
+
+        return await judge.ask_with_tokens(
+            [{"role": "user", "content": prompt}],
+            _json_schema(schema),
+            parse,
+            top_logprobs=top_logprobs,
+        )
+
+    def _free_judge(self) -> Judge:
+        """Return the judge, and remember the task that asks it. Raises EvaluationError."""
         if self._is_stopped:
             raise EvaluationError("another request to the judge failed")
         if self._judge is None:
@@ -95,18 +120,7 @@ class JudgeRequests:
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
-
-        def parse(value: JsonObject) -> JsonObject:
-            schema.model_validate(value)
-            self.check(value)
-            return value
-
-        return await self._judge.ask_with_tokens(
-            [{"role": "user", "content": prompt}],
-            _json_schema(schema),
-            parse,
-            top_logprobs=top_logprobs,
-        )
+        return self._judge
 
     def stop(self) -> set[asyncio.Task[Any]]:
         """Refuse further requests and return the tasks that have made one."""
@@ -174,7 +188,7 @@ def judge_model_class(base: type[Any]) -> type[Any]:
 
         async def a_generate(
             self, prompt: str, schema: type[BaseModel] | None = None, **_: Any
-        ) -> BaseModel:
+        ) -> BaseModel | str:
             return await self._requests.ask(prompt, schema)
 
         async def a_generate_raw_response(
@@ -250,37 +264,65 @@ def _import_library() -> Library:
     return Library(metrics, test_case, Rubric, judge_model_class(DeepEvalBaseLLM), ReasonScore)
 
 
+def dag_params(dag: Any) -> set[str]:
+    """Return the parameters of a test case that the nodes of a graph read."""
+    from deepeval.metrics.dag.utils import extract_required_params
+
+    found = extract_required_params(dag.root_nodes, dag.multiturn)
+    return {str(one.value) for one in found}
+
+
 def clean_text(text: str) -> str:
     """Return the text in the form DeepEval accepts: not empty, valid Unicode, without pictures."""
     clean = text.encode(errors="replace").decode()
     return clean.replace(_PICTURE, "[DEEPEVAL :") or " "
 
 
+async def _measure(metric: Any, case: Any) -> None:
+    """Compute a metric; a class of the user may have only a blocking method."""
+    bases = (library().metrics.BaseMetric, library().metrics.BaseConversationalMetric)
+    is_blocking = type(metric).a_measure in {base.a_measure for base in bases}
+    method = metric.measure if is_blocking else metric.a_measure
+    quiet: dict[str, Any] = {}
+    if takes_argument(method, "_show_indicator"):
+        quiet["_show_indicator"] = False
+    if is_blocking:
+        await run_in_thread(lambda: method(case, **quiet))
+    else:
+        await method(case, **quiet)
+
+
 class Measurement:
     """One metric of DeepEval, created for one case.
 
     Args:
-        class_name: The class in `deepeval.metrics`.
+        metric_class: The class.
         judge: The judge; None for a metric without one.
         options: The arguments of the class.
         scale: The scores of G-Eval's judge; None for other metrics, and if the judge's answer
             counts as it is.
+        takes_judge: Whether the class has an argument for the judge.
+        takes_text: Whether the class may ask the judge for text, which nothing checks.
     """
 
     def __init__(
         self,
-        class_name: str,
+        metric_class: type[Any],
         judge: Judge | None,
         options: Mapping[str, Any],
         scale: tuple[int, int] | None = None,
+        *,
+        takes_judge: bool = True,
+        takes_text: bool = False,
     ) -> None:
-        deepeval = library()
-        self._requests = JudgeRequests(judge)
+        self._requests = JudgeRequests(judge, takes_text=takes_text)
         self._requests.scale = scale
-        model = deepeval.judge_model(self._requests)
+        arguments = dict(options)
+        if takes_judge:
+            arguments["model"] = library().judge_model(self._requests)
         with warnings.catch_warnings():  # it warns about scales that it has inverted
             warnings.simplefilter("ignore", DeprecationWarning)
-            self.metric: Any = getattr(deepeval.metrics, class_name)(model=model, **options)
+            self.metric: Any = metric_class(**arguments)
 
     @property
     def note(self) -> str | None:
@@ -292,7 +334,7 @@ class Measurement:
         """Compute the metric; `check` gets each answer of the judge before DeepEval does."""
         self._requests.check = check
         try:
-            await self.metric.a_measure(case, _show_indicator=False)
+            await _measure(self.metric, case)
         except BaseException:
             await self._cancel_other_requests()
             raise

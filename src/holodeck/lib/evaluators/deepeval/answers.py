@@ -16,12 +16,12 @@ from holodeck.lib.evaluators.deepeval.base import (
     require_count,
     require_range,
 )
+from holodeck.lib.evaluators.deepeval.cases import unseen_calls
 from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.tool_names import did_you_mean_tool, find_tool
-from holodeck.models.evidence import UNSEEN_CALLS
 from holodeck.models.test_case import ExpectedTool
 
 
@@ -152,7 +152,7 @@ class TaskCompletionEvaluator(DeepEvalBaseEvaluator):
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         case = super()._test_case(kwargs)
         if case.tools_called is None:  # otherwise the judge would assume that no tool was called
-            case.tools_called = [adapter.library().cases.ToolCall(name=UNSEEN_CALLS)]
+            case.tools_called = unseen_calls()
         return case
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002

@@ -11,11 +11,11 @@ from holodeck.lib.evaluators.base import (
     RetryConfig,
 )
 from holodeck.lib.evaluators.deepeval import adapter
+from holodeck.lib.evaluators.deepeval.cases import to_texts, to_tool_calls
 from holodeck.lib.evaluators.deepeval.errors import DeepEvalError
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.models.llm import LLMProvider
-from holodeck.models.test_result import ToolInvocation
 
 ONE_IS_GOOD = "0-1, 1 is good"
 """The scale of metrics that are named after something bad."""
@@ -64,6 +64,8 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     deepeval_class: ClassVar[str]
     """The class in `deepeval.metrics`."""
     scale: ClassVar[str] = "0-1"
+    takes_text: ClassVar[bool] = False
+    """Whether DeepEval asks the judge for text, which is only shown."""
     empty_is_wrong: ClassVar[bool] = False
     """Whether an empty response scores 0 without a request; DeepEval would score it 1."""
 
@@ -106,7 +108,9 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         """Return DeepEval's result for the case."""
         judge = self.judge if self.uses_judge else None
         scale = self._weighted_scale()
-        measurement = adapter.Measurement(self.deepeval_class, judge, options, scale)
+        measurement = adapter.Measurement(
+            self._metric_class(), judge, options, scale, takes_text=self.takes_text
+        )
         metric = measurement.metric
         await measurement.run(case, lambda answer: self._check(answer, metric, case))
         return {**self._result(metric, case), "note": measurement.note}
@@ -114,6 +118,11 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     def _weighted_scale(self) -> tuple[int, int] | None:
         """Return the scores that are weighted by their probabilities; None if none are."""
         return None
+
+    def _metric_class(self) -> type[Any]:
+        """Return DeepEval's class."""
+        found: type[Any] = getattr(adapter.library().metrics, self.deepeval_class)
+        return found
 
     def _options(self) -> dict[str, Any]:
         """Return the arguments of DeepEval's class besides the judge."""
@@ -189,18 +198,3 @@ def require_range(key: str, score: float, low: float, high: float) -> None:
     """Raise ValueError for a score outside its scale."""
     if not low <= score <= high:
         raise ValueError(f"'{key}' is {score:g}, which is not between {low:g} and {high:g}")
-
-
-def to_texts(texts: str | Sequence[str] | None) -> list[str] | None:
-    """Return one or several texts as the list that DeepEval takes."""
-    if texts is None:
-        return None
-    return [adapter.clean_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
-
-
-def to_tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
-    """Return the tool calls in DeepEval's format."""
-    if calls is None:
-        return None
-    make = adapter.library().cases.ToolCall
-    return [make(name=one.name, input_parameters=one.args, output=one.result) for one in calls]

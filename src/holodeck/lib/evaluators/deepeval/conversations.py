@@ -10,8 +10,8 @@ from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalBaseEvaluator,
     DeepEvalOptions,
     ReasonOptions,
-    to_tool_calls,
 )
+from holodeck.lib.evaluators.deepeval.cases import to_turn
 from holodeck.lib.evaluators.deepeval.geval import Criteria, check_score
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
@@ -28,9 +28,8 @@ class ConversationEvaluator(DeepEvalBaseEvaluator):
         roles = [turn.role for turn in turns]
         if "user" not in roles or "assistant" not in roles[roles.index("user") :]:
             raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
-        cases = adapter.library().cases
-        return cases.ConversationalTestCase(
-            turns=[_turn(cases, turn) for turn in turns], chatbot_role=self._role()
+        return adapter.library().cases.ConversationalTestCase(
+            turns=[to_turn(turn) for turn in turns], chatbot_role=self._role()
         )
 
     def _role(self) -> str | None:
@@ -132,8 +131,3 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
 
     def _weighted_scale(self) -> tuple[int, int] | None:
         return None if self.strict_mode else (0, 10)
-
-
-def _turn(cases: Any, turn: Turn) -> Any:
-    called = to_tool_calls(turn.tool_calls) or None
-    return cases.Turn(role=turn.role, content=adapter.clean_text(turn.content), tools_called=called)
