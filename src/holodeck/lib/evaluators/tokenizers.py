@@ -50,7 +50,7 @@ def check_tokenizer(name: Tokenize | None) -> None:
     if name == "flores200" and not (model := _flores_model()).is_file():
         raise ConfigError(
             "tokenize",
-            f"flores200 needs the file {model}, which is not there; download it (5 MB) with:"
+            f"flores200 needs the file {model}, which is not there; download it with:"
             " python -c \"from sacrebleu import BLEU; BLEU(tokenize='flores200')\"",
         )
 
