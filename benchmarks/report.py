@@ -20,7 +20,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from holodeck import __version__
-from holodeck.lib.reports.formats import FORMATS
+from holodeck.lib.reports.formats import FORMATS, write_json_report, write_report_text
 from holodeck.lib.reports.summary import summarize
 from holodeck.models.test_result import (
     MetricResult,
@@ -100,12 +100,17 @@ def _result(at: int, is_right: bool, random: Random) -> TestResult:
 
 
 def render(report_format: str, file: Path) -> Rendered:
-    """Render the report in a file, in this process."""
+    """Render the report in a file into another file, in this process."""
     report = TestReport.model_validate_json(file.read_bytes())
     generate = FORMATS.load(report_format, location="--formats")
+    output = file.with_suffix(f".{report_format}.out")
     before = _start_peak()
     started = time.process_time()
-    size = len(generate(report).encode())
+    if report_format == "json":
+        write_json_report(report, output)
+    else:
+        write_report_text(generate(report), output)
+    size = output.stat().st_size
     cpu_s = time.process_time() - started
     return Rendered(report_format, len(report.results), size, cpu_s, _peak_mb() - before)
 

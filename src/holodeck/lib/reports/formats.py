@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,10 +46,42 @@ _JSON_FORMATS = frozenset({"json", "codequality"})
 def generate_json_report(report: BaseModel) -> str:
     """Return the report with every field, as JSON."""
     try:
-        text = report.model_dump_json(indent=2)
-    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
-        text = json.dumps(report.model_dump(), indent=2, default=str)
-    return text + "\n"
+        return "".join(_json_parts(report))
+    except PydanticSerializationError:
+        return _escaped_json(report)
+
+
+def write_json_report(report: BaseModel, path: Path, shown: Path | None = None) -> None:
+    """Write what `generate_json_report` returns without holding all of it in memory.
+
+    Raises ReportError as `write_report_text` does.
+    """
+    try:
+        write_report_text(_json_parts(report), path, shown)
+    except PydanticSerializationError:
+        write_report_text(_escaped_json(report), path, shown)
+
+
+def _json_parts(report: BaseModel) -> Iterator[str]:
+    """Yield the report as JSON, one result after the other.
+
+    Raises PydanticSerializationError for a lone surrogate, which JSON must escape.
+    """
+    results = report.results if isinstance(report, TestReport) else []
+    if not results:
+        yield report.model_dump_json(indent=2) + "\n"
+        return
+    frame = report.model_copy(update={"results": []}).model_dump_json(indent=2)
+    before, key, after = frame.partition('\n  "results": [')  # no string has a line break
+    yield before + key
+    for at, result in enumerate(results):
+        text = result.model_dump_json(indent=2).replace("\n", "\n    ")
+        yield f",\n    {text}" if at else f"\n    {text}"
+    yield f"\n  {after}\n"
+
+
+def _escaped_json(report: BaseModel) -> str:
+    return json.dumps(report.model_dump(), indent=2, default=str) + "\n"
 
 
 def format_for(path: Path, explicit: str | None = None) -> str:
@@ -107,30 +139,30 @@ def _check_folder(path: Path, folder: Path) -> None:
         raise ConfigError("--output", f"{str(path)!r} cannot be written: {reason}") from error
 
 
-def write_report_text(text: str, path: Path, shown: Path | None = None) -> None:
-    """Write the text of a report; a reader sees the old file or the whole new one.
+def write_report_text(text: str | Iterable[str], path: Path, shown: Path | None = None) -> None:
+    """Write the text of a report, or its parts; a reader sees the old file or the whole new one.
 
     Raises ReportError with the path, or with `shown` in its place.
     """
-    data = text.encode("utf-8", "backslashreplace")
+    parts = [text] if isinstance(text, str) else text
     try:
-        _write(data, path)
+        _write((part.encode("utf-8", "backslashreplace") for part in parts), path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ReportError(f"the report cannot be written to {shown or path}: {reason}") from error
 
 
-def _write(data: bytes, path: Path) -> None:
+def _write(parts: Iterable[bytes], path: Path) -> None:
     target = _resolve_links(path)  # so that a link stays one
     if target.exists() and not target.is_file():  # a pipe or a device
-        _write_special_file(data, target)
+        _write_special_file(b"".join(parts), target)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(_mode_for(target))

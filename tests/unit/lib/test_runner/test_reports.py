@@ -14,6 +14,7 @@ from holodeck.lib.reports.formats import (
     check_writable,
     format_for,
     generate_json_report,
+    write_json_report,
     write_report_text,
 )
 from holodeck.models.outcome import Outcome
@@ -73,6 +74,27 @@ def test_json_can_be_read_even_with_half_a_character():
     read = json.loads(generate_json_report(report))
 
     assert read["results"][0]["agent_response"] == "\udc80"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_json_written_result_by_result_is_the_json_of_the_whole_report(tmp_path, count):
+    tricky = 'a "quote"\n  "results": [],\n  x'
+    results = [a_result(test_name=f"{at} {tricky}", agent_response=tricky) for at in range(count)]
+    report = a_report(*results)
+    write_json_report(report, tmp_path / "r.json")
+
+    written = (tmp_path / "r.json").read_text(encoding="utf-8")
+    assert len(report.results) == count
+    assert written == report.model_dump_json(indent=2) + "\n" == generate_json_report(report)
+
+
+def test_a_json_file_can_be_read_even_if_only_the_last_result_has_half_a_character(tmp_path):
+    report = a_report(a_result(), a_result(agent_response="\ud83d"))
+    write_json_report(report, tmp_path / "r.json")
+
+    assert (tmp_path / "r.json").read_text(encoding="utf-8") == generate_json_report(report)
+    assert json.loads(generate_json_report(report))["results"][1]["agent_response"] == "\ud83d"
+    assert [one.name for one in tmp_path.iterdir()] == ["r.json"]
 
 
 def test_a_report_is_written_into_folders_that_do_not_exist_yet(tmp_path):
