@@ -265,6 +265,39 @@ class NumericMetric(ComparingMetric):
     """Which number of the response counts; `only` requires exactly one."""
 
 
+RetrievalMeasure = Literal[
+    "ndcg", "xdcg", "fidelity", "top1_relevance", "top3_max_relevance", "holes"
+]
+MAX_RELEVANCE = 4
+
+
+class DocumentRetrievalMetric(EvaluationMetric):
+    """The best documents were retrieved first, by your labels; computed by Azure AI Evaluation in
+    the process."""
+
+    kind: ClassVar[MetricKind] = "azure"
+    evaluator_modules = ("azure_retrieval",)
+
+    metric: Literal["document_retrieval"]
+    threshold: Ratio = 0.5
+    """Score to reach, 0 to 1."""
+    relevance: Annotated[
+        dict[NonBlank, Annotated[int, Field(ge=0, le=MAX_RELEVANCE)]], Field(min_length=1)
+    ]
+    """How relevant each document is to the input, 0 to 4. A document is named by a text that its
+    passages contain, such as its title."""
+    measure: RetrievalMeasure = "ndcg"
+    """The score: NDCG or XDCG of the first three, the share of everything relevant that was found
+    (`fidelity`), the label of the first or the best of the first three, or the share of passages
+    with a label (`holes`)."""
+
+    @model_validator(mode="after")
+    def _check_relevant(self) -> "DocumentRetrievalMetric":
+        if not any(self.relevance.values()):
+            raise ValueError("'relevance' labels no document above 0, so nothing can be found")
+        return self
+
+
 class LatencyMetric(EvaluationMetric):
     """The agent responds in time."""
 

@@ -244,6 +244,15 @@ def load_labelling_evaluator(
     return called
 
 
+def load_retrieval_evaluator() -> Callable[..., Any]:
+    """Return the evaluator of document retrieval, which sends nothing.
+
+    Blocks; raises MissingExtra.
+    """
+    evaluator: Callable[..., Any] = _class("DocumentRetrievalEvaluator")()
+    return evaluator
+
+
 def credential() -> Any:
     """Return the credential of the account that is signed in to Azure; sends nothing."""
     try:
