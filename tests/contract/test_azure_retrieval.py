@@ -78,8 +78,9 @@ def built(**keys):
     )
 
 
-def test_the_keys_of_agent_yaml_reach_the_evaluator():
-    evaluator = built(relevance=LABELS, measure="fidelity", threshold=0.9)
+@pytest.mark.parametrize("kind", [{}, {"type": "azure"}, {"type": "standard"}])
+def test_the_keys_of_agent_yaml_reach_the_evaluator(kind):
+    evaluator = built(relevance=LABELS, measure="fidelity", threshold=0.9, **kind)
 
     assert isinstance(evaluator, DocumentRetrievalEvaluator)
     assert (evaluator.relevance, evaluator.measure) == (LABELS, "fidelity")

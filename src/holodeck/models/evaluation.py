@@ -278,6 +278,8 @@ class DocumentRetrievalMetric(EvaluationMetric):
     kind: ClassVar[MetricKind] = "azure"
     evaluator_modules = ("azure_retrieval",)
 
+    type: Literal["standard", "azure"] = "azure"  # type: ignore[assignment]
+    """May be omitted."""
     metric: Literal["document_retrieval"]
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1."""
@@ -438,13 +440,20 @@ BY_TYPE: Mapping[str, tuple[type[MetricSettings], ...]] = _LoadedOnUse(_TYPES, _
 """The models of each `type` other than `standard`."""
 
 
+_UNJUDGED_BY_AZURE = {
+    **dict.fromkeys(SAFETY_METRICS, "safety"),
+    "document_retrieval": "document_retrieval",
+}
+"""Metric of `type: azure` that asks no judge → its tag."""
+
+
 def _tag(data: Any) -> str | None:
     """Return the tag of the model for a metric's mapping; None if no model fits."""
     if not isinstance(data, dict):
         return _TAGS.get(type(data).__name__) if isinstance(data, MetricSettings) else None
     kind, name = data.get("type"), data.get("metric")
-    if kind == "azure" and name in SAFETY_METRICS:
-        return "safety"
+    if kind == "azure" and isinstance(name, str) and name in _UNJUDGED_BY_AZURE:
+        return _UNJUDGED_BY_AZURE[name]
     if isinstance(kind, str) and kind in _TYPES:
         with_class = f"{kind} class"
         return with_class if "class" in data and with_class in _TAGS.values() else kind
