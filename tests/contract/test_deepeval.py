@@ -20,7 +20,18 @@ from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
-from support.deepeval_cases import ANSWER, CASES, SEEN, TURNS, Script, said, verdicts, without
+from holodeck.models.test_result import ToolInvocation
+from support.deepeval_cases import (
+    ANSWER,
+    CASES,
+    PASSAGES,
+    SEEN,
+    TURNS,
+    Script,
+    said,
+    verdicts,
+    without,
+)
 from support.evaluators import EVALUATORS
 
 METRIC = TypeAdapter(Metric)
@@ -102,7 +113,8 @@ async def test_the_judge_sees_the_case_and_each_call_is_counted(name, judge, ser
     assert [text for text in CASES[name].sees if text not in prompts] == []
     assert spent.requests == len(server.requests) == CASES[name].calls
     assert spent.usage.total_tokens == 15 * spent.requests
-    assert all("response_format" in request.body for request in server.requests)
+    texts = sum("response_format" not in request.body for request in server.requests)
+    assert texts == (name == "goal_accuracy")
 
 
 @pytest.mark.parametrize(
@@ -163,6 +175,8 @@ OUT_OF_RANGE = [
     ("geval", {"score": 11}, "'score' is 11, which is not between 0 and 10"),
     ("geval", {"score": -1}, "not between 0 and 10"),
     ("conversational_geval", {"score": 10.5}, "not between 0 and 10"),
+    ("plan_quality", {"score": 5}, "'score' is 5, which is not between 0 and 1"),
+    ("goal_accuracy", {"score": 2}, "'score' is 2, which is not between 0 and 1"),
     ("task_completion", {"verdict": 8}, "'verdict' is 8, which is not between 0 and 1"),
 ]
 
@@ -207,6 +221,11 @@ NOTHING = [
     ("argument_correctness", {}, {"tool_calls": ()}, "called no tool"),
     ("conversation_completeness", {"intentions": []}, {}, "no request of the user"),
     ("knowledge_retention", {"data": None}, {}, "nothing to remember"),
+    ("plan_adherence", {"plan": []}, {}, "no plan"),
+    ("plan_quality", {"plan": []}, {}, "no plan"),
+    ("topic_adherence", {"qa_pairs": []}, {}, "no question"),
+    ("turn_faithfulness", {"claims": []}, {}, "no claim"),
+    ("tool_use", {}, {"turns": (), "tool_calls": ()}, "called no tool"),
 ]
 
 
@@ -220,6 +239,30 @@ async def test_where_nothing_was_judged_nothing_is_decided(
 
     assert result["inconclusive"] is True
     assert reason in result["reasoning"]
+
+
+@pytest.mark.parametrize("name", ["plan_quality", "tool_use", "step_efficiency"])
+async def test_steps_that_cannot_be_seen_are_not_judged(name, judge, server):
+    evaluator = built(name, judge)
+    turns = (TURNS[0], replace(TURNS[1], tool_calls=None), *TURNS[2:])
+
+    with pytest.raises(EvaluationError, match="tool calls of a turn are unknown"):
+        await evaluator.evaluate(**inputs(evaluator, replace(SEEN, turns=turns)))
+
+    assert server.requests == []
+
+
+async def test_each_turn_is_judged_with_the_passages_retrieved_so_far(judge, server):
+    found = [ToolInvocation(name="search", args={}, result=one, passages=[one]) for one in PASSAGES]
+    turns = [replace(TURNS[at], tool_calls=(found[at // 2],)) for at in (1, 3)]
+    seen = replace(SEEN, turns=(TURNS[0], turns[0], TURNS[2], turns[1]))
+
+    await graded(
+        "turn_contextual_precision", judge, server, CASES["turn_contextual_precision"].good, seen
+    )
+
+    prompts = [one.prompt for one in server.requests if PASSAGES[0] in one.prompt]
+    assert sorted(PASSAGES[1] in one for one in prompts) == [False, True]
 
 
 @pytest.mark.parametrize("name", ["faithfulness", "answer_relevancy", "summarization"])

@@ -263,9 +263,75 @@ CASES: dict[str, Case] = {
     ),
 }
 
+_ABOUT_STEPS = "actual_output tools_called exchanges"
+_PLAN = {"task": "tell the rules", "plan": ["look the rule up"]}
+_TURNS = "exchanges retrieval_context"
+_SUPPORT = (YES, NO, 5, QUESTION, TRUTH, *PASSAGES)
+CASES |= {
+    **{
+        name: _case(
+            name,
+            _PLAN | {"score": 1},
+            _PLAN | {"score": 0},
+            calls,
+            *(QUESTION, ANSWER, "rules-search", "9:00"),
+            needs=_ABOUT_STEPS,
+        )
+        for name, calls in (("plan_adherence", 3), ("plan_quality", 3), ("step_efficiency", 2))
+    },
+    "goal_accuracy": _case(
+        "goal_accuracy", {"score": 1}, {"score": 0}, 5, QUESTION, ANSWER, "clock", needs="exchanges"
+    ),
+    "tool_use": _case(
+        "tool_use",
+        {"score": 1},
+        {"score": 0},
+        5,
+        QUESTION,
+        "clock",
+        needs="exchanges tools_called tools",
+    ),
+    "topic_adherence": _case(
+        "topic_adherence",
+        {"qa_pairs": [{"question": "dogs?", "response": "yes"}], "verdict": "TP"},
+        {"qa_pairs": [{"question": "dogs?", "response": "yes"}], "verdict": "FP"},
+        5,
+        QUESTION,
+        ANSWER,
+        "libraries",
+        keys={"relevant_topics": ["libraries"]},
+        needs="exchanges",
+    ),
+    "turn_faithfulness": _case(
+        "turn_faithfulness",
+        *({"truths": ["a truth"], **script} for script in _listed("claims", "yes", "no")),
+        6,
+        ANSWER,
+        *PASSAGES,
+        needs=_TURNS,
+    ),
+    "turn_contextual_relevancy": _case(
+        "turn_contextual_relevancy",
+        {"verdicts": verdicts("yes", 3, **_SAID)},
+        {"verdicts": verdicts("no", 3, **_SAID)},
+        7,
+        QUESTION,
+        *PASSAGES,
+        needs=_TURNS,
+    ),
+    "turn_contextual_precision": _case(
+        "turn_contextual_precision", *_SUPPORT, needs=f"{_TURNS} expected_output"
+    ),
+    "turn_contextual_recall": _case(
+        "turn_contextual_recall", YES, NO, 5, TRUTH, *PASSAGES, needs=f"{_TURNS} expected_output"
+    ),
+}
+
 
 def said(script: Script, request: Request) -> str:
     """What the judge answers to a question about which its script has something to say."""
+    if "response_format" not in request.body:  # a question whose answer is only shown
+        return "the reason"
     wanted = request.body["response_format"]["json_schema"]["schema"]["properties"]
     answer = {"reason": "the reason"} if "reason" in wanted else {}
     return json.dumps(answer | {key: script[key] for key in wanted if key != "reason"})

@@ -162,6 +162,16 @@ DeepEvalName = Literal[
     "role_adherence",
     "turn_relevancy",
     "conversational_geval",
+    "plan_adherence",
+    "plan_quality",
+    "step_efficiency",
+    "goal_accuracy",
+    "tool_use",
+    "topic_adherence",
+    "turn_faithfulness",
+    "turn_contextual_relevancy",
+    "turn_contextual_precision",
+    "turn_contextual_recall",
 ]
 DEEPEVAL_METRICS: tuple[str, ...] = get_args(DeepEvalName)
 
@@ -169,6 +179,7 @@ _REQUIRED_KEY = {
     "prompt_alignment": "prompt_instructions",
     "json_correctness": "schema",
     "role_adherence": "chatbot_role",
+    "topic_adherence": "relevant_topics",
 }
 _OWN_KEYS = {
     **{metric: frozenset({key}) for metric, key in _REQUIRED_KEY.items()},
@@ -274,7 +285,7 @@ class DeepEvalMetric(JudgedMetric):
     """A further metric of DeepEval. A score of 1 is always good."""
 
     kind: ClassVar[MetricKind] = "deepeval"
-    evaluator_modules = ("deepeval.answers", "deepeval.conversations")
+    evaluator_modules = ("deepeval.answers", "deepeval.conversations", "deepeval.agentic")
 
     type: Literal["deepeval"] = "deepeval"
     """A metric of DeepEval."""
@@ -292,6 +303,8 @@ class DeepEvalMetric(JudgedMetric):
     """The JSON schema; for `json_correctness`."""
     chatbot_role: NonBlank | None = None
     """The agent's role; for `role_adherence`."""
+    relevant_topics: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """The topics that the agent is to talk about; for `topic_adherence`."""
     criteria: NonBlank | None = None
     """What makes a conversation good; for `conversational_geval`."""
     evaluation_steps: Annotated[list[NonBlank], Field(min_length=1)] | None = None

@@ -198,7 +198,10 @@ class EvalKwargsBuilder:
         is_unknown = isinstance(observation.tool_calls, Unknown)
         if is_unknown and EvalParam.TOOLS_CALLED in required:
             raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
+        if EvalParam.TOOLS in required and isinstance(observation.tools, Unknown):
+            raise EvaluationError(unknown_reason("tools", observation.evidence))
         found = {
+            EvalParam.TOOLS: observation.tools,
             EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
             EvalParam.EXPECTED_TOOLS: observation.expected_tools,
             EvalParam.TURNS: observation.turns or None,

@@ -19,6 +19,7 @@ class EvalParam(StrEnum):
     EXPECTED_TOOLS = "expected_tools"
     TURNS = "turns"
     EXCHANGES = "exchanges"
+    TOOLS = "tools"
 
 
 _DEEPEVAL = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.EXPECTED_OUTPUT})

@@ -17,6 +17,7 @@ from holodeck.lib.evaluators.deepeval.cases import (
     to_turn,
     trace_of,
     turns_of,
+    turns_with_passages,
     unseen_calls,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
@@ -150,15 +151,13 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         exchanges = kwargs[EvalParam.EXCHANGES]
         if not exchanges:
             raise EvaluationError(f"{self.name} needs a message of the agent")
-        turns = kwargs.get(EvalParam.TURNS) or turns_of(exchanges)
         passages = kwargs.get(EvalParam.RETRIEVAL_CONTEXT)
-        first = next(at for at, one in enumerate(turns) if one is exchanges[0].response)
+        turns = kwargs.get(EvalParam.TURNS) or turns_of(exchanges)
         expected = kwargs.get(EvalParam.EXPECTED_OUTPUT)
         return adapter.library().cases.ConversationalTestCase(
-            turns=[
-                to_turn(one, passages if at == first else None, mark_unseen=True)
-                for at, one in enumerate(turns)
-            ],
+            turns=turns_with_passages(exchanges, passages)
+            if passages
+            else [to_turn(one, mark_unseen=True) for one in turns],
             expected_outcome=None if expected is None else adapter.clean_text(expected),
             context=to_texts(kwargs.get(EvalParam.CONTEXT)),
         )

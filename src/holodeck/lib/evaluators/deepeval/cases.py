@@ -60,6 +60,34 @@ def turns_of(exchanges: Iterable[Exchange]) -> list[Turn]:
     ]
 
 
+def passages_of(exchanges: Sequence[Exchange], passages: Sequence[str]) -> list[Sequence[str]]:
+    """Return the passages of each exchange: those of its tool calls, where all come from there.
+
+    Passages that the case gives, and those of tools that only return text, go to the first.
+    """
+    found = [
+        [one for call in exchange.response.tool_calls or () for one in call.passages or ()]
+        for exchange in exchanges
+    ]
+    if [one for some in found for one in some] == list(passages):
+        return list(found)
+    return [passages, *([] for _ in exchanges[1:])]
+
+
+def turns_with_passages(exchanges: Sequence[Exchange], passages: Sequence[str]) -> list[Any]:
+    """Return the messages in DeepEval's format, from the first response with passages on.
+
+    DeepEval would give a turn without any the best score.
+    """
+    found = passages_of(exchanges, passages)
+    start = next(at for at, one in enumerate(found) if one)
+    return [
+        to_turn(turn, some if turn.role == "assistant" else None, mark_unseen=True)
+        for one, some in zip(exchanges[start:], found[start:], strict=True)
+        for turn in turns_of([one])
+    ]
+
+
 def trace_of(exchanges: Sequence[Exchange], agent: str = "agent") -> dict[str, Any]:
     """Return the trace that DeepEval's metrics about an agent's steps read.
 
