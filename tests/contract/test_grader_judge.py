@@ -1,6 +1,7 @@
 """Graders of `type: code` that ask the judge of the run."""
 
 import json
+import threading
 
 import pytest
 import yaml
@@ -109,6 +110,24 @@ async def test_an_unreadable_answer_is_an_error_even_if_the_grader_hides_it(grad
     assert not row.passed
     assert "did not answer as asked, twice" in row.error
     assert row.judge_calls == 2
+
+
+@pytest.mark.parametrize("grader", ["plain", "hides_faults", "coroutine"])
+async def test_a_judge_that_does_not_answer_in_time_is_an_error(grader, server, run):
+    test_is_over = threading.Event()
+
+    def wait(_request):
+        test_is_over.wait(60)
+        return verdict(True)
+
+    server.otherwise(wait)
+    try:
+        row = await run(grader, timeout_ms=200)
+    finally:
+        test_is_over.set()
+
+    assert row.score is None
+    assert "timed out after 0.2 s" in row.error
 
 
 async def test_a_coroutine_that_would_block_the_run_is_told_what_to_write(server, run):

@@ -29,6 +29,7 @@ class GraderJudge:
         self._judge = judge
         self._loop = asyncio.get_running_loop()
         self._asked: set[Future[Any]] = set()
+        self._is_closed = False
         self.fault: EvaluationError | ConfigError | None = None
 
     @property
@@ -56,11 +57,14 @@ class GraderJudge:
 
     def close(self) -> None:
         """Withdraw what is still asked, for example after a time limit."""
-        for one in self._asked:
+        self._is_closed = True
+        for one in tuple(self._asked):  # a canceled one removes itself
             one.cancel()
 
     def _submit(self, prompt: str, schema: Mapping[str, Any]) -> Future[Any]:
         """Ask in the event loop of the run, to which the judge's connections belong."""
+        if self._is_closed:
+            raise EvaluationError("the time of the grader is over; the judge is not asked any more")
         asked = asyncio.run_coroutine_threadsafe(self._ask(prompt, schema), self._loop)
         self._asked.add(asked)
         asked.add_done_callback(self._asked.discard)
