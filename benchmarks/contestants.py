@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peers import Peer, Prepared
-from tasks import CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL, Task
+from tasks import BURNING, CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL, Task
 
 REPORT = "report.json"
 MODEL = """\
@@ -22,6 +22,7 @@ AGENTS = {
     KERNEL_OBJECT: 'backend: {{type: python, target: "agent:make_agent", scope: run}}\n',
     FUNCTION: 'backend: "agent:answer"\n',
     PROCESS: 'backend: {{type: process, target: "agent:answer"}}\n',
+    BURNING: 'backend: "agent:answer"\n',
 }
 KERNEL_CODE = """\
 from openai import AsyncOpenAI, DefaultAioHttpClient
@@ -44,7 +45,22 @@ async def answer(message):
     await asyncio.sleep({seconds})
     return "OK: " + message
 """
-CODE = {KERNEL_OBJECT: KERNEL_CODE, FUNCTION: FUNCTION_CODE, PROCESS: FUNCTION_CODE}
+BURNING_CODE = """\
+import time
+
+
+def answer(message):
+    started = time.thread_time()
+    while time.thread_time() - started < 0.01:
+        pass
+    return "OK: " + message
+"""
+CODE = {
+    BURNING: BURNING_CODE,
+    KERNEL_OBJECT: KERNEL_CODE,
+    FUNCTION: FUNCTION_CODE,
+    PROCESS: FUNCTION_CODE,
+}
 """The agent in Python, of those that have one."""
 CASE = """\
   - name: case-{i:05}
@@ -127,6 +143,8 @@ class Holodeck:
         command = [*self.command, "test", "agent.yaml", "--quiet", "-o", REPORT]
         if task.parallel is not None:
             command += ["--parallel", str(task.parallel)]
+        if task.workers > 1:
+            command += ["--workers", str(task.workers)]
         if not task.is_recorded:
             command.append("--no-record")
         return Prepared(command, dict(self.env))

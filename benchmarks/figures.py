@@ -82,10 +82,12 @@ def wall(task: str) -> Measure:
     return measure
 
 
-def wall_to_fastest_peer(task: str) -> Measure:
+def wall_to_fastest_peer(task: str, reference: str | None = None) -> Measure:
+    """Wall time against that of the fastest peer in the task, or in another one."""
+
     def measure(seen: Seen, who: str) -> Figure:
         ours = seen.of(who, task).middle
-        name, theirs = _fastest(seen, task)
+        name, theirs = _fastest(seen, reference or task)
         raw = f"{ours.wall_s:.2f} s against {name}'s {theirs.wall_s:.2f} s"
         return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))
 
@@ -97,6 +99,18 @@ def wall_to_other(task: str, other: str, of: str | None = None) -> Measure:
 
     def measure(seen: Seen, who: str) -> Figure:
         ours, theirs = seen.of(of or who, task).middle, seen.of(other, task).middle
+        raw = f"{ours.wall_s:.2f} s against {theirs.wall_s:.2f} s, CPU {ours.cpu_s:.2f} s"
+        raw += f" against {theirs.cpu_s:.2f} s"
+        return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))
+
+    return measure
+
+
+def wall_to_task(task: str, other: str, of: str | None = None) -> Measure:
+    """Wall time against that of another task."""
+
+    def measure(seen: Seen, who: str) -> Figure:
+        ours, theirs = (seen.of(of or who, one).middle for one in (task, other))
         raw = f"{ours.wall_s:.2f} s against {theirs.wall_s:.2f} s, CPU {ours.cpu_s:.2f} s"
         raw += f" against {theirs.cpu_s:.2f} s"
         return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))

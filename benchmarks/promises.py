@@ -19,8 +19,9 @@ from figures import (
     wall_to_fastest_peer,
     wall_to_limit,
     wall_to_other,
+    wall_to_task,
 )
-from tasks import CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL
+from tasks import BURNING, CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL
 
 EITHER = "either"
 """In place of a backend, where there is no difference."""
@@ -235,6 +236,32 @@ PROMISES = (
         (),
         tap_added,
         {EITHER: 2.0},
+        backends=(EITHER,),
+    ),
+    Promise(
+        "S18",
+        "{many} cases, 2 workers / one process",
+        "×",
+        ("many in workers", "many"),
+        wall_to_task("many in workers", "many"),
+        {SEMANTIC_KERNEL: 0.65},
+    ),
+    Promise(
+        "S18",
+        "the same / the fastest peer",
+        "×",
+        ("many in workers", "many"),
+        wall_to_fastest_peer("many in workers", "many"),
+        {SEMANTIC_KERNEL: 0.7},
+        backends=(SEMANTIC_KERNEL,),
+    ),
+    Promise(
+        "S18",
+        "{burning} cases of 10 ms CPU, 2 workers / one process",
+        "×",
+        ("burning in workers", "burning"),
+        wall_to_task("burning in workers", "burning", BURNING),
+        {EITHER: 0.59},
         backends=(EITHER,),
     ),
     Promise("0ms", "a case answered at once", "ms", ("swift many", "swift one"), throughput),

@@ -30,6 +30,7 @@ from table import HEAD, Judge, Table, rows_of
 from tap import measure_tap
 from tasks import (
     BACKENDS,
+    BURNING,
     CHAT,
     FUNCTION,
     KERNEL_OBJECT,
@@ -144,7 +145,7 @@ def holodecks(given: argparse.Namespace, home: Path) -> list[Contestant]:
     of_kernel = [KERNEL_OBJECT] if SEMANTIC_KERNEL in chosen else []
     return [
         Holodeck(backend, fault if fault and backend == CHAT else usual, env)
-        for backend in (*chosen, *of_kernel, FUNCTION, PROCESS)
+        for backend in (*chosen, *of_kernel, FUNCTION, PROCESS, BURNING)
     ]
 
 

@@ -11,7 +11,9 @@ BACKENDS = (CHAT, SEMANTIC_KERNEL)
 KERNEL_OBJECT = "object of Semantic Kernel"
 FUNCTION = "function"
 PROCESS = "process"
-"""Other ways to reach an agent: what makes it in Python, a function, that function in a process."""
+BURNING = "function that computes"
+"""Other ways to reach an agent: what makes it in Python, a function, that function in a process, a
+function that needs a core all the time."""
 PARALLEL = 100
 STANDARD = (1, 1000, 10_000)
 LATENCY_MS = 200.0
@@ -36,6 +38,8 @@ class Task:
     backends: tuple[str, ...] = BACKENDS
     has_server: bool = True
     """Whether the agent asks the server; otherwise it waits as long itself."""
+    workers: int = 1
+    """Processes that run the cases."""
     is_standard: bool = True
     """Whether it is as the goals want it."""
 
@@ -52,7 +56,7 @@ class Task:
 
 GROUPS = (
     ("one",),
-    ("many", "unrecorded"),
+    ("many", "unrecorded", "many in workers"),
     ("default",),
     ("most",),
     ("wide", "narrow"),
@@ -63,6 +67,7 @@ GROUPS = (
     ("process",),
     ("swift process",),
     ("swift one", "swift many"),
+    ("burning", "burning in workers"),
 )
 """Tasks of a group are run in turn, so that what is compared meets the same machine."""
 
@@ -82,12 +87,14 @@ def tasks(sizes: Sequence[int] = STANDARD, latency_ms: float = LATENCY_MS) -> Ma
     wanted = dict(zip(("one", "many", "most"), STANDARD, strict=True))
     usual = {"limited": 100, "swift one": 1, "swift many": 2 * STANDARD[1]}
     usual |= dict.fromkeys(("object", "process", "swift process"), 500)
+    usual |= dict.fromkeys(("burning", "burning in workers"), 500)
     return {task.name: _marked(task, wanted | usual, latency_ms) for task in found}
 
 
 def _of_many(cases: int, latency_ms: float) -> list[Task]:
     return [
         Task("many", cases, latency_ms=latency_ms, for_peers=True),
+        Task("many in workers", cases, latency_ms=latency_ms, workers=2),
         Task("unrecorded", cases, latency_ms=latency_ms, is_recorded=False),
         Task("default", cases, parallel=None, latency_ms=latency_ms, for_peers=True),
         Task("wide", cases, latency_ms=latency_ms / 4),
@@ -106,6 +113,8 @@ def _of_ways(latency_ms: float) -> list[Task]:
         Task("object", 500, parallel=50, latency_ms=half, backends=of_object),
         function("process", latency_ms=half),
         function("swift process", latency_ms=0),
+        Task("burning", 500, 2, backends=(BURNING,), has_server=False),
+        Task("burning in workers", 500, 2, backends=(BURNING,), has_server=False, workers=2),
     ]
 
 

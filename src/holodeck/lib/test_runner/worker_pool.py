@@ -249,6 +249,7 @@ class WorkerPool:
     ) -> None:
         self._place = place
         self._task = task
+        self._packed = place.pack(task)
         self._count = count
         self._note = note
         self.lost_result = lost_result
@@ -294,7 +295,8 @@ class WorkerPool:
         # The first one embeds documents and fills the caches; the others find both.
         alone = 1 if self._task.agent.tools else self._count
         (_, first), *_ = await asyncio.gather(*(self._start() for _ in range(alone)))
-        self._task = replace(self._task, force_ingest=False)
+        if self._task.force_ingest:
+            self._packed = self._place.pack(replace(self._task, force_ingest=False))
         await asyncio.gather(*(self._start() for _ in range(self._count - alone)))
         _, self.concurrency, costs, notes = first
         self.preparation_costs = [ModelCost.model_validate(one) for one in costs]
@@ -304,7 +306,7 @@ class WorkerPool:
         """Start a worker and wait until its agent is ready. Raises HoloDeckError."""
         worker = _Worker(self, self._limiters)
         self._workers.append(worker)
-        listening = asyncio.create_task(worker.listen(self._place, self._place.pack(self._task)))
+        listening = asyncio.create_task(worker.listen(self._place, self._packed))
         self._listening.add(listening)
         listening.add_done_callback(self._listening.discard)
         return worker, await asyncio.shield(worker.ready)
