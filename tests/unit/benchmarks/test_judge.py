@@ -3,6 +3,7 @@
 import judge as benchmark
 import pytest
 
+from holodeck.lib.evaluators.judge_prompt import as_data
 from holodeck.lib.judging.labels import read_labels
 from support.token_probabilities import yes
 
@@ -51,7 +52,7 @@ def test_the_held_out_set_is_measured_with_one_call_per_label(fake_openai, capsy
     good = {one.response for labels in SETS["held_out"].values() for one in labels if one.is_good}
 
     def passes(request):
-        shown = [one for one in good | wrong if one in request.prompt]
+        shown = [one for one in good | wrong if as_data(one) in request.prompt]
         return yes(0.9 if shown else 0.2)
 
     fake_openai.otherwise(passes)
