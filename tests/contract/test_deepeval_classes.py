@@ -142,6 +142,10 @@ WRONG = {
     "a class that is not there": (
         {"class": "own:Rude"}, "own.py does not define 'Rude'; did you mean 'Rudeness'?",
     ),
+    "an argument of a class of the user": (
+        {"class": "own:Rudeness", "args": {"wrod": "x"}},
+        "Rudeness has no argument 'wrod'; did you mean 'word'?",
+    ),
     "what no run records": ({"class": "MCPUseMetric"}, "reads mcp_servers, which a run does not"),
     "a missing input": ({"class": "HallucinationMetric", "args": {}}, "needs 'files'"),
 }  # fmt: skip

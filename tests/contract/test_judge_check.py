@@ -51,10 +51,12 @@ JUDGE = {
 METRICS = {
     "judge": JUDGE,
     **{name: one.keys for name, one in CASES.items() if one.calls},
+    "any class": {"type": "deepeval", "class": "BiasMetric"},
     **{name: {"type": "azure", "metric": name} for name in AZURE_METRICS},
     "grader": {"type": "code", "grader": "rules:grader", "judge": True},
 }
-NAMES = {"judge": "dogs", "geval": "polite"}
+NAMES = {"judge": "dogs", "geval": "polite", "any class": "BiasMetric"}
+SCRIPTED = {**CASES, "any class": CASES["bias"]}
 TOOLS = '''
 def search(animal: str) -> str:
     """Look a rule up."""
@@ -71,8 +73,8 @@ def answer(name, request):
         return yes(0.9)
     if name == "grader":
         return json.dumps({"reason": "because", "passed": True})
-    if name in CASES:
-        script = {"verdict": "no", **CASES[name].good}
+    if name in SCRIPTED:
+        script = {"verdict": "no", **SCRIPTED[name].good}
         return said(script, request)
     return json.dumps({"reason": "because", "score": 5 if name != "task_adherence" else 1,
                        "status": "completed"})  # fmt: skip
@@ -134,7 +136,10 @@ async def checked(path, name, labels):
 
 def test_every_metric_that_asks_a_judge_is_in_this_suite():
     asking = {name for name, one in EVALUATORS.items() if one.uses_judge}
-    assert asking - {"tool_correctness", "json_correctness"} == set(METRICS) - {"grader"}
+    assert asking - {"tool_correctness", "json_correctness"} == set(METRICS) - {
+        "grader",
+        "any class",
+    }
 
 
 @pytest.mark.parametrize("name", METRICS)

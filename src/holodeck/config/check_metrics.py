@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from holodeck.config.findings import CheckContext
 from holodeck.config.python_files import (
+    arguments_of_class,
     import_warning,
     parameters_of_target,
     require_target,
@@ -21,6 +22,7 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.patterns import compile_pattern, passes_every_text
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.evaluation import (
     CodeMetric,
     MetricSettings,
@@ -58,6 +60,7 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                     check_target(
                         context, target, (*metric_path, *key), "metric", context.agent.base_dir
                     )
+                _check_arguments(context, metric, metric_path)
             else:
                 evaluator = build_evaluator(metric, context.agent.base_dir, location="")
                 context.inputs.register(metric, evaluator)
@@ -68,6 +71,23 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                 )
         except ConfigError as error:
             context.config_error(metric_path, error)
+
+
+def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
+    """Check the names of the arguments of a class beside the agent.yaml."""
+    target = metric.python_targets.get(("class",))
+    if target is None:
+        return
+    known = arguments_of_class(target, context.agent.base_dir, "metric")
+    if known is None:
+        return
+    for name in metric.options()["args"]:
+        if name not in known:
+            hint = did_you_mean_or_list(name, known) or "; it takes none"
+            context.error(
+                (*path, "args", name),
+                f"{target.partition(':')[2]} has no argument {name!r}{hint}",
+            )
 
 
 def _check_judge_of_grader(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:

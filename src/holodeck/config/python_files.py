@@ -112,6 +112,19 @@ def parameters_of_target(target: str, base_dir: Path, location: str) -> list[str
     return parameter_names(find_definition(file, name, base_dir, location))
 
 
+def arguments_of_class(target: str, base_dir: Path, location: str) -> list[str] | None:
+    """Return the arguments of `module:Class` in a file here; None if they are unknown."""
+    module, _, name = target.partition(":")
+    file = _file_of(module, base_dir)
+    if file is None or "." in name:
+        return None
+    found = find_definition(file, name, base_dir, location)
+    if not isinstance(found, ast.ClassDef) or found.decorator_list:
+        return None
+    names = parameter_names(_bindings(found.body).get("__init__"))
+    return None if names is None else names[1:]
+
+
 def _parse(file: str, base_dir: Path, location: str) -> ast.Module:
     text = read_text(file, base_dir, location)
     try:
