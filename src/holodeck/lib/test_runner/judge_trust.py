@@ -50,14 +50,16 @@ def fingerprint_of_judge(metric: MetricSettings | str, llm: LLMProvider, folder:
 
 
 def _wording_version(metric: MetricSettings | str, folder: Path) -> str:
-    """Return what changes with the words of the prompt."""
+    """Return what changes with the words of the prompt, and with how the answer is scored."""
     if isinstance(metric, str):
         return _hash_of_module(_WORDINGS[CRITERIA])
     if metric.kind in _WORDINGS:
         return _hash_of_module(_WORDINGS[metric.kind])
     if isinstance(metric, CodeMetric):
         return hashlib.sha256(module_source(metric.grader, folder).encode()).hexdigest()[:16]
-    return " ".join(_installed_version(one) for one in evaluator_class(metric).libraries)
+    kind = evaluator_class(metric)
+    libraries = [_installed_version(one) for one in kind.libraries]
+    return " ".join([*libraries, _hash_of_module(kind.__module__)])
 
 
 @cache
