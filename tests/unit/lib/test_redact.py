@@ -119,3 +119,14 @@ def test_a_report_hides_what_each_of_its_texts_hides(texts):
     assert Redactor(["abc123"]).redact_report(report).errors == [
         Redactor(["abc123"]).redact(text) for text in texts
     ]
+
+
+@pytest.mark.parametrize("at", [0, 499, 500, 1_001])
+def test_a_secret_anywhere_among_many_texts_is_found(at):
+    texts = [f"text {number}" for number in range(1_002)]
+    texts[at] = "the key is abc123"
+
+    shown = Redactor(["abc123"]).redact_report(a_result(errors=texts))
+
+    assert shown.errors[at] == "the key is ***"
+    assert [text for text in shown.errors if text not in texts] == ["the key is ***"]
