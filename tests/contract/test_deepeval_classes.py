@@ -173,3 +173,8 @@ def test_the_arguments_become_what_the_class_declares():
 def test_a_class_that_is_not_a_metric_is_refused():
     with pytest.raises(ConfigError, match="does not derive from DeepEval's BaseMetric"):
         built(**{"class": "json:JSONDecoder"})
+
+
+def test_a_metric_has_a_name_or_a_class(agent_file):
+    with pytest.raises(ConfigError, match="class: unknown key"):
+        holodeck.load_agent(agent_file({"class": "BiasMetric", "metric": "bias"}))

@@ -456,7 +456,8 @@ def _tag(data: Any) -> str | None:
         return _UNJUDGED_BY_AZURE[name]
     if isinstance(kind, str) and kind in _TYPES:
         with_class = f"{kind} class"
-        return with_class if "class" in data and with_class in _TAGS.values() else kind
+        names_class = "class" in data and "metric" not in data
+        return with_class if names_class and with_class in _TAGS.values() else kind
     if kind not in (None, "standard") or not isinstance(name, str):
         return None
     if ":" in name:
