@@ -13,7 +13,9 @@ from holodeck.config.check import check
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
+from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
 from holodeck.models.evaluation import Metric
+from holodeck.models.llm import LLMProvider
 
 METRIC = TypeAdapter(Metric)
 OWN = '''
@@ -178,3 +180,14 @@ def test_a_class_that_is_not_a_metric_is_refused():
 def test_a_metric_has_a_name_or_a_class(agent_file):
     with pytest.raises(ConfigError, match="class: unknown key"):
         holodeck.load_agent(agent_file({"class": "BiasMetric", "metric": "bias"}))
+
+
+def test_a_check_of_the_judge_is_stale_once_the_code_of_the_class_changes(agent_file, tmp_path):
+    agent_file({"class": "own:Rudeness"})
+    metric = METRIC.validate_python({"type": "deepeval", "class": "own:Rudeness"})
+    llm = LLMProvider(provider="openai", name="wise")
+    before = fingerprint_of_judge(metric, llm, tmp_path)
+
+    assert fingerprint_of_judge(metric, llm, tmp_path) == before
+    (tmp_path / "own.py").write_text(OWN.replace("0.8", "0.7"))
+    assert fingerprint_of_judge(metric, llm, tmp_path) != before

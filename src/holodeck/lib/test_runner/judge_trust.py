@@ -59,7 +59,9 @@ def _wording_version(metric: MetricSettings | str, folder: Path) -> str:
         return hashlib.sha256(module_source(metric.grader, folder).encode()).hexdigest()[:16]
     kind = evaluator_class(metric)
     libraries = [_installed_version(one) for one in kind.libraries]
-    return " ".join([*libraries, _hash_of_module(kind.__module__)])
+    sources = [module_source(one, folder) for one in metric.python_targets.values()]
+    own = [hashlib.sha256(one.encode()).hexdigest()[:16] for one in sources]
+    return " ".join([*libraries, _hash_of_module(kind.__module__), *own])
 
 
 @cache
