@@ -231,6 +231,21 @@ def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
     }
 
 
+def share_field_names(model: Model) -> None:
+    """Let the model share the set of the names of its given fields with all models that have it.
+
+    The set takes more memory than most of the values. It never changes: models are frozen, and
+    `model_copy` copies it first.
+    """
+    shared = _shared_set(frozenset(model.model_fields_set))
+    object.__setattr__(model, "__pydantic_fields_set__", shared)
+
+
+@cache
+def _shared_set(names: frozenset[str]) -> set[str]:
+    return set(names)
+
+
 @dataclass(frozen=True)
 class Deferred:
     """Replaces a type in the schema of a model; the type's own schema is built on first use."""

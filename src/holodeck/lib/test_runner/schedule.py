@@ -15,6 +15,7 @@ from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import UNLOCATED, Agent
+from holodeck.models.base import share_field_names
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -69,6 +70,8 @@ class RunState:
         location = self._agent.location("test_cases", index)
         if location != UNLOCATED:
             result = result.model_copy(update={"location": location})
+        for part in (result, *result.single_runs, *result.rows):
+            share_field_names(part)
         self._results[index] = result
         self._on_result(index, result)
 
