@@ -37,6 +37,7 @@ def test_a_key_that_does_nothing_yet_is_not_a_field(model):
 
 def test_every_metric_of_the_table_loads_by_its_name():
     extra = {"regex": {"pattern": "a"}, "json_schema": {"schema": {}}, "latency": {"max_ms": 1}}
+    extra["document_retrieval"] = {"relevance": {"a": 1}}
     for name, model in BUILT_IN.items():
         case = TestCaseModel.model_validate(
             {"input": "hi", "evaluations": [{"metric": name, **extra.get(name, {})}]}
