@@ -46,8 +46,9 @@ NOT_RUN = {
     "docs/guide/a2a.md": 1,
     "docs/guide/frameworks/claude-agent-sdk.md": 2,
     "docs/guide/frameworks/google-adk.md": 2,
+    "docs/guide/scale.md": 1,
 }
-"""Blocks without a comment: installation, diagrams, and frameworks that are not installed."""
+"""Blocks without a comment: installation, diagrams, and what is not installed or not here."""
 
 
 @dataclass(frozen=True)

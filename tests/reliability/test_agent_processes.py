@@ -31,8 +31,8 @@ async def agent(message):
 import json, signal, subprocess, sys, time
 for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(one, signal.SIG_IGN)
-print(json.dumps({"id": 1, "result": {"protocol": 1}}), flush=True)
 sys.stdin.readline()
+print(json.dumps({"id": 1, "result": {"protocol": 1}}), flush=True)
 sys.stdin.readline()
 subprocess.Popen(["sleep", "600"])
 open("hangs", "w").close()

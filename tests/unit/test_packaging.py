@@ -19,7 +19,7 @@ STORES = {"azure-blob", "postgres", "qdrant", "redis"}
 NLP = {"nlp", "nlp-ja", "nlp-spm"}
 EXTRAS = {"a2a", "deepeval", "azure", "local", "files", "pandas", "all", "dev", *NLP, *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
-ALONE = {"litellm", "chroma", "faiss"}
+ALONE = {"litellm", "chroma", "faiss", "ray"}
 """Extras that clash with the versions of others, or are large."""
 
 

@@ -140,7 +140,8 @@ class SlotsOfWorker:
         match message:
             case ["enter", number, endpoint, kind, _]:
                 entering = self._enter(number, self._limiters.of(endpoint, kind))
-                self._waiting[number] = asyncio.create_task(entering)
+                task = self._waiting[number] = asyncio.create_task(entering)
+                task.add_done_callback(lambda _: self._waiting.pop(number, None))
             case ["leave", number, failed]:
                 self._leave(number, failed=failed)
             case ["overload", number, pause_s] if number in self._held:
@@ -150,10 +151,7 @@ class SlotsOfWorker:
                 self._limiters.of(endpoint, kind).pause(pause_s, reason)
 
     async def _enter(self, number: int, limiter: Limiter) -> None:
-        try:
-            self._held[number] = limiter, await limiter.enter()
-        finally:
-            del self._waiting[number]
+        self._held[number] = limiter, await limiter.enter()
         self._send(["slot", number])
 
     def _leave(self, number: int, *, failed: bool) -> None:
