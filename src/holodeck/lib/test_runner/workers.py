@@ -13,8 +13,9 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
 
 LOCAL = "local"
-MIN_CASES = 100
-"""Cases a process should have at least: one takes seconds to start, a case milliseconds."""
+MIN_CASES = 500
+"""Cases that each worker should have at least under `auto`: it takes seconds to start, and a case
+milliseconds."""
 _LOGGERS = ("", "holodeck")
 
 

@@ -1,0 +1,61 @@
+"""How many workers a run takes."""
+
+import pytest
+
+from holodeck.errors import ConfigError
+from holodeck.lib.test_runner import workers
+from holodeck.lib.test_runner.workers import MIN_CASES, count_workers
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+
+MODEL = {"provider": "openai", "name": "gpt-4o", "api_key": "k"}
+KERNEL = Agent(name="a", model=MODEL, instructions={"inline": "Help."})
+CHAT = KERNEL.model_copy(update={"backend": "chat"})
+FUNCTION = Agent(name="a", backend="bot:answer")
+
+
+@pytest.fixture
+def count(monkeypatch):
+    """Counts the workers on a machine with four cores."""
+    monkeypatch.setattr(workers.LocalProcesses, "cores", 4)
+    notes = []
+
+    def counted(agent, cases, *, is_injected=False, is_followed=False, **settings):
+        config = ExecutionConfig(**settings)
+        facts = {"is_injected": is_injected, "is_followed": is_followed}
+        return count_workers(agent, config, cases, **facts, note=notes.append)
+
+    counted.notes = notes
+    return counted
+
+
+def test_auto_takes_a_core_each_where_every_worker_has_enough_cases(count):
+    enough = [0, 2, 4, 4]
+    cases = [2 * MIN_CASES - 1, 2 * MIN_CASES, 4 * MIN_CASES, 100 * MIN_CASES]
+
+    assert [count(KERNEL, one, workers="auto") for one in cases] == enough
+
+
+@pytest.mark.parametrize("agent", [CHAT, FUNCTION], ids=["chat", "a function"])
+def test_auto_leaves_other_agents_in_this_process(count, agent):
+    assert count(agent, 100 * MIN_CASES, workers="auto") == 0
+
+
+def test_a_number_is_taken_as_it_is_but_for_workers_without_a_case(count):
+    assert [count(CHAT, cases, workers=3) for cases in (2, 3, 50)] == [2, 3, 3]
+    assert count(CHAT, 50, workers=1) == 0
+
+
+def test_what_needs_this_process_is_noted_where_a_number_was_given(count):
+    assert count(KERNEL, 5000, workers="auto", is_followed=True) == 0
+    assert count.notes == []
+    assert count(KERNEL, 5000, workers=3, is_injected=True) == 0
+    [note] = count.notes
+    assert note.startswith("the cases ran in one process, not in 3 workers: the agent, its checks")
+
+
+def test_ray_takes_a_worker_per_core_and_refuses_what_needs_this_process(count):
+    assert count(KERNEL, 50, run_on="ray") is None
+    assert count(KERNEL, 50, run_on="ray", workers=2) == 2
+    with pytest.raises(ConfigError, match="'run_on' has no effect"):
+        count(KERNEL, 50, run_on="ray", is_injected=True)
