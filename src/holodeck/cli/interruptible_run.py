@@ -3,7 +3,6 @@
 import _thread
 import asyncio
 import atexit
-import gc
 import io
 import os
 import signal
@@ -17,7 +16,7 @@ from typing import Any, Protocol, TextIO, TypeVar
 
 import click
 
-from holodeck.cli.while_waiting import build_result_schemas
+from holodeck.cli.while_waiting import prepare_results
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
@@ -65,8 +64,6 @@ class _Interruption:
 
 def run_to_report(executor: Runner[R], on_interrupt: Callable[[signal.Signals], None]) -> R:
     """Return the report of all tests; after an interruption, of those that had finished."""
-    gc.freeze()  # objects from start-up live on; no collection needs to look at them
-    gc.enable()
     runner = asyncio.Runner()
     interruption = _Interruption(on_interrupt)
     try:
@@ -104,7 +101,7 @@ def _leave(_: asyncio.Runner, interruption: _Interruption) -> None:
 
 async def _run_until_done(executor: Runner[R], interruption: _Interruption) -> R:
     tests = asyncio.create_task(executor.execute_tests())
-    preparation = asyncio.create_task(build_result_schemas())
+    preparation = asyncio.create_task(prepare_results())
 
     def interrupt() -> None:
         interruption.report()

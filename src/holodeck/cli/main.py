@@ -81,7 +81,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    gc.disable()  # start-up frees nothing; `cli.interruptible_run` enables it again
+    gc.disable()  # start-up frees nothing; `cli.while_waiting` enables it again
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - stays open

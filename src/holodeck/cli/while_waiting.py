@@ -1,15 +1,17 @@
 """What is prepared during the first requests, while this process has nothing else to do."""
 
 import asyncio
+import gc
 
 FIRST_REQUESTS_S = 0.02
 """How long the first requests get to be sent; sending them is more urgent."""
 
 
-async def build_result_schemas() -> None:
-    """Build the schemas of results, records and reports, one at a time.
+async def prepare_results() -> None:
+    """Build the schemas of results, records and reports, then let Python collect garbage.
 
-    Each would otherwise be built with its first value, that is between an answer and the exit.
+    Each schema would otherwise be built with its first value, that is between an answer and the
+    exit. What exists by now lives until the exit, so no collection needs to look at it.
     """
     await asyncio.sleep(FIRST_REQUESTS_S)
     from holodeck.models.outcome import ModelCost
@@ -20,3 +22,5 @@ async def build_result_schemas() -> None:
     for model in (*models, RunFinished):
         model.model_rebuild()
         await asyncio.sleep(0)  # what has arrived meanwhile comes first
+    gc.freeze()
+    gc.enable()
