@@ -80,6 +80,13 @@ def set_variables(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)
 
 
+def replace_variables(variables: Mapping[str, str]) -> None:
+    """Let the process have these variables and no others."""
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+
+
 def process_variables() -> dict[str, str]:
     """Return a copy of the variables of the process."""
     return dict(os.environ)

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from pydantic import SecretStr
 
-from holodeck.config.environment import process_variables
+from holodeck.config.environment import process_variables, replace_variables
 from holodeck.errors import ExecutionError, HoloDeckError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import use_limiters
@@ -45,6 +45,7 @@ _run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_work
 
 def main() -> None:
     """Serve the parent at the other end of standard input and output."""
+    gc.disable()  # a start frees nothing
     with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     incoming = os.fdopen(os.dup(0), "rb")
@@ -53,7 +54,10 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     channel = _Channel(incoming, outgoing)
-    size, _ = parse_head(incoming.readline())
+    head = incoming.readline()
+    if not head:  # the parent has ended
+        exit_now(0)
+    size, _ = parse_head(head)
     task = _read_task(incoming.read(size))
     logging.getLogger().addHandler(_LogToParent(channel))
     for name, level in task.log_levels.items():
@@ -74,6 +78,9 @@ class _Unpickler(pickle.Unpickler):
 
 def _read_task(packed: bytes) -> WorkerTask:
     task: WorkerTask = _Unpickler(io.BytesIO(packed)).load()
+    if task.surroundings is not None:
+        sys.path[:] = task.surroundings.path
+        replace_variables(task.surroundings.variables)
     if task.folder is None:
         return task
     return replace(task, agent=task.agent.moved(task.folder, Path.cwd()))
@@ -149,6 +156,7 @@ class _Worker:
         async with executor.open_lane() as lane:
             self._lane = lane
             gc.freeze()
+            gc.enable()
             costs = [one.model_dump(mode="json") for one in lane.preparation_costs]
             self._channel.send(["ready", lane.concurrency, costs, self._new_notes()])
             await self._closed.wait()

@@ -44,6 +44,15 @@ MAX_BODY = 1_000_000_000
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What a process of this machine would inherit if it started from nothing now."""
+
+    path: tuple[str, ...]
+    """Where Python looks for modules."""
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class WorkerTask:
     """What a worker needs to run cases."""
 
@@ -60,6 +69,8 @@ class WorkerTask:
     folder: Path | None = None
     """The folder that travelled, where it was; the worker's working folder is its copy. None if the
     worker runs on the same machine."""
+    surroundings: Surroundings | None = None
+    """None on another machine."""
 
 
 def frame(message: Message, body: bytes = b"") -> bytes:

@@ -5,13 +5,18 @@ import json
 import os
 import pickle
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
+from holodeck.config.environment import process_variables
 from holodeck.lib.process_guard import guarded
-from holodeck.lib.test_runner.worker_messages import WorkerTask
+from holodeck.lib.test_runner.worker_messages import Surroundings, WorkerTask
+from holodeck.lib.test_runner.worker_template import Template
 
 WORKER_PROGRAM = "from holodeck.lib.test_runner.worker import main; main()"
 _PROGRAM = f"import json, sys; sys.path[:] = json.loads(sys.argv.pop()); {WORKER_PROGRAM}"
@@ -56,7 +61,14 @@ class Place(Protocol):
 
 
 class LocalProcesses:
-    """Workers are processes of this machine."""
+    """Workers are processes of this machine.
+
+    Args:
+        template: Forks them; without one, each starts from nothing.
+    """
+
+    def __init__(self, template: Template | None = None) -> None:
+        self._template = template
 
     @property
     def cores(self) -> int:
@@ -67,53 +79,99 @@ class LocalProcesses:
 
     def pack(self, task: WorkerTask) -> bytes:
         """Return the task for the workers; it never leaves the machine."""
-        return pickle.dumps(task)
+        present = Surroundings(tuple(sys.path), process_variables())
+        return pickle.dumps(replace(task, surroundings=present))
 
     @asynccontextmanager
     async def open_worker(self) -> AsyncIterator["ProcessConnection"]:
         """Start a process that ends with this one."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # a process group, and no Ctrl-C from the terminal
-        )
-        connection = ProcessConnection(process)
-        async with guarded(process.pid):
+        forked = None if self._template is None else await _fork_worker(self._template)
+        connection = forked or await _start_worker()
+        async with guarded(connection.pid):
             try:
                 yield connection
             finally:
                 connection.kill()
-                await process.wait()
+                await connection.close()
+
+
+async def _start_worker() -> "ProcessConnection":
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # a process group, and no Ctrl-C from the terminal
+    )
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    return ProcessConnection(process.pid, process.stdout, process.stdin, process.wait)
+
+
+async def _fork_worker(template: Template) -> "ProcessConnection | None":
+    """Return the connection to a fork of the template; None if it cannot make one."""
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            pid = await template.fork(theirs)
+        if pid is None:
+            ours.close()
+            return None
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_CHUNK)
+    except BaseException:
+        ours.close()  # which ends the worker, if there is one
+        raise
+    return ProcessConnection(pid, reader, writer, partial(template.wait, pid))
 
 
 class ProcessConnection:
-    """The connection to a process by its standard input and output."""
+    """The connection to a process, which is the leader of a process group."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(
+        self,
+        pid: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        wait: Callable[[], Awaitable[int | None]],
+    ) -> None:
+        self.pid = pid
+        self._reader = reader
+        self._writer = writer
+        self._wait = wait
+        self._has_ended = False
+        self._how = ""
 
     def send(self, data: bytes) -> None:
         """Send bytes; nothing happens if the process has ended."""
-        stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - a pipe was asked for
-        if not stdin.is_closing():
-            stdin.write(data)
+        if not self._writer.is_closing():
+            self._writer.write(data)
 
     async def receive(self) -> bytes:
         """Return the next bytes; none once the process has ended."""
-        stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - a pipe was asked for
-        return await stdout.read(_CHUNK)
+        try:
+            return await self._reader.read(_CHUNK)
+        except ConnectionError:  # it ended without having read everything
+            return b""
 
     def kill(self) -> None:
         """End the process group."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if not self._has_ended:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     async def ended(self) -> str:
         """Return how the process ended, once it has."""
-        return describe_exit(await self._process.wait())
+        if not self._has_ended:
+            code = await self._wait()
+            self._has_ended = True
+            self._how = "the worker process ended" if code is None else describe_exit(code)
+        return self._how
+
+    async def close(self) -> None:
+        """Wait for the end of the process, and close the connection."""
+        await self.ended()
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
 
 
 def describe_exit(code: int) -> str:
