@@ -32,6 +32,10 @@ def answer(message):
     if word == "die-once" and not Path("died").exists():
         Path("died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    if word == "end-template" and not Path("died").exists():
+        Path("died").touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
     if word == "leave":
         sys.exit(3)
     print("noise on standard output")
@@ -126,6 +130,25 @@ def test_a_worker_that_is_killed_is_replaced_and_its_cases_run_again(agent_dir, 
     ]
 
 
+def test_workers_start_without_their_template_once_that_was_killed(agent_dir, write_bot):
+    write_bot("say a", "end-template b", "say c", "say d")
+
+    ran = agent_dir.run(*TWO)
+
+    assert ran.code == 0, ran.stderr
+    assert set(outcomes(agent_dir)) == {"passed"}
+
+
+def test_agents_that_run_one_after_the_other_share_the_template(agent_dir, write_bot):
+    agent = write_bot("say a", "say b", "say c")
+    agent_dir.write("second.yaml", agent.read_text())
+
+    ran = agent_dir.run("test", "agent.yaml", "second.yaml", "--workers", "2", "-o", "report.json")
+
+    assert ran.code == 0, ran.stderr
+    assert outcomes(agent_dir) == ["passed"] * 6
+
+
 def test_a_case_that_kills_two_workers_is_an_error_and_the_others_pass(agent_dir, write_bot):
     write_bot("say a", "say b", "die c", "say d", "say e")
 
@@ -162,7 +185,7 @@ async def test_no_worker_outlives_holodeck_and_finished_cases_are_kept(
         ran = run.finish()
 
     assert ran.code == code, ran.stderr
-    assert len(processes) == 3  # the workers, and the guard
+    assert len(processes) == 4  # the workers, their template, and the guard
     await until_gone(*processes)
     runs = RunStore(agent_dir.path)
     [record] = [runs.read(one) for one in runs.ids()]
@@ -197,15 +220,18 @@ def test_limits_of_the_run_count_all_workers(agent_dir, write_bot):
 
 def test_the_first_failure_stops_all_workers_and_the_rest_can_be_resumed(agent_dir, write_bot):
     agent = write_bot(*(f"say {n}" for n in range(6)))
-    agent.write_text(agent.read_text().replace("value: say 1", "value: something else"))
+    text = agent.read_text()
+    for first in (0, 1):  # of each worker, so that no case passes before one fails
+        text = text.replace(f"value: say {first}", "value: something else")
+    agent.write_text(text)
 
     stopped = agent_dir.run(*TWO, "--fail-fast")
     before = len(calls(agent_dir))
     agent_dir.run(*TWO, "--resume")
 
     assert stopped.code == 1, stopped.stderr
-    assert before < 6
-    assert Counter(outcomes(agent_dir)) == {"passed": 5, "failed": 1}
+    assert before <= 2
+    assert Counter(outcomes(agent_dir)) == {"passed": 4, "failed": 2}
 
 
 def test_repetitions_and_what_code_raises_are_results_as_in_one_process(agent_dir, write_bot):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from holodeck.cli.github_actions import GitHubActions
     from holodeck.cli.watch import ReadTracker
     from holodeck.lib.redact import Redactor
+    from holodeck.lib.test_runner.worker_template import Template
 
 MAX_MESSAGE = 1900
 """Characters of a message; it may quote a value of several megabytes."""
@@ -26,6 +27,8 @@ class CliContext:
         """Set in a run that `--watch` started."""
         self.github: GitHubActions | None = None
         """Set in a run in a step of GitHub Actions."""
+        self.worker_template: Template | None = None
+        """Forks the workers; None if they were not expected when the command began."""
         self._notices: set[str] = set()
         self._secrets: list[str] = []
         self._redactor: Redactor | None = None

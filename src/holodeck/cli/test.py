@@ -9,7 +9,10 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import allow_outside_option, output_options, report_targets
+from holodeck.config.environment import process_variables
 from holodeck.config.flags import cli_config, cli_options
+from holodeck.config.settings import setting_fields, value_from_environment
+from holodeck.errors import ConfigError
 from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
@@ -171,6 +174,12 @@ def test(
     apply, the order is 3, 4, 6, 1, 5.
     """
     preview_mode = _preview_mode(options, outputs)
+    cli_context = context.ensure_object(CliContext)
+    if preview_mode is None and not options["watch"] and _expects_workers(options):
+        from holodeck.lib.test_runner.worker_template import Template, can_fork
+
+        if can_fork():  # first of all, as it imports while this process reads and checks
+            cli_context.worker_template = context.with_resource(Template())
     from holodeck.cli.selection import selection_request
 
     request = selection_request(options)
@@ -180,7 +189,6 @@ def test(
     from holodeck.cli.agent_paths import find_agents, find_suites
     from holodeck.cli.run_agents import TestOptions, run_agents
 
-    cli_context = context.ensure_object(CliContext)
     if options["watch"]:
         _check_watch(options)
         from holodeck.cli.watch import watch_command
@@ -220,6 +228,23 @@ def test(
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
+
+
+def _expects_workers(options: Mapping[str, Any]) -> bool:
+    """Whether the command line or the environment asks for worker processes of this machine."""
+    workers, place = (_option_or_variable(options, name) for name in ("workers", "run_on"))
+    return isinstance(workers, int) and workers > 1 and place in {None, "local"}
+
+
+def _option_or_variable(options: Mapping[str, Any], name: str) -> object:
+    """Return the value of an option, else of its variable; None if there is no valid one."""
+    if options[name] is not None:
+        return options[name]
+    try:
+        found = value_from_environment(setting_fields()[name], process_variables())
+    except ConfigError:  # which is raised once all settings are read
+        return None
+    return None if found is None else found[0]
 
 
 def _preview_mode(

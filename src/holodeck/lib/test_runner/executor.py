@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
     from holodeck.lib.test_runner.conversation import ConversationSetup
     from holodeck.lib.test_runner.events import OnConversation, RunEvents
+    from holodeck.lib.test_runner.worker_template import Template
     from holodeck.lib.tools.base import Tool
     from holodeck.lib.traces.agent_traces import AgentTraces
 
@@ -122,6 +123,7 @@ class TestExecutor:
         run_id: The record of the run, which events name; None without a record.
         is_checked: Whether the static checks of `holodeck validate` were done before the run;
             otherwise they are its first step.
+        worker_template: Forks the worker processes, if it was started before they were needed.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
 
     Raises:
@@ -136,6 +138,7 @@ class TestExecutor:
     on_event: "Listener | None" = None
     run_id: str | None = None
     is_checked = False
+    worker_template: "Template | None" = None
     is_one_at_a_time = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
@@ -339,7 +342,8 @@ class TestExecutor:
             force_ingest=self.force_ingest,
         )
         try:
-            async with open_place(self.agent_config, self.config) as place:
+            template = self.worker_template
+            async with open_place(self.agent_config, self.config, template) as place:
                 count = count or min(place.cores, len(self._run_state.remaining))
                 pool = WorkerPool(place, task, count, self._add_note, self._lost_result)
                 async with pool.open():

@@ -6,7 +6,6 @@ It ends with its parent: a thread waits for the end of its input.
 
 import asyncio
 import contextvars
-import gc
 import io
 import itertools
 import json
@@ -26,6 +25,7 @@ from pydantic import SecretStr
 from holodeck.config.environment import process_variables, replace_variables
 from holodeck.errors import ExecutionError, HoloDeckError
 from holodeck.lib.exceptions import describe
+from holodeck.lib.garbage import collect_from_now_on
 from holodeck.lib.llm.limits import use_limiters
 from holodeck.lib.llm.shared_limits import SharedLimiters
 from holodeck.lib.process_exit import exit_now, process_exit_forbidden
@@ -45,7 +45,6 @@ _run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_work
 
 def main() -> None:
     """Serve the parent at the other end of standard input and output."""
-    gc.disable()  # a start frees nothing
     with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     incoming = os.fdopen(os.dup(0), "rb")
@@ -155,8 +154,7 @@ class _Worker:
         self._notes = executor.notes
         async with executor.open_lane() as lane:
             self._lane = lane
-            gc.freeze()
-            gc.enable()
+            collect_from_now_on()
             costs = [one.model_dump(mode="json") for one in lane.preparation_costs]
             self._channel.send(["ready", lane.concurrency, costs, self._new_notes()])
             await self._closed.wait()

@@ -18,7 +18,8 @@ from holodeck.lib.process_guard import guarded
 from holodeck.lib.test_runner.worker_messages import Surroundings, WorkerTask
 from holodeck.lib.test_runner.worker_template import Template
 
-WORKER_PROGRAM = "from holodeck.lib.test_runner.worker import main; main()"
+WORKER_PROGRAM = "import gc; gc.disable(); from holodeck.lib.test_runner.worker import main; main()"
+"""A start frees nothing; the worker enables the collector once it is ready."""
 _PROGRAM = f"import json, sys; sys.path[:] = json.loads(sys.argv.pop()); {WORKER_PROGRAM}"
 _CHUNK = 2**18
 

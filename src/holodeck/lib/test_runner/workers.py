@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.worker_messages import WorkerTask
 from holodeck.lib.test_runner.worker_places import LocalProcesses, Place
-from holodeck.lib.test_runner.worker_template import Template, can_fork
+from holodeck.lib.test_runner.worker_template import SEMANTIC_KERNEL, Template, can_fork
 from holodeck.lib.ui.activity import displayed
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -93,7 +93,7 @@ async def _local_processes(agent: Agent, template: Template | None) -> AsyncIter
 def prepare(template: Template, agent: Agent) -> None:
     """Let the template import what the agent needs; this returns at once."""
     if agent.backend is None and not _is_embedded(agent):
-        template.load("semantic_kernel")
+        template.load(SEMANTIC_KERNEL)
 
 
 def _why_one(
