@@ -99,13 +99,20 @@ class Limiter:
 
     async def enter(self) -> Slot:
         """Return a slot, to be given back with `leave`; `slot` does both."""
+        free = self.enter_now()
+        if free is not None:
+            return free
         started = self._clock()
-        if self._waiting or not self._has_free_slot():
-            with self._displayed_wait(), pause_time_limits():
-                await self._wait_for_slot()
-        else:
-            self._take_slot()
+        with self._displayed_wait(), pause_time_limits():
+            await self._wait_for_slot()
         return Slot(self._clock() - started, self._era)
+
+    def enter_now(self) -> Slot | None:
+        """Return a slot like `enter`; None if the caller would have to wait."""
+        if self._waiting or not self._has_free_slot():
+            return None
+        self._take_slot()
+        return Slot(0.0, self._era)
 
     def _displayed_wait(self) -> AbstractContextManager[None]:
         """Return a context during which the progress display shows what the slot waits for."""

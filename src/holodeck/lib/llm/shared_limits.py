@@ -139,9 +139,7 @@ class SlotsOfWorker:
         """Do what the worker asks for; the wait for a slot belongs to the present context."""
         match message:
             case ["enter", number, endpoint, kind, _]:
-                entering = self._enter(number, self._limiters.of(endpoint, kind))
-                task = self._waiting[number] = asyncio.create_task(entering)
-                task.add_done_callback(lambda _: self._waiting.pop(number, None))
+                self._enter(number, self._limiters.of(endpoint, kind))
             case ["leave", number, failed]:
                 self._leave(number, failed=failed)
             case ["overload", number, pause_s] if number in self._held:
@@ -150,8 +148,19 @@ class SlotsOfWorker:
             case ["pause", endpoint, kind, pause_s, reason]:
                 self._limiters.of(endpoint, kind).pause(pause_s, reason)
 
-    async def _enter(self, number: int, limiter: Limiter) -> None:
-        self._held[number] = limiter, await limiter.enter()
+    def _enter(self, number: int, limiter: Limiter) -> None:
+        free = limiter.enter_now()
+        if free is not None:
+            self._give(number, limiter, free)
+            return
+        task = self._waiting[number] = asyncio.create_task(self._wait(number, limiter))
+        task.add_done_callback(lambda _: self._waiting.pop(number, None))
+
+    async def _wait(self, number: int, limiter: Limiter) -> None:
+        self._give(number, limiter, await limiter.enter())
+
+    def _give(self, number: int, limiter: Limiter, slot: Slot) -> None:
+        self._held[number] = limiter, slot
         self._send(["slot", number])
 
     def _leave(self, number: int, *, failed: bool) -> None:

@@ -191,20 +191,12 @@ class ActorConnection:
         self._ray = ray
         self._actor = actor
         self._sent = 0
-        self._waiting = bytearray()
         self._how_it_ended = "the worker process was ended"
         self._receiving: asyncio.Future[bytes] | None = None
         self._is_lost = False
 
     def send(self, data: bytes) -> None:
-        """Send bytes, together with others of the same turn of the event loop."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting += data
-
-    def _flush(self) -> None:
-        data = bytes(self._waiting)
-        self._waiting.clear()
+        """Send bytes; nothing happens if the worker has ended."""
         with suppress(Exception):  # an actor that has ended: `receive` tells
             self._actor.send.remote(self._sent, data)
         self._sent += 1

@@ -1,7 +1,7 @@
 """A worker process: runs the cases that its parent names and sends back their results.
 
 Its standard output belongs to the messages, so what the agent's code prints goes to standard error.
-It ends with its parent: a thread waits for the end of its input.
+It ends with its parent: a thread waits for the end of the connection.
 """
 
 import asyncio
@@ -12,13 +12,15 @@ import json
 import logging
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from pydantic import SecretStr
 
@@ -32,14 +34,17 @@ from holodeck.lib.process_exit import exit_now, process_exit_forbidden
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane
 from holodeck.lib.test_runner.worker_messages import (
+    FrameReader,
     Message,
     WorkerTask,
     frame,
     pack_error,
-    parse_head,
 )
 from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
 
+_CHUNK = 2**18
+_ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
+_LOOK_S = 0.05
 _run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_worker_run", default=-1)
 
 
@@ -47,17 +52,11 @@ def main() -> None:
     """Serve the parent at the other end of standard input and output."""
     with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    incoming = os.fdopen(os.dup(0), "rb")
-    outgoing = os.dup(1)
+    channel = _Channel(incoming=os.dup(0), outgoing=os.dup(1))
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    channel = _Channel(incoming, outgoing)
-    head = incoming.readline()
-    if not head:  # the parent has ended
-        exit_now(0)
-    size, _ = parse_head(head)
-    task = _read_task(incoming.read(size))
+    task = _read_task(channel.receive_first())
     logging.getLogger().addHandler(_LogToParent(channel))
     for name, level in task.log_levels.items():
         logging.getLogger(name).setLevel(level)
@@ -88,24 +87,82 @@ def _read_task(packed: bytes) -> WorkerTask:
 class _Channel:
     """Both directions of the messages; threads may send."""
 
-    def __init__(self, incoming: BinaryIO, outgoing: int) -> None:
+    def __init__(self, incoming: int, outgoing: int) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
+        self._reader = FrameReader()
         self._lock = threading.Lock()
+        self._unsent = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def receive_first(self) -> bytes:
+        """Return the body of the first message; the process ends if there is none."""
+        while True:
+            for _, body in self._reader.feed(self._read()):
+                return body
+
+    def _read(self) -> bytes:
+        try:
+            data = os.read(self._incoming, _CHUNK)
+        except ConnectionError:
+            data = b""
+        return data or exit_now(0)
+
+    def listen(self, handle: Callable[[Message], None]) -> None:
+        """Pass each further message to `handle`, on the present event loop."""
+        self._loop = asyncio.get_running_loop()
+
+        def read(data: bytes) -> None:
+            for message, _ in self._reader.feed(data):
+                handle(message)
+
+        read(b"")  # what came with the first one
+        self._loop.add_reader(self._incoming, lambda: read(self._read()))
+        watch = threading.Thread(target=self._end_with_parent, name="holodeck-parent", daemon=True)
+        watch.start()
+
+    def _end_with_parent(self) -> None:
+        """End the process with its parent, even if the event loop is blocked."""
+        waiting = select.poll()
+        waiting.register(self._incoming, select.POLLHUP)
+        while not any(event & _ENDED for _, event in waiting.poll()):
+            time.sleep(_LOOK_S)  # some systems tell of messages, too
+        exit_now(0)
 
     def send(self, message: Message, body: bytes = b"") -> None:
-        view = memoryview(frame(message, body))
-        with self._lock, suppress(BrokenPipeError):  # the thread that reads ends the process
+        """Send a message at once, after all those that wait."""
+        with self._lock:
+            self._unsent += frame(message, body)
+            self._write()
+
+    def send_soon(self, message: Message) -> None:
+        """Send a message before the event loop waits, together with others."""
+        if self._loop is None or not _is_in(self._loop):
+            self.send(message)
+            return
+        with self._lock:
+            if not self._unsent:
+                self._loop.call_soon(self._flush)
+            self._unsent += frame(message)
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
+        data, self._unsent = self._unsent, bytearray()
+        view = memoryview(data)
+        with suppress(BrokenPipeError, ConnectionResetError):  # the process is about to end
             while view:
                 view = view[os.write(self._outgoing, view) :]
 
-    def read_forever(self, loop: asyncio.AbstractEventLoop, worker: "_Worker") -> None:
-        """Pass each message to the worker's loop, and end the process where they end."""
-        for line in self._incoming:
-            _, message = parse_head(line)
-            with suppress(RuntimeError):  # the loop is closed: the process is about to end
-                loop.call_soon_threadsafe(worker.handle, message)
-        exit_now(0)
+
+def _is_in(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the present thread runs the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class _Worker:
@@ -114,7 +171,7 @@ class _Worker:
     def __init__(self, channel: _Channel, task: WorkerTask) -> None:
         self._channel = channel
         self._task = task
-        self._limiters = SharedLimiters(channel.send, _run_number.get)
+        self._limiters = SharedLimiters(channel.send_soon, _run_number.get)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed = asyncio.Event()
         self._lane: Lane | None = None
@@ -123,13 +180,7 @@ class _Worker:
         self._sent_notes = 0
 
     async def serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        threading.Thread(
-            target=self._channel.read_forever,
-            args=(loop, self),
-            name="holodeck-parent",
-            daemon=True,
-        ).start()
+        self._channel.listen(self.handle)
         use_limiters(self._limiters)
         if self._task.is_displayed:
             displayed.set(_ActivitiesOfParent(self._channel))
@@ -219,10 +270,10 @@ class _ActivitiesOfParent(Activities):
         number = self._began[id(one)] = next(self._numbers)
         seconds = None if one.ends_at is None else one.ends_at - one.started
         run = one.case if isinstance(one.case, int) else -1
-        self._channel.send(["began", number, run, one.text, one.timed, seconds, one.reason])
+        self._channel.send_soon(["began", number, run, one.text, one.timed, seconds, one.reason])
 
     def remove(self, one: Activity) -> None:
-        self._channel.send(["ended", self._began.pop(id(one))])
+        self._channel.send_soon(["ended", self._began.pop(id(one))])
 
 
 class _LogToParent(logging.Handler):

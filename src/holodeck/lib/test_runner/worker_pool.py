@@ -95,6 +95,7 @@ class _Worker:
     def __init__(self, pool: "WorkerPool", limiters: Limiters) -> None:
         self._pool = pool
         self._connection: Connection | None = None
+        self._unsent = bytearray()
         self.slots = SlotsOfWorker(limiters, self.send)
         self.ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.runs: dict[int, _SentRun] = {}
@@ -102,8 +103,15 @@ class _Worker:
         self._activities: dict[int, Activity] = {}
 
     def send(self, message: Message, body: bytes = b"") -> None:
+        """Send a message, together with others of the same turn of the event loop."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += frame(message, body)
+
+    def _flush(self) -> None:
+        data, self._unsent = self._unsent, bytearray()
         if self._connection is not None:
-            self._connection.send(frame(message, body))
+            self._connection.send(bytes(data))
 
     async def listen(self, place: Place, task: bytes) -> None:
         """Start the worker and handle what it sends until it ends."""
