@@ -161,10 +161,13 @@ async def arun(
     display = _choose_display(progress, redactor)
 
     def report_result(result: TestResult) -> None:
+        if display is None and on_result is None:
+            return
+        shown = redactor.redact_report(result)
         if display is not None:
-            display.update(result)
+            display.update(shown)
         if on_result is not None:
-            on_result(result)
+            on_result(shown)
 
     executor = TestExecutor(
         tested.config_path,
@@ -176,7 +179,6 @@ async def arun(
         progress_callback=report_result,
         on_test_start=None if display is None else display.start_test,
     )
-    executor.clean = redactor.redact_report
     total_tests = len(executor.agent_config.test_cases or [])
     with (
         _telemetry(agent, redactor),
@@ -187,7 +189,7 @@ async def arun(
         finally:
             if isinstance(tested.backend, AgentBackend):
                 await executor.shutdown()
-    return redactor.redact_frame(report)
+    return redactor.redact_report(report)
 
 
 def _choose_display(progress: bool | None, redactor: Redactor) -> "RunDisplay | None":

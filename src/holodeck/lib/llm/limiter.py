@@ -122,6 +122,11 @@ class Limiter:
             return activity("waiting for the rate limit", timed=timed, seconds=pause_s)
         return activity("waiting for the rate limit" if self._era else "waiting for other requests")
 
+    def give_back(self) -> None:
+        """Give back a slot that was not used."""
+        self.in_flight -= 1
+        self._admit()
+
     def leave(self, slot: Slot, *, failed: bool) -> None:
         """Give a slot back."""
         self._free_slot(is_clean=not failed and not slot.overloaded and slot.era == self._era)

@@ -13,6 +13,7 @@ import logging
 import os
 import pickle
 import select
+import selectors
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -45,6 +47,8 @@ from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
 _CHUNK = 2**18
 _ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _LOOK_S = 0.05
+_EVENTS = 8
+"""How many events a turn of the event loop handles."""
 _run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_worker_run", default=-1)
 
 
@@ -60,8 +64,9 @@ def main() -> None:
     logging.getLogger().addHandler(_LogToParent(channel))
     for name, level in task.log_levels.items():
         logging.getLogger(name).setLevel(level)
-    with process_exit_forbidden():
-        asyncio.run(_Worker(channel, task).serve())
+    loop = partial(asyncio.SelectorEventLoop, _FewAtOnce(channel))
+    with process_exit_forbidden(), asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(_Worker(channel, task).serve())
     sys.stderr.flush()
     exit_now(0)
 
@@ -88,7 +93,7 @@ class _Channel:
     """Both directions of the messages; threads may send."""
 
     def __init__(self, incoming: int, outgoing: int) -> None:
-        self._incoming = incoming
+        self.incoming = incoming
         self._outgoing = outgoing
         self._reader = FrameReader()
         self._lock = threading.Lock()
@@ -103,7 +108,7 @@ class _Channel:
 
     def _read(self) -> bytes:
         try:
-            data = os.read(self._incoming, _CHUNK)
+            data = os.read(self.incoming, _CHUNK)
         except ConnectionError:
             data = b""
         return data or exit_now(0)
@@ -117,14 +122,14 @@ class _Channel:
                 handle(message)
 
         read(b"")  # what came with the first one
-        self._loop.add_reader(self._incoming, lambda: read(self._read()))
+        self._loop.add_reader(self.incoming, lambda: read(self._read()))
         watch = threading.Thread(target=self._end_with_parent, name="holodeck-parent", daemon=True)
         watch.start()
 
     def _end_with_parent(self) -> None:
         """End the process with its parent, even if the event loop is blocked."""
         waiting = select.poll()
-        waiting.register(self._incoming, select.POLLHUP)
+        waiting.register(self.incoming, select.POLLHUP)
         while not any(event & _ENDED for _, event in waiting.poll()):
             time.sleep(_LOOK_S)  # some systems tell of messages, too
         exit_now(0)
@@ -155,6 +160,25 @@ class _Channel:
         with suppress(BrokenPipeError, ConnectionResetError):  # the process is about to end
             while view:
                 view = view[os.write(self._outgoing, view) :]
+
+
+class _FewAtOnce(selectors.DefaultSelector):
+    """Lets the event loop handle a few events at a time, messages of the parent first.
+
+    Else a worker would handle the answers to all its cases that have arrived, and only then begin
+    the next cases, which meanwhile could wait for their answers.
+    """
+
+    def __init__(self, channel: _Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return the first events."""
+        ready = super().select(timeout)
+        if len(ready) > _EVENTS:
+            ready.sort(key=lambda one: one[0].fd != self._channel.incoming)
+        return ready[:_EVENTS]
 
 
 def _is_in(loop: asyncio.AbstractEventLoop) -> bool:
@@ -216,7 +240,9 @@ class _Worker:
     def handle(self, message: Message) -> None:
         """Do what the parent asks for."""
         match message:
-            case ["run", number, index]:
+            case ["run", number, index, granted]:
+                if granted is not None:
+                    self._limiters.grant(number, *granted)
                 self._tasks[number] = asyncio.create_task(self._run(number, index))
             case ["cancel", number] if number in self._tasks:
                 self._tasks[number].cancel()
@@ -249,6 +275,7 @@ class _Worker:
             body = finished.result.model_dump_json().encode()
             self._channel.send([*head, self._new_notes()], body)
         finally:
+            self._limiters.return_unused(number)
             del self._tasks[number]
 
     def _new_notes(self) -> list[str]:

@@ -4,7 +4,8 @@ A message is one line, the size of its body in bytes and a JSON list, followed b
 first item of the list is the kind of the message. To the worker:
 
 - `start`: first of all; the body is a pickled WorkerTask
-- `run` number, index: run the case at that index once
+- `run` number, index, slot: run the case at that index once; the slot is for its first request:
+  number, endpoint and kind, or null
 - `cancel` number: cancel a run
 - `slot` number: the slot that was asked for with `enter`
 - `reached` or `down`, URL: what another worker found out about an endpoint
@@ -19,6 +20,7 @@ To the parent:
 - `error` number, class, args, fields: a run raised an error that ends all runs
 - `enter` number, endpoint, kind, run: the run asks for a slot
 - `leave` number, failed: gives it back
+- `return` number: gives back a slot that came with the run and was not used
 - `overload` number, seconds: the endpoint reported an overload for its request
 - `pause` endpoint, kind, seconds, reason: the endpoint asks for a pause
 - `reached` or `down`, URL: what was found out about an endpoint

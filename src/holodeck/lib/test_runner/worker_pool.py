@@ -338,7 +338,7 @@ class WorkerPool:
         finished: asyncio.Future[FinishedRun] = asyncio.get_running_loop().create_future()
         entry = _SentRun(run, finished, contextvars.copy_context())
         worker.runs[number] = entry
-        worker.send(["run", number, run.index])
+        worker.send(["run", number, run.index, worker.slots.grant()])
         try:
             return await asyncio.shield(finished)
         except asyncio.CancelledError:
