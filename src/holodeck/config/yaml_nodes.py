@@ -5,6 +5,7 @@ and `off` are text), a date is text, `012` is twelve and `1:30` is text. Keys ar
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -160,16 +161,12 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Node:
     """A value and its location; lines and columns count from 1."""
 
-    __slots__ = ("aliases", "column", "line", "size", "value")
+    __slots__ = ("column", "line", "value")
 
     def __init__(self, value: "Value", line: int, column: int) -> None:
         self.value = value
         self.line = line
         self.column = column
-        self.size = 1
-        """Number of nodes in it, with every alias expanded."""
-        self.aliases = 0
-        """Number of aliases in it, with every alias expanded."""
 
 
 Value = Scalar | list[Node] | dict[str, tuple[Node, Node]]
@@ -192,21 +189,40 @@ def _events(loader: Any) -> Iterator[Any]:
         yield loader.get_event()
 
 
+class _Part:
+    """A collection while it is composed, or what an anchor names."""
+
+    __slots__ = ("aliases", "anchor", "key", "node", "size")
+
+    def __init__(self, node: Node, anchor: str | None = None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.key: Node | None = None
+        """The key whose value comes next."""
+        self.size = 1
+        """Number of nodes in it, with every alias expanded."""
+        self.aliases = 0
+        """Number of aliases in it, with every alias expanded."""
+
+
 class _Composer:
-    """Builds the tree from parser events, without recursion."""
+    """Builds the tree from parser events, without recursion.
+
+    Thousands of test cases are thousands of nodes, so equal keys and the nodes of a line share
+    their objects.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._open: list[tuple[Node, str | None]] = []
-        """The unfinished collections, each with its anchor."""
-        self._keys: list[Node | None] = []
-        """For each of them, the key whose value comes next."""
-        self._anchors: dict[str, Node | None] = {}
+        self._open: list[_Part] = []
+        """The unfinished collections."""
+        self._anchors: dict[str, _Part | None] = {}
         """None while the collection is unfinished."""
         self._nested_aliases = 0
         self._aliased_nodes = 0
         self._root: Node | None = None
         self._done = False
+        self._line = 1
 
     def document(self, events: Iterator[Any]) -> Node:
         steps = {
@@ -230,11 +246,11 @@ class _Composer:
         self._done = True
 
     def _scalar(self, event: Any) -> None:
-        node = _node_at(event, None)
+        node = self._node_at(event, None)
         is_key = self._expects_key()
-        node.value = event.value.translate(_RESTORE_BREAKS) if is_key else self._value(event)
+        node.value = _key_text(event) if is_key else self._value(event)
         if event.anchor is not None:
-            self._anchors[event.anchor] = node
+            self._anchors[event.anchor] = _Part(node)
         self._add(node, event)
 
     def _value(self, event: Any) -> Scalar:
@@ -251,18 +267,17 @@ class _Composer:
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
             self._fail(event, f"unknown alias *{event.anchor}; no '&{event.anchor}' above it")
-        node = self._anchors[event.anchor]
-        if node is None:
+        part = self._anchors[event.anchor]
+        if part is None:
             self._fail(event, f"the alias *{event.anchor} contains itself")
-        self._nested_aliases += node.aliases
-        self._aliased_nodes += node.size
+        self._nested_aliases += part.aliases
+        self._aliased_nodes += part.size
         if self._nested_aliases > MAX_NESTED_ALIASES:
             self._fail(event, f"more than {MAX_NESTED_ALIASES} alias expansions; write them out")
         if self._aliased_nodes > MAX_ALIASED_NODES:
             self._fail(event, f"aliases expand to more than {MAX_ALIASED_NODES} values")
-        copy = _node_at(event, node.value)
-        copy.size, copy.aliases = node.size, node.aliases + 1
-        self._add(copy, event)
+        copy = self._node_at(event, part.node.value)
+        self._add(copy, event, part.size, part.aliases + 1)
 
     def _start(self, event: Any) -> None:
         if self._expects_key():
@@ -274,45 +289,42 @@ class _Composer:
             self._fail(event, f"nested more than {MAX_DEPTH} levels deep")
         if event.anchor is not None:
             self._anchors[event.anchor] = None
-        self._open.append((_node_at(event, {} if is_mapping else []), event.anchor))
-        self._keys.append(None)
+        self._open.append(_Part(self._node_at(event, {} if is_mapping else []), event.anchor))
 
     def _end(self, event: Any) -> None:
-        node, anchor = self._open.pop()
-        self._keys.pop()
-        if isinstance(node.value, dict):
-            _apply_merge_key(node.value)
-        if anchor is not None:
-            self._anchors[anchor] = node
-        self._add(node, event)
+        part = self._open.pop()
+        if isinstance(part.node.value, dict):
+            _apply_merge_key(part.node.value)
+        if part.anchor is not None:
+            self._anchors[part.anchor] = part
+        self._add(part.node, event, part.size, part.aliases)
 
     def _expects_key(self) -> bool:
-        return (
-            bool(self._open)
-            and isinstance(self._open[-1][0].value, dict)
-            and self._keys[-1] is None
-        )
+        if not self._open:
+            return False
+        parent = self._open[-1]
+        return parent.key is None and isinstance(parent.node.value, dict)
 
-    def _add(self, node: Node, event: Any) -> None:
+    def _add(self, node: Node, event: Any, size: int = 1, aliases: int = 0) -> None:
         """Add a finished node to the innermost unfinished collection."""
         if not self._open:
             self._root = node
             return
-        parent = self._open[-1][0]
-        parent.size += node.size
-        parent.aliases += node.aliases
-        if isinstance(parent.value, list):
-            parent.value.append(node)
-        elif isinstance(parent.value, dict):
-            self._add_to_mapping(parent.value, node, event)
+        parent = self._open[-1]
+        parent.size += size
+        parent.aliases += aliases
+        if isinstance(parent.node.value, list):
+            parent.node.value.append(node)
+        elif isinstance(parent.node.value, dict):
+            self._add_to_mapping(parent, parent.node.value, node, event)
 
     def _add_to_mapping(
-        self, mapping: dict[str, tuple[Node, Node]], node: Node, event: Any
+        self, parent: _Part, mapping: dict[str, tuple[Node, Node]], node: Node, event: Any
     ) -> None:
-        key = self._keys[-1]
+        key = parent.key
         if key is not None:
             mapping[str(key.value)] = (key, node)
-            self._keys[-1] = None
+            parent.key = None
             return
         if isinstance(node.value, list | dict):
             self._fail(event, "a key must be text, not a list or mapping")
@@ -326,7 +338,13 @@ class _Composer:
                 f"duplicate key {quote(text)}, first on line {first.line}, column {first.column};"
                 " remove one of them",
             )
-        self._keys[-1] = node
+        parent.key = node
+
+    def _node_at(self, event: Any, value: Value) -> Node:
+        mark = event.start_mark
+        if mark.line + 1 != self._line:  # else the same object is used again
+            self._line = mark.line + 1
+        return Node(value, self._line, mark.column + 1)
 
     def _fail_at_tag(self, event: Any) -> NoReturn:
         tag = quote(event.tag.replace(_TAG, "!!"))
@@ -351,9 +369,8 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
-def _node_at(event: Any, value: Value) -> Node:
-    mark = event.start_mark
-    return Node(value, mark.line + 1, mark.column + 1)
+def _key_text(event: Any) -> str:
+    return sys.intern(event.value.translate(_RESTORE_BREAKS))
 
 
 def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:

@@ -110,9 +110,15 @@ def _is_installed(module: str) -> bool:
 
 def _retry_config(metric: MetricSettings) -> RetryConfig:
     """With `retry_on_failure` every error is retried; by default only transient ones are."""
-    if metric.retry_on_failure is None:
+    return _shared_retry_config(metric.retry_on_failure)
+
+
+@cache
+def _shared_retry_config(retries: int | None) -> RetryConfig:
+    """Return the same object for the metrics of thousands of test cases."""
+    if retries is None:
         return RetryConfig()
-    return RetryConfig(max_retries=metric.retry_on_failure, every_error=True)
+    return RetryConfig(max_retries=retries, every_error=True)
 
 
 def needs_judge(metric: MetricSettings) -> bool:

@@ -76,7 +76,8 @@ class Recorder:
         self.origin = RunOrigin(run=self.id)
         """What identifies the run and its configuration; complete after `begin`."""
         self._agent = agent
-        self._fingerprint = fingerprint
+        self._fingerprint: Fingerprint | None = fingerprint
+        self._hashes = fingerprint.hashes
 
     @property
     def path(self) -> Path:
@@ -99,7 +100,9 @@ class Recorder:
         carried_over: Mapping[int, "TestResult"] | None = None,
     ) -> None:
         """Write the configuration of the run, and the results of the run that it resumes."""
-        origin = _origin_of(self._agent, self._fingerprint)
+        fingerprint, self._fingerprint = self._fingerprint, None  # large, and not needed again
+        assert fingerprint is not None  # noqa: S101 - a run begins once
+        origin = _origin_of(self._agent, fingerprint)
         head = RunStarted(
             id=self.id,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -111,11 +114,11 @@ class Recorder:
             commit=origin.commit,
             folder=origin.folder,
             checkout=origin.checkout,
-            hashes=self._fingerprint.parts,
+            hashes=fingerprint.parts,
             prompts=prompt_versions(self._agent),
             settings=settings.model_dump(mode="json"),
-            config=self._fingerprint.config,
-            cases=list(self._fingerprint.cases),
+            config=fingerprint.config,
+            cases=list(fingerprint.cases),
             selection=selection,
         )
         head = _without_secrets(head, redactor)
@@ -164,7 +167,7 @@ class Recorder:
         self._file.close()
 
     def _finished_event(self, index: int, result: "TestResult") -> CaseFinished:
-        return CaseFinished(index=index, hash=self._fingerprint.hashes[index], result=result)
+        return CaseFinished(index=index, hash=self._hashes[index], result=result)
 
 
 def origin_of(agent: "Agent") -> RunOrigin:
