@@ -45,6 +45,7 @@ from holodeck.config.validation_errors import validate
 from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
+from holodeck.models.base import share_field_names
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 from holodeck.models.mcp_tool import McpTool
 
@@ -179,8 +180,14 @@ class ConfigLoader:
         extra_suites = [os.path.relpath(one, folder) for one in suites]
         gathered = gather_cases(source, file.absolute(), env.substitute, extra_suites)
         self.cases_read |= gathered.read
-        agent = self._validate(gathered, folder, source)
-        return _with_sources(agent, source)
+        agent = _with_sources(self._validate(gathered, folder, source), source)
+        for one in {id(at.source): at.source for at in gathered.origins}.values():
+            if isinstance(one, Source):
+                one.forget_items()
+        for case in agent.test_cases or []:
+            for part in (case, *case.own_metrics):
+                share_field_names(part)
+        return agent
 
     def _validate(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:
         env = self.environment(folder)

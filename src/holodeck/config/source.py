@@ -44,13 +44,45 @@ KeyPath = tuple[str | int, ...]
 Substitute = Callable[[str], str]
 
 
-@dataclass(frozen=True)
-class Source:
-    """A YAML file, with the location of each value."""
+MANY_ITEMS = 1_000
+"""The items of longer lists are forgotten once the configuration is known to be valid."""
 
-    name: str
-    """The file's name in messages."""
-    root: Node
+
+class Source:
+    """A YAML file, with the location of each value.
+
+    Args:
+        name: The file's name in messages.
+        root: The document.
+        text: The text of the file, if it can be composed again.
+    """
+
+    def __init__(self, name: str, root: Node, text: str | None = None) -> None:
+        self.name = name
+        self._root = root
+        self._text = text
+        self._forgotten: frozenset[str | int] = frozenset()
+        """The keys of lists whose items have only locations."""
+
+    @property
+    def root(self) -> Node:
+        """The whole document; it is composed again if parts of it were forgotten."""
+        if self._forgotten and self._text is not None:
+            self._root, self._forgotten = compose(self._text, self.name), frozenset()
+        return self._root
+
+    def forget_items(self) -> None:
+        """Keep only the locations of the items of long lists, such as thousands of test cases.
+
+        The next location inside such an item takes as long as reading the file again.
+        """
+        if self._text is None:
+            return
+        long = {key: node for key, (_, node) in self._mapping().items() if _is_long(node)}
+        for node in long.values():
+            assert isinstance(node.value, list)  # noqa: S101 - it is long
+            node.value = [Node(None, one.line, one.column) for one in node.value]
+        self._forgotten = frozenset(long)
 
     @classmethod
     def read(cls, path: Path, name: str | None = None, *, may_be_empty: bool = False) -> "Source":
@@ -72,7 +104,7 @@ class Source:
                 f"{name}:{root.line}:{root.column}",
                 f"found {kind}; the file must be a mapping such as 'name: my-agent'",
             )
-        return cls(name, root)
+        return cls(name, root, text)
 
     def data(self, substitute: Substitute | None = None) -> dict[str, Any]:
         """Return the values of the mapping, each text passed through `substitute`."""
@@ -106,21 +138,14 @@ class Source:
 
         Such parts are the tag of a union member, or a missing key.
         """
-        node, found = self.root, list[str | int]()
-        for part in path:
-            value = node.value
-            if isinstance(value, dict) and isinstance(part, str) and part in value:
-                node = value[part][1]
-            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-                node = value[part]
-            else:
-                continue
-            found.append(part)
-        return tuple(found), node
+        is_forgotten = not path or path[0] in self._forgotten
+        return _walk(self.root if is_forgotten else self._root, path)
 
     def location(self, path: KeyPath) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`."""
-        _, node = self.find(path)
+        found, node = _walk(self._root, path[:2])  # all that a forgotten item has
+        if len(found) < len(path):
+            _, node = self.find(path)
         return _location(self.name, node)
 
     def key_location(self, path: KeyPath) -> str:
@@ -129,6 +154,24 @@ class Source:
         if path and isinstance(parent.value, dict) and path[-1] in parent.value:
             return _location(self.name, parent.value[str(path[-1])][0])
         return self.location(path)
+
+
+def _walk(root: Node, path: KeyPath) -> tuple[KeyPath, Node]:
+    node, found = root, list[str | int]()
+    for part in path:
+        value = node.value
+        if isinstance(value, dict) and isinstance(part, str) and part in value:
+            node = value[part][1]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            node = value[part]
+        else:
+            continue
+        found.append(part)
+    return tuple(found), node
+
+
+def _is_long(node: Node) -> bool:
+    return isinstance(node.value, list) and len(node.value) > MANY_ITEMS
 
 
 def _location(name: str, node: Node) -> str:
@@ -173,8 +216,9 @@ class Origin:
     @property
     def location(self) -> str:
         """Such as `agent.yaml:41:7`."""
-        _, node = self.source.find(self.path)
-        return _location(self.source.name, node)
+        if isinstance(self.source, Source):
+            return self.source.location(self.path)
+        return _location(self.source.name, self.source.find(self.path)[1])
 
     def below(self, *path: str | int) -> "Origin":
         """Return the origin of a value inside this one."""

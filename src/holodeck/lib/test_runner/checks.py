@@ -132,6 +132,10 @@ def _identity(llm: LLMProvider) -> tuple[str, str, str | None]:
     return llm.provider.value, llm.name, llm.endpoint
 
 
+_HERE = "(this metric)"
+"""Begins the location of an error; only then is it looked up where the metric is written."""
+
+
 class CaseCaches:
     """Builds the response caches of judges and simulated users.
 
@@ -305,9 +309,7 @@ class EvaluatorSet:
     ) -> list[Check]:
         taken = set() if taken is None else taken
         return [
-            self._build_check(
-                metric, _free_name(metric.label, taken), location_of(self._agent, *path, index)
-            )
+            self._build_check(metric, _free_name(metric.label, taken), *path, index)
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
@@ -320,13 +322,22 @@ class EvaluatorSet:
 
         return TrustBook(self._agent, self._trust_mode)
 
-    def _build_check(self, metric: MetricSettings, name: str, location: str) -> Check:
+    def _build_check(self, metric: MetricSettings, name: str, *path: str | int) -> Check:
+        try:
+            return self._new_check(metric, name)
+        except ConfigError as error:
+            if not error.field.startswith(_HERE):
+                raise
+            location = location_of(self._agent, *path)
+            raise type(error)(error.field.replace(_HERE, location), error.message) from error
+
+    def _new_check(self, metric: MetricSettings, name: str) -> Check:
         evaluator, trust = self._injected.get(name), None
         if evaluator is None:
-            judge = self.judge_provider.judge_of(metric, location) if needs_judge(metric) else None
+            judge = self.judge_provider.judge_of(metric, _HERE) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
-                metric, self._agent.base_dir, location=location, judge=judge, embeddings=embeddings
+                metric, self._agent.base_dir, location=_HERE, judge=judge, embeddings=embeddings
             )
             self._inputs.register(metric, evaluator)
             llm = None if judge is None else judge_model_of(self._agent, metric)
