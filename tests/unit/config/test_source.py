@@ -157,3 +157,51 @@ def test_separators_of_unicode_end_neither_comments_nor_values(tmp_path):
     wanted = {"a": "x", "c": "one\u2029two", "d": "e\u2028f", "g": "h\u2028i\n", "j\u2028": "k"}
     assert source.data() == wanted
     assert source.location(("g",)) == "good.yaml:4:4"
+
+
+LONG = """\
+name: many
+test_cases:
+  - name: first
+    input: hi
+  - name: second
+    input: hello
+    evaluations: [{metric: contains, value: "x"}]
+tools:
+  - a
+"""
+
+
+def paths_in(value, path=()):
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in parts if isinstance(value, dict | list) else ():
+        yield from paths_in(part, (*path, key))
+
+
+def test_a_long_list_is_located_the_same_after_its_items_were_forgotten(monkeypatch):
+    monkeypatch.setattr("holodeck.config.source.MANY_ITEMS", 1)
+    whole = Source.of(LONG, "agent.yaml")
+    for path in [*paths_in(whole.data()), ("test_cases", 1, "missing"), ("missing", 3)]:
+        short = Source.of(LONG, "agent.yaml")
+        short.forget_items()
+        assert short.location(path) == whole.location(path)
+        assert short.key_location(path) == whole.key_location(path)
+        found, node = short.find(path)
+        assert (found, node.line, node.column) == (
+            whole.find(path)[0],
+            *(getattr(whole.find(path)[1], one) for one in ("line", "column")),
+        )
+    short = Source.of(LONG, "agent.yaml")
+    short.forget_items()
+    assert short.data() == whole.data()
+
+
+def test_the_location_of_an_item_does_not_read_the_file_again(monkeypatch):
+    monkeypatch.setattr("holodeck.config.source.MANY_ITEMS", 1)
+    source = Source.of(LONG, "agent.yaml")
+    source.forget_items()
+    monkeypatch.setattr("holodeck.config.source.compose", None)
+    assert source.location(("test_cases", 1)) == "agent.yaml:5:5"
+    assert source.location(("name",)) == "agent.yaml:1:7"
+    assert source.location(("tools", 0)) == "agent.yaml:9:5"

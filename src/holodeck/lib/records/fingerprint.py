@@ -13,6 +13,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
+from holodeck.models.base import share_field_names
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.knowledge import KnowledgeTool
@@ -104,7 +105,9 @@ def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> 
         *_hash_code(case.called_functions, folder),
     ]
     digest = _hash_text("\0".join(digests))
-    return PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)
+    planned = PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)
+    share_field_names(planned)
+    return planned
 
 
 def _hash_agent(agent: Agent) -> list[str]:
