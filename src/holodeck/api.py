@@ -161,13 +161,10 @@ async def arun(
     display = _choose_display(progress, redactor)
 
     def report_result(result: TestResult) -> None:
-        if display is None and on_result is None:
-            return
-        shown = redactor.redact_report(result)
         if display is not None:
-            display.update(shown)
+            display.update(result)
         if on_result is not None:
-            on_result(shown)
+            on_result(result)
 
     executor = TestExecutor(
         tested.config_path,
@@ -179,6 +176,7 @@ async def arun(
         progress_callback=report_result,
         on_test_start=None if display is None else display.start_test,
     )
+    executor.clean = redactor.redact_report
     total_tests = len(executor.agent_config.test_cases or [])
     with (
         _telemetry(agent, redactor),
@@ -189,7 +187,7 @@ async def arun(
         finally:
             if isinstance(tested.backend, AgentBackend):
                 await executor.shutdown()
-    return redactor.redact_report(report)
+    return redactor.redact_frame(report)
 
 
 def _choose_display(progress: bool | None, redactor: Redactor) -> "RunDisplay | None":

@@ -267,13 +267,13 @@ class ComparisonRun:
             progress.start_test(case_label(name, redactor.redact(case.user_input)))
 
         def on_result(index: int, result: "TestResult") -> None:
-            shown = redactor.redact_report(result)
             if recorder is not None:  # before it is displayed, in case the process is killed
-                recorder.add(index, shown)
-            progress.update(shown)
+                recorder.add(index, result)
+            progress.update(result)
             pairs.show(index)
 
         executor.on_test_start = on_test_start
+        executor.clean = redactor.redact_report
         executor.on_result = on_result
 
     def _exit_code(self, report: "ComparisonReport") -> ExitCode:

@@ -91,7 +91,9 @@ def main() -> None:
     from holodeck.lib.process_exit import forbid_process_exit
 
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
-    sys.exit(_flush_stdout(run(sys.argv[1:])))
+    code = _flush_stdout(run(sys.argv[1:]))
+    gc.disable()  # Python collects once more at the end, whatever this says
+    sys.exit(code)
 
 
 def run(args: Sequence[str]) -> int:

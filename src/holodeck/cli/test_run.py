@@ -276,10 +276,9 @@ class TestRun:
         )
 
         def on_result(index: int, result: "TestResult") -> None:
-            shown = redactor.redact_report(result)
             if recorder is not None:  # before it is displayed, in case the process is killed
-                recorder.add(index, shown)
-            progress.update(shown)
+                recorder.add(index, result)
+            progress.update(result)
             if result.skipped_by not in {None, "skip"} and progress.live.waiting_runs:
                 progress.live.waiting_runs -= cases[index].repeat or 1
             line = progress.get_progress_line()
@@ -291,6 +290,7 @@ class TestRun:
 
             executor.on_conversation = show_conversations(redactor.redact, debug=self.debug)
         executor.on_test_start = on_test_start
+        executor.clean = redactor.redact_report
         executor.on_result = on_result
 
     def _exit_code(self, report: "TestReport") -> ExitCode:
@@ -317,7 +317,7 @@ class TestRun:
 
         origin = self.origin.model_copy(update={"exit_code": code})
         report = report.model_copy(update={"origin": origin})
-        shown = self.context.redactor.redact_report(report)
+        shown = self.context.redactor.redact_frame(report)
         self.report = shown
         comparison = self.context.clean(self.comparison)
         parts = (progress.get_failures(), progress.get_summary(), comparison)
@@ -330,7 +330,7 @@ class TestRun:
 
             click.echo("no file could be written; the report as JSON:", err=True)
             click.echo(json_line(shown), err=True, nl=False)
-        self._print_resume_command(report)
+        self._print_resume_command(report, progress)
         if self.context.github is not None:
             self.context.github.show(shown)
         failures += record_errors
@@ -338,10 +338,9 @@ class TestRun:
             raise ReportError("\n".join(failures))
         return code
 
-    def _print_resume_command(self, report: "TestReport") -> None:
+    def _print_resume_command(self, report: "TestReport", progress: "ProgressIndicator") -> None:
         recorder = self.recorder
-        left_out = any(one.skipped_by not in {None, "skip"} for one in report.results)
-        is_complete = not report.interrupted and report.stopped is None and not left_out
+        is_complete = not report.interrupted and report.stopped is None and not progress.unreached
         if recorder is None or recorder.failure is not None or is_complete or not report.ran:
             return
         args = ["holodeck", "test", *self.target.args, "--resume", recorder.id]

@@ -10,6 +10,8 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
+from holodeck.models.result_sequence import ResultSequence
+
 MIN_SECRET_LENGTH = 6
 """Shorter values are ordinary words; redacting them would garble reports."""
 _MIN_LENGTH_FOR_HINT = 12
@@ -88,6 +90,12 @@ class Redactor:
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
         return text
 
+    def redact_frame(self, report: ModelT) -> ModelT:
+        """Return a report without secrets whose results have none any more."""
+        results = {"results": vars(report)["results"]}
+        frame = self.redact_report(report.model_copy(update={"results": []}))
+        return frame.model_copy(update=results)
+
     def redact_report(self, report: PartT) -> PartT:
         """Return the report, or any part of one, without secrets; verdicts stay unchanged."""
         texts = list[str]()
@@ -109,8 +117,9 @@ class Redactor:
             return self._walk_model(value)
         if isinstance(value, dict):
             return {self._walk(key): self._entry(key, item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(map(self._walk, value))
+        if isinstance(value, list | tuple | ResultSequence):
+            clean = map(self._walk, value)
+            return tuple(clean) if isinstance(value, tuple) else list(clean)
         return value
 
     def _walk_model(self, model: ModelT) -> ModelT:
@@ -138,7 +147,7 @@ def _gather(value: Any, texts: list[str]) -> bool:
     parts: Iterable[Any] = ()
     if isinstance(value, BaseModel):
         parts = vars(value).values()
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | ResultSequence):
         parts = value
     elif isinstance(value, dict):
         if any(isinstance(key, str) and _SECRET_KEY.fullmatch(key) for key in value):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,7 @@ from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public
 from holodeck.models.price import Cost
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.reported_run import MergedRun, RunOrigin
+from holodeck.models.result_sequence import dump_sequence, keep_sequence
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
@@ -506,7 +507,7 @@ class TestReport(Model):
     schema_version: Literal[1] = 1
     agent_name: str
     agent_config_path: str
-    results: list[TestResult]
+    results: Annotated[list[TestResult], keep_sequence, dump_sequence]
     summary: ReportSummary
     timestamp: str
     holodeck_version: str
@@ -557,9 +558,7 @@ class TestReport(Model):
         early.
         """
         is_whole = not self.interrupted and self.stopped is None and self.ran > 0
-        return is_whole and all(
-            one.passed or one.outcome is Outcome.SKIPPED for one in self.results
-        )
+        return is_whole and self.summary.failed == 0
 
     def to_markdown(self) -> str:
         """Return the report as Markdown, as `holodeck test --output report.md` writes it."""

@@ -1,7 +1,8 @@
 """The costs of cases and runs, as far as prices and tokens are known."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from math import fsum
 
@@ -50,21 +51,69 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     return _cost(prices.unit, parts, unknown)
 
 
-def total_cost(results: Sequence[TestResult]) -> Cost | None:
+class CostSum:
+    """Adds up the costs of results; it keeps numbers, not the results."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[str, list[_Amount]] = {}
+        """Currency → agent, judges and simulated users."""
+        self._without = 0
+        self._unknown: dict[str, int] = {}
+        """Why costs are unknown → the first result for which it is so."""
+
+    def add(self, number: int, result: TestResult) -> None:
+        """Add the result that has this number in the report."""
+        cost = result.cost
+        if cost is None:
+            self._without += any(True for _ in _charges(result))
+            return
+        amounts = self._amounts.get(cost.currency)
+        if amounts is None:
+            amounts = self._amounts[cost.currency] = [_Amount(), _Amount(), _Amount()]
+        for amount, part in zip(amounts, _parts(cost), strict=True):
+            amount.add(part)
+        for why in cost.unknown:
+            self._unknown[why] = min(number, self._unknown.get(why, number))
+
+    def total(self) -> Cost | None:
+        """Return what all the results cost; None if none of them has a cost."""
+        if not self._amounts:
+            return None
+        currencies = sorted(self._amounts)
+        unknown = sorted(self._unknown, key=self._unknown.__getitem__)
+        if self._without:
+            unknown.append(f"{self._without} results were recorded without prices")
+        if len(currencies) > 1:
+            unknown.append(f"results are in {' and '.join(currencies)}")
+        whole = not self._without and len(currencies) == 1
+        amounts = self._amounts[currencies[0]]
+        parts = [one.sum() for one in amounts] if whole else [None] * 3
+        return _cost(" or ".join(currencies), parts, unknown)
+
+
+@dataclass
+class _Amount:
+    """A sum of amounts, which is unknown if one of them is."""
+
+    known: "array[float]" = field(default_factory=lambda: array("d"))
+    is_known: bool = True
+
+    def add(self, amount: float | None) -> None:
+        if amount is None:
+            self.is_known = False
+        else:
+            self.known.append(amount)
+
+    def sum(self) -> float | None:
+        return fsum(self.known) if self.is_known else None
+
+
+def total_cost(results: Iterable[TestResult]) -> Cost | None:
     """Return what all the results cost; None if none of them has a cost."""
-    costs = [one.cost for one in results if one.cost is not None]
-    if not costs:
-        return None
-    currencies = sorted({one.currency for one in costs})
-    without = sum(one.cost is None and bool(_charges(one)) for one in results)
-    unknown = [why for one in costs for why in one.unknown]
-    if without:
-        unknown.append(f"{without} results were recorded without prices")
-    if len(currencies) > 1:
-        unknown.append(f"results are in {' and '.join(currencies)}")
-    whole = not without and len(currencies) == 1
-    parts = [_sum(one) for one in zip(*map(_parts, costs), strict=True)] if whole else [None] * 3
-    return _cost(" or ".join(currencies), parts, unknown)
+    found = CostSum()
+    for number, result in enumerate(results):
+        found.add(number, result)
+    return found.total()
 
 
 def describe_cost(cost: Cost) -> str:
@@ -167,10 +216,11 @@ def _of_model(cost: ModelCost | None, who: str) -> Iterator[Charge]:
         yield Charge(cost.model or "unknown", known_usage(cost.tokens), who)
 
 
-def _charges(result: TestResult) -> list[Charge]:
+def _charges(result: TestResult) -> Iterator[Charge]:
     """Return everything that costs something, whatever the model of the agent."""
-    agent = agent_charges(result, "")
-    return [*agent, *judge_charges(result), *simulator_charges(result)]
+    yield from agent_charges(result, "")
+    yield from judge_charges(result)
+    yield from simulator_charges(result)
 
 
 def _amount(charge: Charge, prices: PriceTable) -> float | None:

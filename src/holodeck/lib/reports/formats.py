@@ -15,6 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.registry import Registry, unknown_name
+from holodeck.models.result_sequence import ResultSequence
 from holodeck.models.test_result import TestReport
 
 Renderer = Callable[[TestReport], str]
@@ -74,8 +75,12 @@ def _json_parts(report: BaseModel) -> Iterator[str]:
     frame = report.model_copy(update={"results": []}).model_dump_json(indent=2)
     before, key, after = frame.partition('\n  "results": [')  # no string has a line break
     yield before + key
-    for at, result in enumerate(results):
-        text = result.model_dump_json(indent=2).replace("\n", "\n    ")
+    if isinstance(results, ResultSequence):
+        dumped = results.as_json()
+    else:
+        dumped = (result.model_dump_json(indent=2) for result in results)
+    for at, one in enumerate(dumped):
+        text = one.replace("\n", "\n    ")
         yield f",\n    {text}" if at else f"\n    {text}"
     yield f"\n  {after}\n"
 

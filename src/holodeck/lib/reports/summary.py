@@ -1,13 +1,15 @@
 """Summarizes results: counts, averages, token usage and pass@k; chooses the exit code."""
 
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import comb, fsum, sqrt
 from statistics import fmean
+from typing import Generic, TypeVar
 
 from holodeck.errors import ExitCode, worst_exit_code
-from holodeck.lib.reports.costs import total_cost
-from holodeck.models.outcome import ModelCost
+from holodeck.lib.reports.costs import CostSum
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,
@@ -39,10 +41,9 @@ def estimate_passes(results: Iterable[TestResult], estimator: Estimator) -> dict
     would bias the estimate.
     """
     repeats = [one.repeats for one in results if one.repeats is not None]
-    if not repeats or not all(map(_is_whole, repeats)):
+    if not all(map(_is_whole, repeats)):
         return {}
-    fewest = min(one.planned for one in repeats)
-    return {k: _mean_estimate(repeats, k, estimator) for k in range(1, fewest + 1)}
+    return _mean_estimates([(one.passed, one.planned) for one in repeats], estimator)
 
 
 def _is_whole(repeats: Repeats) -> bool:
@@ -50,71 +51,167 @@ def _is_whole(repeats: Repeats) -> bool:
     return all_ran and all(one.outcome in _DECIDED for one in repeats.runs)
 
 
-def _mean_estimate(repeats: Sequence[Repeats], k: int, estimator: Estimator) -> float:
-    return fmean(estimator(one.passed, one.planned, k) for one in repeats)
+def _mean_estimates(repeated: Sequence[tuple[int, int]], estimator: Estimator) -> dict[int, float]:
+    """Return the mean for each k; a repeated case is how often it passed and how often it ran."""
+    fewest = min((ran for _, ran in repeated), default=0)
+    return {
+        k: fmean(estimator(passed, ran, k) for passed, ran in repeated)
+        for k in range(1, fewest + 1)
+    }
 
 
-def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary:
-    """Return the run in numbers.
+def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary:
+    """Return the run in numbers."""
+    totals = RunTotals()
+    for number, result in enumerate(results):
+        totals.add(number, result)
+    return totals.summary(wall_time_ms)
 
-    An average includes all rows with a score; `metrics_errored` counts the others.
+
+class RunTotals:
+    """A run in numbers, which is complete with each result; the results themselves are not kept.
+
+    Results may come in any order; what they are named in is the order of their numbers.
     """
-    passed = sum(result.passed for result in results)
-    outcomes = Counter(str(result.outcome) for result in results)
-    ran = len(results) - outcomes[Outcome.SKIPPED]
-    rows = [row for result in results for row in result.rows]
-    runs = [run for result in results for run in result.single_runs]
-    judged = [row for run in runs for row in run.rows]
-    scores = _scores_by_metric(rows)
-    judges = _add_costs(run.judge_cost for run in runs)
-    simulators = _add_costs(run.simulator_cost for run in runs)
-    return ReportSummary(
-        total_tests=len(results),
-        passed=passed,
-        failed=ran - passed,
-        flaky=outcomes[Outcome.FLAKY],
-        skipped=outcomes[Outcome.SKIPPED],
-        pass_rate=100 * passed / ran if ran else 0,
-        total_duration_ms=sum(result.execution_time_ms for result in results),
-        wall_time_ms=wall_time_ms,
-        outcomes=dict(outcomes),
-        metrics_evaluated={name: len(found) for name, found in scores.items()},
-        metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
-        average_scores={name: _mean(found) for name, found in scores.items()},
-        standard_errors={
-            name: _standard_error(found) for name, found in scores.items() if found[1:]
-        },
-        token_usage=_add_usages(run.token_usage for run in runs),
-        unknown_token_usage=sum(_lacks_usage(result) for result in results),
-        pass_at_k=estimate_passes(results, pass_any),
-        pass_all_k=estimate_passes(results, pass_all),
-        judge_calls=sum(row.judge_calls for row in judged) + judges.calls,
-        judge_usage=_add_usages(row.judge_tokens for row in judged) + judges.tokens,
-        cost=total_cost(results),
-        simulator_calls=simulators.calls,
-        simulator_usage=simulators.tokens,
-    )
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        """The sums of the summary, by the name of its field."""
+        self._outcomes: _InOrder[int] = _InOrder(int)
+        self._scores: _InOrder[array[float]] = _InOrder(lambda: array("d"))
+        self._errored: _InOrder[int] = _InOrder(int)
+        self._usages: dict[str, list[int]] = {}
+        """The tokens of a field of the summary: prompt, completion, total."""
+        self._repeated: list[tuple[int, int]] | None = []
+        """How often each repeated case passed and ran; None if one did not run as planned."""
+        self._costs = CostSum()
+
+    def add(self, number: int, result: TestResult) -> None:
+        """Add the result with this number."""
+        counts, rows, runs = self._counts, result.rows, result.single_runs
+        counts["total_tests"] += 1
+        counts["passed"] += result.passed
+        counts["total_duration_ms"] += result.execution_time_ms
+        self._outcomes.at(result.outcome.value, (number, 0)).value += 1
+        for place, row in enumerate(rows):
+            if row.score is None:
+                self._errored.at(row.metric_name, (number, place)).value += 1
+            else:
+                self._scores.at(row.metric_name, (number, place)).value.append(row.score)
+        for run in runs:
+            self._add_run(run, rows if run is result else run.rows)
+        counts["unknown_token_usage"] += any(map(_lacks_usage, runs))
+        if result.repeats is not None:
+            self._add_repeats(result.repeats)
+        self._costs.add(number, result)
+
+    def _add_run(self, run: TestResult, rows: Sequence[MetricResult]) -> None:
+        self._add_usage("token_usage", run.token_usage)
+        for row in rows:
+            if row.judge_calls:
+                self._counts["judge_calls"] += row.judge_calls
+            self._add_usage("judge_usage", row.judge_tokens)
+        for kind, cost in (("judge", run.judge_cost), ("simulator", run.simulator_cost)):
+            if cost is not None:
+                self._counts[f"{kind}_calls"] += cost.calls
+                self._add_usage(f"{kind}_usage", cost.tokens)
+
+    def _add_usage(self, name: str, usage: TokenUsage | None) -> None:
+        if usage is not None and usage.total_tokens:
+            known = self._usages.setdefault(name, [0, 0, 0])
+            known[0] += usage.prompt_tokens
+            known[1] += usage.completion_tokens
+            known[2] += usage.total_tokens
+
+    def _add_repeats(self, repeats: Repeats) -> None:
+        if not _is_whole(repeats):
+            self._repeated = None
+        elif self._repeated is not None:
+            self._repeated.append((repeats.passed, repeats.planned))
+
+    def summary(self, wall_time_ms: int) -> ReportSummary:
+        """Return the numbers so far.
+
+        An average includes all rows with a score; `metrics_errored` counts the others.
+        """
+        counts, outcomes, scores = self._counts, self._outcomes.values(), self._scores.values()
+        total, passed = counts["total_tests"], counts["passed"]
+        ran = total - outcomes.get(Outcome.SKIPPED, 0)
+        return ReportSummary(
+            total_tests=total,
+            passed=passed,
+            failed=ran - passed,
+            flaky=outcomes.get(Outcome.FLAKY, 0),
+            skipped=outcomes.get(Outcome.SKIPPED, 0),
+            pass_rate=100 * passed / ran if ran else 0,
+            total_duration_ms=counts["total_duration_ms"],
+            wall_time_ms=wall_time_ms,
+            outcomes=outcomes,
+            metrics_evaluated={name: len(found) for name, found in scores.items()},
+            metrics_errored=self._errored.values(),
+            average_scores={name: _mean(found) for name, found in scores.items()},
+            standard_errors={
+                name: _standard_error(found) for name, found in scores.items() if found[1:]
+            },
+            token_usage=self._usage("token_usage"),
+            unknown_token_usage=counts["unknown_token_usage"],
+            pass_at_k=_mean_estimates(self._repeated or (), pass_any),
+            pass_all_k=_mean_estimates(self._repeated or (), pass_all),
+            judge_calls=counts["judge_calls"],
+            judge_usage=self._usage("judge_usage"),
+            cost=self._costs.total(),
+            simulator_calls=counts["simulator_calls"],
+            simulator_usage=self._usage("simulator_usage"),
+        )
+
+    def _usage(self, name: str) -> TokenUsage:
+        prompt, completion, total = self._usages.get(name, (0, 0, 0))
+        return TokenUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
 
 
-def _lacks_usage(result: TestResult) -> bool:
-    """Return whether the token usage of any run of the agent is unknown."""
-    return any(
-        run.token_usage is None and run.agent_time_ms is not None for run in result.single_runs
-    )
+V = TypeVar("V")
+_Place = tuple[int, int]
+"""The number of a result, and where in it."""
+
+
+@dataclass
+class _Placed(Generic[V]):
+    """A value and the first place that it is about."""
+
+    value: V
+    first: _Place
+
+
+class _InOrder(Generic[V]):
+    """Values by name, in the order of the places where the names are first."""
+
+    def __init__(self, new: Callable[[], V]) -> None:
+        self._new = new
+        self._found: dict[str, _Placed[V]] = {}
+
+    def at(self, name: str, place: _Place) -> _Placed[V]:
+        """Return the value of that name, which is also at `place`."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = _Placed(self._new(), place)
+        elif place < found.first:
+            found.first = place
+        return found
+
+    def values(self) -> dict[str, V]:
+        in_order = sorted(self._found.items(), key=lambda one: one[1].first)
+        return {name: one.value for name, one in in_order}
+
+
+def _lacks_usage(run: TestResult) -> bool:
+    """Return whether the token usage of a run of the agent is unknown."""
+    return run.token_usage is None and run.agent_time_ms is not None
 
 
 def unknown_usage_note(summary: ReportSummary) -> str:
     """Return a note that the usage of some tests is unknown; empty if all is known."""
     count = summary.unknown_token_usage
     return f", unknown for {count} of {summary.total_tests} tests" if count else ""
-
-
-def _scores_by_metric(rows: Sequence[MetricResult]) -> dict[str, list[float]]:
-    scores: defaultdict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        if row.score is not None:
-            scores[row.metric_name].append(row.score)
-    return scores
 
 
 def _mean(scores: Sequence[float]) -> float:
@@ -126,17 +223,6 @@ def _standard_error(scores: Sequence[float]) -> float:
     mean = _mean(scores)
     variance = fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
     return sqrt(variance / len(scores))
-
-
-def _add_usages(usages: Iterable[TokenUsage | None]) -> TokenUsage:
-    return sum((usage for usage in usages if usage is not None), TokenUsage())
-
-
-def _add_costs(costs: Iterable[ModelCost | None]) -> ModelCost:
-    known = [cost for cost in costs if cost is not None]
-    return ModelCost(
-        calls=sum(cost.calls for cost in known), tokens=_add_usages(cost.tokens for cost in known)
-    )
 
 
 _WORST_FIRST = (
@@ -162,7 +248,7 @@ def exit_code(report: TestReport) -> ExitCode:
         return worst_exit_code([own, *(one.exit_code for one in report.merged)])
     if report.interrupted:
         return ExitCode.INTERRUPTED
-    seen = {result.outcome for result in report.results}
+    seen = {Outcome(one) for one in report.summary.outcomes}
     if report.stopped_by == "budget" and seen.isdisjoint(_UNDECIDED):
         return ExitCode.BUDGET
     if not report.ran:

@@ -29,7 +29,6 @@ from holodeck.lib.lazy_names import lazy_names
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.case_state import CaseState
@@ -117,6 +116,8 @@ class TestExecutor:
         carried_over: Results of an earlier run by the index of their case; these cases do not run
             again.
         selection: Which cases of the file were selected, for the report; None if all run.
+        clean: Returns a result without secrets. It is called with each new result before anything
+            else sees it; by default, results are as they are.
         on_result: Called with the index of the case and its result before `progress_callback`.
         on_conversation: Called with each conversation before it begins.
         on_event: Called with the events of the cases, in a thread of its own.
@@ -133,6 +134,7 @@ class TestExecutor:
     __test__ = False
 
     selection: Selection | None = None
+    clean: Callable[[TestResult], TestResult] | None = None
     on_result: Callable[[int, TestResult], None] | None = None
     on_conversation: "OnConversation | None" = None
     on_event: "Listener | None" = None
@@ -280,7 +282,7 @@ class TestExecutor:
             index: with_cost(result, self.agent_config)
             for index, result in self.carried_over.items()
         }
-        self._run_state = RunState(self.agent_config, self._report_result, carried_over)
+        self._run_state = RunState(self.agent_config, self._report_result, carried_over, self.clean)
         self._started = time.perf_counter()
         self._run_state.skip(result_if_skipped)
         return bool(self._run_state.remaining)
@@ -554,7 +556,7 @@ class TestExecutor:
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """Return the report of the results so far."""
-        results, stop = self._run_state.results, self._run_state.stop
+        stop = self._run_state.stop
         model = self.agent_config.model
         environment = {
             "python_version": f"Python {platform.python_version()}",
@@ -565,8 +567,8 @@ class TestExecutor:
         return TestReport(
             agent_name=self.agent_config.name,
             agent_config_path=str(self.agent_config_path),
-            results=results,
-            summary=summarize(results, round((time.perf_counter() - self._started) * 1000)),
+            results=self._run_state.results,
+            summary=self._run_state.summary(round((time.perf_counter() - self._started) * 1000)),
             timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
             holodeck_version=holodeck.__version__,
             environment=environment,

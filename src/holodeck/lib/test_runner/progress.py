@@ -1,11 +1,10 @@
 """The text shown while tests run, and the summary at the end; the caller writes it."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from holodeck.lib.reports.costs import describe_cost
-from holodeck.lib.reports.failure_groups import group_failures
+from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures
 from holodeck.lib.reports.recap import (
     ERROR,
     FAIL,
@@ -19,15 +18,16 @@ from holodeck.lib.reports.recap import (
     short_reason,
     shown_name,
 )
-from holodeck.lib.reports.summary import summarize, unknown_usage_note
+from holodeck.lib.reports.summary import RunTotals, unknown_usage_note
 from holodeck.lib.test_runner.live_status import LiveStatus
+from holodeck.lib.test_runner.result_store import ResultStore
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.lib.ui.live import SPARE_COLUMNS
 from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.outcome import Reason
 from holodeck.models.selection import Selection
-from holodeck.models.test_result import MetricResult, Outcome, TestResult
+from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestResult
 
 _RULE_COLUMNS = 60
 SLOW_S = 3.0
@@ -65,10 +65,19 @@ class ProgressIndicator(SpinnerMixin):
         self.is_one_at_a_time = False
         """Whether the tests run one after the other although no setting says so."""
         self.current_test_name: str | None = None
-        self.test_results: list[TestResult] = []
+        self._last: TestResult | None = None
+        self._totals = RunTotals()
+        self._results = ResultStore()
+        self._not_passed: list[int] = []
+        """Where those that did not pass are among the results."""
         self.start_time = datetime.now(UTC)
         self.live = LiveStatus()
         """What runs and waits now."""
+
+    @property
+    def test_results(self) -> Sequence[TestResult]:
+        """The results so far, in the order in which they became known."""
+        return self._results.at(range(self.current_test))
 
     def start_test(self, test_name: str, runs: int = 1) -> None:
         """Note that a test starts in the present task; several may run at the same time.
@@ -80,8 +89,12 @@ class ProgressIndicator(SpinnerMixin):
 
     def update(self, result: TestResult) -> None:
         """Add the result of a test."""
+        self._totals.add(self.current_test, result)
+        self._results.add(self.current_test, result)
+        if result.outcome in NOT_PASSED:
+            self._not_passed.append(self.current_test)
         self.current_test += 1
-        self.test_results.append(result)
+        self._last = result
         self.passed += result.passed
         self.skipped += result.skipped_by == "skip"
         self.unreached += result.skipped_by not in {None, "skip"}
@@ -140,10 +153,9 @@ class ProgressIndicator(SpinnerMixin):
 
     def _last_to_show(self) -> TestResult | None:
         """Return the last result, unless only the summary counts it."""
-        if self.quiet or not self.test_results:
-            return None
-        last = self.test_results[-1]
-        return last if last.skipped_by in {None, "skip"} else None
+        last = self._last
+        is_shown = last is not None and last.skipped_by in {None, "skip"}
+        return last if is_shown and not self.quiet else None
 
     def get_summary(self) -> str:
         """Return the run in a few lines; with `verbose`, also every test and metric."""
@@ -157,7 +169,8 @@ class ProgressIndicator(SpinnerMixin):
 
         A line for each cause if quiet, or if `verbose` has shown the reasons before.
         """
-        return recap_failures(self.test_results, brief=self.quiet or self.verbose)
+        failures = self._results.at(self._not_passed)
+        return recap_failures(failures, brief=self.quiet or self.verbose)
 
     def __str__(self) -> str:
         """Return the last progress line, or the summary once all tests are done."""
@@ -168,9 +181,9 @@ class ProgressIndicator(SpinnerMixin):
         ran = self.current_test - self.skipped - self.unreached
         rate = percent(100 * self.passed / ran, 1) if ran else "none ran"
         yield f"{self._verdict()}Test Results: {self.passed}/{ran} passed ({rate})"
-        outcomes = Counter(result.outcome for result in self.test_results)
+        summary = self._totals.summary(0)
         for title, kinds in _OTHER_COUNTS:
-            if count := sum(outcomes[kind] for kind in kinds):
+            if count := sum(summary.outcomes.get(kind, 0) for kind in kinds):
                 yield f"  {title}: {count}"
         if self.skipped:
             yield f"  Skipped: {self.skipped}"
@@ -181,8 +194,8 @@ class ProgressIndicator(SpinnerMixin):
         yield f"  Duration: {self._elapsed_seconds():.2f}s"
         if self.is_one_at_a_time and ran > 1 and self._elapsed_seconds() >= SLOW_S:
             yield "  One test at a time (not async, or a shared object); try -j N"
-        yield from self._usage_lines()
-        if self.verbose and self.test_results:
+        yield from _usage_lines(summary)
+        if self.verbose and self.current_test:
             yield from ("", "Test Details:")
             for number, result in enumerate(self.test_results, 1):
                 yield from _details(number, result)
@@ -194,21 +207,6 @@ class ProgressIndicator(SpinnerMixin):
             return colorize("✓", ANSIColors.GREEN) + " "
         return colorize("⚠", ANSIColors.RED) + " "
 
-    def _usage_lines(self) -> Iterator[str]:
-        found = summarize(self.test_results, 0)
-        usage = found.token_usage
-        if usage.total_tokens:
-            parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
-            yield f"  Tokens: {usage.total_tokens} ({parts}){unknown_usage_note(found)}"
-        if found.judge_calls:
-            tokens = plural(found.judge_usage.total_tokens, "token")
-            yield f"  Judges: {plural(found.judge_calls, 'call')}, {tokens}"
-        if found.simulator_calls:
-            tokens = plural(found.simulator_usage.total_tokens, "token")
-            yield f"  Simulated users: {plural(found.simulator_calls, 'call')}, {tokens}"
-        if found.cost is not None:
-            yield f"  Cost: {describe_cost(found.cost)}"
-
     def _duration(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms
         if elapsed_ms >= 1000:
@@ -217,6 +215,21 @@ class ProgressIndicator(SpinnerMixin):
 
     def _elapsed_seconds(self) -> float:
         return (datetime.now(UTC) - self.start_time).total_seconds()
+
+
+def _usage_lines(found: ReportSummary) -> Iterator[str]:
+    usage = found.token_usage
+    if usage.total_tokens:
+        parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
+        yield f"  Tokens: {usage.total_tokens} ({parts}){unknown_usage_note(found)}"
+    if found.judge_calls:
+        tokens = plural(found.judge_usage.total_tokens, "token")
+        yield f"  Judges: {plural(found.judge_calls, 'call')}, {tokens}"
+    if found.simulator_calls:
+        tokens = plural(found.simulator_usage.total_tokens, "token")
+        yield f"  Simulated users: {plural(found.simulator_calls, 'call')}, {tokens}"
+    if found.cost is not None:
+        yield f"  Cost: {describe_cost(found.cost)}"
 
 
 def _reason_lines(reason: Reason) -> Iterator[str]:

@@ -12,14 +12,16 @@ from typing import Protocol
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
+from holodeck.lib.reports.summary import RunTotals
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries
+from holodeck.lib.test_runner.result_store import ResultStore
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.base import share_field_names
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, TestResult
+from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class RunState:
         agent: The agent with all its cases, in the order of the file.
         on_result: Called with each new result and the index of its case.
         carried_over: Results of an earlier run, by the index of their case.
+        clean: Returns a result without secrets; it is called before anything else sees the result.
     """
 
     def __init__(
@@ -42,38 +45,60 @@ class RunState:
         agent: Agent,
         on_result: Callable[[int, TestResult], None],
         carried_over: Mapping[int, TestResult] | None = None,
+        clean: Callable[[TestResult], TestResult] | None = None,
     ) -> None:
         self._agent = agent
         self._cases = agent.test_cases or []
         self._on_result = on_result
-        self._results = dict(carried_over or {})
+        self._clean = clean
+        self._store = ResultStore()
+        self._totals = RunTotals()
+        self._has_answers = False
+        for index, result in (carried_over or {}).items():
+            self._keep(index, result)
         self.stop: StopReason | None = None
         self.stopped: str | None = None
         """Why not every case is run, as a message; None if nothing stopped the run."""
 
     @property
-    def results(self) -> list[TestResult]:
-        """The results, in the order of the file."""
-        return [self._results[index] for index in sorted(self._results)]
+    def results(self) -> Sequence[TestResult]:
+        """The results there are now, in the order of the file."""
+        return self._store.snapshot()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the agent has answered any case."""
+        return self._has_answers
 
     @property
     def remaining(self) -> list[IndexedCase]:
         """The cases without a result."""
-        return [one for one in enumerate(self._cases) if one[0] not in self._results]
+        return [one for one in enumerate(self._cases) if one[0] not in self._store]
 
     def result_of(self, index: int) -> TestResult | None:
         """Return the result of the case at that index; None without one."""
-        return self._results.get(index)
+        return self._store.get(index)
+
+    def summary(self, wall_time_ms: int) -> ReportSummary:
+        """Return the results so far in numbers."""
+        return self._totals.summary(wall_time_ms)
 
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
         location = self._agent.location("test_cases", index)
         if location != UNLOCATED:
             result = result.model_copy(update={"location": location})
+        if self._clean is not None:
+            result = self._clean(result)
         for part in (result, *result.single_runs, *result.rows):
             share_field_names(part)
-        self._results[index] = result
+        self._keep(index, result)
         self._on_result(index, result)
+
+    def _keep(self, index: int, result: TestResult) -> None:
+        self._store.add(index, result)
+        self._totals.add(index, result)
+        self._has_answers |= result.outcome in _ANSWERED
 
     def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
         """Add `row(case)` for each case left where that is not None."""
@@ -251,8 +276,7 @@ class Schedule:
 
 
 def _stop_policy(lane: Lane, config: ExecutionConfig) -> StopPolicy:
-    has_answers = any(one.outcome in _ANSWERED for one in lane.run_state.results)
-    return StopPolicy(config, lane.agent, has_answers=has_answers)
+    return StopPolicy(config, lane.agent, has_answers=lane.run_state.has_answers)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,0 +1,148 @@
+"""Results of a run are the same whether they are in memory or in a file."""
+
+import copy
+import gc
+import pickle
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+from pydantic_core import PydanticSerializationError
+from tests.support.results import a_report, a_result
+
+from holodeck.lib.redact import Redactor
+from holodeck.lib.reports.formats import generate_json_report
+from holodeck.lib.test_runner.result_store import ResultStore
+from holodeck.models.test_result import MetricResult, Outcome, TestReport, TestResult
+
+COUNT = 25
+
+
+def some_results(count: int = COUNT) -> list[TestResult]:
+    return [
+        a_result(
+            Outcome.PASSED if at % 3 else Outcome.FAILED,
+            test_name=f"case {at}",
+            test_input=f"line one\nline two «{at}» \U0001f600",
+            metric_results=[
+                MetricResult(metric_name="contains", kind="standard", score=at / COUNT)
+            ],
+        )
+        for at in range(count)
+    ]
+
+
+def stored(results: list[TestResult], most_in_memory: int) -> ResultStore:
+    """Return a store to which the results were added in random order."""
+    store = ResultStore(most_in_memory)
+    for index in random.Random(1).sample(range(len(results)), len(results)):
+        store.add(index, results[index])
+    return store
+
+
+@pytest.mark.parametrize("most_in_memory", [1, 2, 7, COUNT, 1000])
+class TestResults:
+    def test_they_are_what_was_added_in_the_order_of_the_cases(self, most_in_memory: int) -> None:
+        results = some_results()
+        store = stored(results, most_in_memory)
+        assert len(store) == COUNT
+        found = store.snapshot()
+        assert list(found) == results
+        assert found == results
+        assert results == found
+        assert found[3] == results[3]
+        assert found[-1] == results[-1]
+        assert found[2:5] == results[2:5]
+        assert found != results[1:]
+        assert found + results == results + found == [*results, *results]
+        assert results[4] in found
+        assert repr(found) == repr(results)
+
+    def test_the_report_is_the_same_as_with_a_list(self, most_in_memory: int) -> None:
+        results = some_results()
+        plain = a_report(*results)
+        report = TestReport(
+            **{**vars(plain), "results": stored(results, most_in_memory).snapshot()}
+        )
+        assert report == plain
+        assert generate_json_report(report) == generate_json_report(plain)
+        assert report.model_dump() == plain.model_dump()
+        assert report.model_dump_json() == plain.model_dump_json()
+        assert report.to_markdown() == plain.to_markdown()
+        assert TestReport.model_validate_json(report.to_json()) == plain
+
+    def test_copies_do_not_need_the_file(self, most_in_memory: int) -> None:
+        results = some_results()
+        report = a_report(*results).model_copy(
+            update={"results": stored(results, most_in_memory).snapshot()}
+        )
+        assert copy.deepcopy(report).results == results
+        assert pickle.loads(pickle.dumps(report)).results == results
+
+    def test_a_later_result_replaces_an_earlier_one(self, most_in_memory: int) -> None:
+        results = some_results()
+        store = stored(results, most_in_memory)
+        before = store.snapshot()
+        again = results[3].model_copy(update={"agent_response": "again"})
+        store.add(3, again)
+        for index in range(COUNT, 3 * COUNT):
+            store.add(index, results[index % COUNT])
+        assert store.get(3) == again
+        assert before[3] == again
+        assert len(before) == COUNT
+        assert len(store) == len(store.snapshot()) == 3 * COUNT
+
+    def test_secrets_are_found_in_all_of_them(self, most_in_memory: int) -> None:
+        results = some_results()
+        results[0] = results[0].model_copy(update={"agent_response": "the key is hunter22"})
+        report = a_report(*results).model_copy(
+            update={"results": stored(results, most_in_memory).snapshot()}
+        )
+        shown = Redactor(["hunter22"]).redact_report(report)
+        assert shown.results[0].agent_response == "the key is ***"
+        assert shown.results[1:] == results[1:]
+
+
+def test_what_was_not_added_is_missing() -> None:
+    store = stored(some_results(), 2)
+    assert COUNT not in store
+    assert store.get(COUNT) is None
+    assert 0 in store
+
+
+def test_a_result_that_json_cannot_hold_is_kept_in_memory() -> None:
+    results = some_results()
+    results[0] = results[0].model_copy(update={"agent_response": "half \ud83d"})
+    results[1] = results[1].model_copy(update={"messages": [{"key \ud83d": 1}]})
+    found = stored(results, 2).snapshot()
+    assert found[0].agent_response == "half \ud83d"
+    assert found[1].messages == [{"key \ud83d": 1}]
+    with pytest.raises(PydanticSerializationError):
+        list(found.as_json())
+    report = a_report(*some_results()).model_copy(update={"results": found})
+    assert '"half \\ud83d"' in generate_json_report(report)
+
+
+def test_results_that_the_disk_does_not_take_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    results = some_results()
+    assert stored(results, 2).snapshot() == results
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc to see open files")
+def test_the_file_is_closed_with_the_last_report() -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    gc.collect()
+    before = open_files()
+    found = stored(some_results(), 2).snapshot()
+    assert open_files() == before + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del found
+        gc.collect()
+    assert open_files() == before
