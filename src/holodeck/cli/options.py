@@ -141,11 +141,11 @@ def write_reports(
     detail: "ReportDetail | None" = None,
 ) -> list[str]:
     """Write every report that can be written; return an error message for each of the others."""
-    from holodeck.lib.reports.formats import write_json_report, write_report_text
+    from holodeck.lib.reports.formats import write_report, write_report_text
 
     def write(target: ReportTarget) -> None:
-        if target.report_format == "json":
-            write_json_report(report, target.file, target.path)
+        if target.report_format != "markdown":
+            write_report(target.report_format, report, target.file, target.path)
             return
         text = render_report(report, target.report_format, context, detail)
         write_report_text(text, target.file, target.path)

@@ -60,7 +60,7 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
     from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import write_report_text
     from holodeck.lib.reports.html import page_of
-    from holodeck.lib.reports.page_file import render_page
+    from holodeck.lib.reports.page_file import page_parts
 
     report, trends = _read(run, store, context)
     page = page_of(context.redactor.redact_report(report), trends=trends)
@@ -72,7 +72,7 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
             " `holodeck report -o report.html` writes the page to a file"
         ) from error
     path = folder / "report.html"
-    write_report_text(render_page(page), path)
+    write_report_text(page_parts(page), path)
     return path
 
 

@@ -1,12 +1,23 @@
 """Results that are not all in memory, but behave like a list of them."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from pydantic import WrapSerializer, WrapValidator
 
-R = TypeVar("R")
+from holodeck.models.outcome import Outcome
+
+
+class HasOutcome(Protocol):
+    """What such sequences hold."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+
+
+R = TypeVar("R", bound=HasOutcome)
 
 
 class ResultSequence(Sequence[R]):
@@ -18,6 +29,14 @@ class ResultSequence(Sequence[R]):
 
         Raises PydanticSerializationError for a lone surrogate, which JSON must escape.
         """
+
+    @abstractmethod
+    def outcomes(self) -> Iterable[Outcome]:
+        """Return how each of them ended, without reading the results."""
+
+    @abstractmethod
+    def at(self, positions: Iterable[int]) -> "ResultSequence[R]":
+        """Return the results at these positions of the sequence, which are not negative."""
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ResultSequence | list):
@@ -39,6 +58,22 @@ class ResultSequence(Sequence[R]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)  # a copy needs nothing of what the results are read from
+
+
+def positions_of(results: Sequence[HasOutcome], outcomes: Container[Outcome]) -> list[int]:
+    """Return where the results with these outcomes are, reading as few results as possible."""
+    if isinstance(results, ResultSequence):
+        found = results.outcomes()
+    else:
+        found = (one.outcome for one in results)
+    return [at for at, outcome in enumerate(found) if outcome in outcomes]
+
+
+def results_at(results: Sequence[R], positions: Iterable[int]) -> Sequence[R]:
+    """Return the results at these positions; those that are not in memory are not read yet."""
+    if isinstance(results, ResultSequence):
+        return results.at(positions)
+    return [results[at] for at in positions]
 
 
 def _keep(value: Any, validate: Callable[[Any], Any]) -> Any:

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from holodeck.lib.reports.junit import case_title, why_incomplete
 from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.text import one_line
+from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
 _SEVERITY = {
@@ -21,11 +23,25 @@ _MAX_DESCRIPTION = 500
 
 def generate_code_quality_report(report: TestReport) -> str:
     """Return the problems of a run as JSON; an empty list if every test passed each time."""
-    rows = [_row(report, one) for one in report.results if one.outcome in _SEVERITY]
+    return "".join(code_quality_parts(report))
+
+
+def code_quality_parts(report: TestReport) -> Iterator[str]:
+    """Yield the same text, one problem after the other."""
+    before = "[\n  "
+    for row in _rows(report):
+        yield before + json.dumps(row, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        before = ",\n  "
+    yield "[]\n" if before.startswith("[") else "\n]\n"
+
+
+def _rows(report: TestReport) -> Iterator[dict[str, Any]]:
+    results = report.results
+    for one in results_at(results, positions_of(results, _SEVERITY)):
+        yield _row(report, one)
     incomplete = why_incomplete(report)
     if incomplete is not None:
-        rows.append(_run_row(report, incomplete))
-    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+        yield _run_row(report, incomplete)
 
 
 def _run_row(report: TestReport, reason: str) -> dict[str, Any]:

@@ -7,11 +7,12 @@ they quote the agent.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from holodeck.models.outcome import Outcome, Reason
+from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import TestResult, TurnResult
 
 NOT_PASSED = (Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED)
@@ -52,31 +53,31 @@ class FailureGroup:
 
     numbers: Sequence[int]
     """Their numbers in the report, from 1."""
+    outcome: Outcome
+    """How each of them ended."""
     results: Sequence[TestResult]
+    """The cases; those of a large run are read whenever they are asked for."""
 
     @property
     def first(self) -> TestResult:
         """The case whose words stand for all."""
         return self.results[0]
 
-    @property
-    def outcome(self) -> Outcome:
-        """How each of them ended."""
-        return self.first.outcome
-
-    @property
-    def reasons(self) -> list[Reason]:
-        """The reasons of the first case, each once."""
-        return list({str(one): one for one in self.first.detailed_reasons()}.values())
-
 
 def group_failures(results: Iterable[TestResult]) -> list[FailureGroup]:
     """Return the cases that did not pass by cause; the groups are in the order of their first."""
-    by_cause: defaultdict[Cause, list[tuple[int, TestResult]]] = defaultdict(list)
-    for number, result in enumerate(results, 1):
-        if result.outcome in NOT_PASSED:
-            by_cause[cause_of(result)].append((number, result))
-    return [FailureGroup(*zip(*members, strict=True)) for members in by_cause.values()]
+    known = results if isinstance(results, Sequence) else list(results)
+    by_cause: dict[tuple[Outcome, bytes], list[int]] = {}
+    positions = positions_of(known, NOT_PASSED)
+    for at, result in zip(positions, results_at(known, positions), strict=True):
+        outcome, reasons = cause_of(result)
+        # Their hash, because reasons quote long texts.
+        digest = blake2b(repr(reasons).encode(errors="surrogatepass"), digest_size=16).digest()
+        by_cause.setdefault((outcome, digest), []).append(at)
+    return [
+        FailureGroup(tuple(at + 1 for at in members), outcome, results_at(known, members))
+        for (outcome, _), members in by_cause.items()
+    ]
 
 
 def cause_of(result: TestResult) -> Cause:
@@ -94,6 +95,11 @@ def _normalize(reason: str) -> str:
     for pattern, replacement in _VARYING:
         text = pattern.sub(replacement, text)
     return text
+
+
+def distinct_reasons(result: TestResult) -> list[Reason]:
+    """Return why a case did not pass, each reason once."""
+    return list({str(one): one for one in result.detailed_reasons()}.values())
 
 
 def failed_part(result: TestResult) -> TestResult | TurnResult:

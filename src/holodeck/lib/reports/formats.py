@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import resolve_name
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
@@ -31,6 +32,13 @@ FORMATS: Registry[Renderer] = Registry(
     },
 )
 """Format → function from a report to its text."""
+_IN_PARTS = {
+    "json": "holodeck.lib.reports.formats:json_parts",
+    "html": "holodeck.lib.reports.html:html_parts",
+    "junit": "holodeck.lib.reports.junit:junit_parts",
+    "codequality": "holodeck.lib.reports.code_quality:code_quality_parts",
+}
+"""Format → function that yields the same text in parts, where that may be long."""
 PIPE_TIMEOUT_S = 1.0
 """How long to wait until a process reads from a pipe."""
 SUFFIXES = {
@@ -47,23 +55,31 @@ _JSON_FORMATS = frozenset({"json", "codequality"})
 def generate_json_report(report: BaseModel) -> str:
     """Return the report with every field, as JSON."""
     try:
-        return "".join(_json_parts(report))
+        return "".join(json_parts(report))
     except PydanticSerializationError:
         return _escaped_json(report)
 
 
-def write_json_report(report: BaseModel, path: Path, shown: Path | None = None) -> None:
-    """Write what `generate_json_report` returns without holding all of it in memory.
+def write_report(
+    report_format: str, report: TestReport, path: Path, shown: Path | None = None
+) -> None:
+    """Write a report without holding all of its text in memory, where the format permits that.
 
     Raises ReportError as `write_report_text` does.
     """
+    if report_format not in _IN_PARTS:
+        render = FORMATS.load(report_format, location="--format")
+        write_report_text(render(report), path, shown)
+        return
     try:
-        write_report_text(_json_parts(report), path, shown)
+        write_report_text(resolve_name(_IN_PARTS[report_format])(report), path, shown)
     except PydanticSerializationError:
+        if report_format != "json":
+            raise
         write_report_text(_escaped_json(report), path, shown)
 
 
-def _json_parts(report: BaseModel) -> Iterator[str]:
+def json_parts(report: BaseModel) -> Iterator[str]:
     """Yield the report as JSON, one result after the other.
 
     Raises PydanticSerializationError for a lone surrogate, which JSON must escape.

@@ -1,5 +1,7 @@
 """What GitHub Actions shows of a run: annotations on lines of YAML, and a step summary."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from holodeck.lib.reports.junit import case_title
@@ -25,8 +27,8 @@ def annotations(report: TestReport, workspace: Path) -> str:
         workspace: The folder of the checkout, to which paths must be relative, unless the report
             knows it better.
     """
-    telling = _most_telling(report)
-    lines = [_command(one, report, workspace) for one in telling[:MOST_ANNOTATIONS]]
+    telling = islice(_most_telling(report), MOST_ANNOTATIONS)
+    lines = [_command(one, report, workspace) for one in telling]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -35,10 +37,10 @@ def step_summary(report: TestReport, links: SourceLinks) -> str:
     return "\n".join(overview(report, most_telling_first(report), links)) + "\n"
 
 
-def _most_telling(report: TestReport) -> list[TestResult]:
+def _most_telling(report: TestReport) -> Iterator[TestResult]:
     groups = most_telling_first(report)
-    others = (one for group in groups for one in group.results[1:])
-    return [*(group.first for group in groups), *others]
+    yield from (group.first for group in groups)
+    yield from (one for group in groups for one in group.results[1:])
 
 
 def _command(result: TestResult, report: TestReport, workspace: Path) -> str:

@@ -42,7 +42,8 @@ def generate_html_comparison(report: ComparisonReport) -> str:
             conclusions=list(conclusions(report)),
             currency=report.currency,
             cases=_cases(report),
-            not_passed=broken,
+            not_passed=len(broken),
+            listed=broken,
         )
     )
 

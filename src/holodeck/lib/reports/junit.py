@@ -5,9 +5,13 @@ cases pass and hold a `flakyFailure` for each run that did not, `file` and `line
 a `testcase`, and `type` of a `failure` is the check that failed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from xml.etree import ElementTree as ET
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
+from holodeck.errors import ReportError
 from holodeck.lib.reports.locations import place_of
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.text import one_line, plural, printable, shorten_middle
@@ -25,6 +29,13 @@ _MAX_MESSAGE = 500
 _MAX_TEXT = 20_000
 _MAX_VALUE = 2_000
 _ERRORS = frozenset({Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED})
+_COUNTS = ("tests", "failures", "errors", "skipped")
+_COUNTED = {Outcome.FAILED: "failures", Outcome.SKIPPED: "skipped"} | dict.fromkeys(
+    _ERRORS, "errors"
+)
+_MOST_IN_MEMORY = 4_000_000
+"""Bytes of cases that wait in memory for the counts before them; more wait in a file."""
+_IN_ATTRIBUTE = {"\r": "&#13;", "\n": "&#10;", "\t": "&#09;", '"': "&quot;"}
 
 
 def generate_junit_report(report: TestReport) -> str:
@@ -33,20 +44,40 @@ def generate_junit_report(report: TestReport) -> str:
     A run that ended early, or in which no test ran, has an error of its own, so that it cannot be
     taken for one that passed.
     """
-    suites: dict[tuple[str, str | None], list[TestResult]] = {}
-    for result in report.results:
-        key = result.agent_name or report.agent_name, result.suite
-        suites.setdefault(key, []).append(result)
-    root = ET.Element("testsuites", name=_name(report.agent_name))
-    root.extend(_suite(report, *key, results) for key, results in suites.items())
-    incomplete = why_incomplete(report)
-    if incomplete is not None:
-        root.append(_run_suite(report, incomplete))
-    for count in ("tests", "failures", "errors", "skipped"):
-        root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
-    root.set("time", _seconds(report.summary.wall_time_ms))
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, "unicode") + "\n"
+    return "".join(junit_parts(report))
+
+
+def junit_parts(report: TestReport) -> Iterator[str]:
+    """Yield the same text in parts, in one pass over the results.
+
+    A suite begins with its counts, so its cases wait in a temporary file. Raises ReportError if
+    that cannot be written.
+    """
+    suites: dict[tuple[str, str | None], _Suite] = {}
+    # The cases of a small report never leave the memory.
+    with SpooledTemporaryFile(_MOST_IN_MEMORY) as cases:
+        try:
+            for result in report.results:
+                key = result.agent_name or report.agent_name, result.suite
+                if key not in suites:
+                    suites[key] = _Suite(report, *key, result, cases)
+                suites[key].add(result)
+        except OSError as error:
+            reason = f"the temporary file of the JUnit report cannot be written: {error.strerror}"
+            raise ReportError(reason) from error
+        incomplete = why_incomplete(report)
+        counts = sum((one.counts for one in suites.values()), Counter())
+        if incomplete is not None:
+            counts.update(("tests", "errors"))
+        attributes = {"name": _name(report.agent_name)}
+        attributes |= {name: str(counts[name]) for name in _COUNTS}
+        attributes["time"] = _seconds(report.summary.wall_time_ms)
+        yield f'<?xml version="1.0" encoding="UTF-8"?>\n{_start("testsuites", attributes)}>\n'
+        for suite in suites.values():
+            yield from suite.parts()
+        if incomplete is not None:
+            yield _run_suite(report, incomplete)
+        yield "</testsuites>\n"
 
 
 def case_title(result: TestResult) -> str:
@@ -64,80 +95,115 @@ def why_incomplete(report: TestReport) -> str | None:
     return None if report.ran else "no test ran"
 
 
-def _run_suite(report: TestReport, reason: str) -> ET.Element:
-    suite = ET.Element("testsuite", name="run", tests="1", failures="0", errors="1", skipped="0")
-    case = ET.SubElement(suite, "testcase", name="the run is complete", time="0.000")
-    case.set("classname", _name(report.agent_name))
-    error = ET.SubElement(case, "error", type="incomplete", message=_message([reason]))
-    error.text = _text(reason)
-    return suite
+def _run_suite(report: TestReport, reason: str) -> str:
+    error = {"type": "incomplete", "message": _message([reason])}
+    case = {"name": "the run is complete", "time": "0.000", "classname": _name(report.agent_name)}
+    suite = {"name": "run", "tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
+    inner = _leaf(3, "error", error, _text(reason))
+    return _parent(1, "testsuite", suite, [_parent(2, "testcase", case, [inner])])
 
 
-def _suite(
-    report: TestReport, agent: str, name: str | None, results: Sequence[TestResult]
-) -> ET.Element:
-    outcomes = [one.outcome for one in results]
-    title = _name(results[0].group or agent)
-    suite = ET.Element("testsuite", name=title, tests=str(len(results)))
-    suite.set("failures", str(outcomes.count(Outcome.FAILED)))
-    suite.set("errors", str(sum(one in _ERRORS for one in outcomes)))
-    suite.set("skipped", str(outcomes.count(Outcome.SKIPPED)))
-    suite.set("time", _seconds(sum(one.execution_time_ms for one in results)))
-    suite.set("timestamp", report.timestamp)
-    facts = {
-        "agent": agent,
-        "configuration": report.config_path_of(results[0]),
-        "holodeck_version": report.holodeck_version,
-        **report.environment,
-    }
-    if report.selection is not None:
-        facts["selection"] = str(report.selection)
-    properties = ET.SubElement(suite, "properties")
-    for key, value in facts.items():
-        ET.SubElement(properties, "property", name=_name(key), value=_message([value]))
-    for number, note in enumerate(report.notes, 1):
-        ET.SubElement(properties, "property", name=f"note {number}", value=_message([note]))
-    class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
-    suite.extend(_case(report, one, class_name) for one in results)
-    return suite
+class _Suite:
+    """The cases of one agent and suite, whose texts are in a file."""
+
+    def __init__(
+        self,
+        report: TestReport,
+        agent: str,
+        name: str | None,
+        first: TestResult,
+        cases: "IO[bytes] | SpooledTemporaryFile[bytes]",
+    ) -> None:
+        self._report = report
+        self._agent = agent
+        self._title = _name(first.group or agent)
+        self._config_path = report.config_path_of(first)
+        self._class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
+        self._cases = cases
+        self._places = array("q")
+        """Where each case begins in the file, and its length."""
+        self._elapsed_ms = 0
+        self.counts: Counter[str] = Counter()
+
+    def add(self, result: TestResult) -> None:
+        """Add a case. Raises OSError if the file cannot be written."""
+        text = _case(self._report, result, self._class_name).encode(errors="surrogatepass")
+        self._places.extend((self._cases.tell(), len(text)))
+        self._cases.write(text)
+        self._elapsed_ms += result.execution_time_ms
+        self.counts.update(["tests"])
+        if result.outcome in _COUNTED:
+            self.counts.update([_COUNTED[result.outcome]])
+
+    def parts(self) -> Iterator[str]:
+        """Yield the suite as XML."""
+        attributes = {"name": self._title}
+        attributes |= {name: str(self.counts[name]) for name in _COUNTS}
+        attributes["time"] = _seconds(self._elapsed_ms)
+        attributes["timestamp"] = self._report.timestamp
+        yield f"  {_start('testsuite', attributes)}>\n"
+        yield _parent(2, "properties", {}, self._properties())
+        for start, length in zip(self._places[::2], self._places[1::2], strict=True):
+            self._cases.seek(start)
+            yield self._cases.read(length).decode(errors="surrogatepass")
+        yield "  </testsuite>\n"
+
+    def _properties(self) -> Iterator[str]:
+        report = self._report
+        facts = {
+            "agent": self._agent,
+            "configuration": self._config_path,
+            "holodeck_version": report.holodeck_version,
+            **report.environment,
+        }
+        if report.selection is not None:
+            facts["selection"] = str(report.selection)
+        named = [(_name(key), value) for key, value in facts.items()]
+        named += [(f"note {number}", note) for number, note in enumerate(report.notes, 1)]
+        for name, value in named:
+            yield _leaf(3, "property", {"name": name, "value": _message([value])})
 
 
-def _case(report: TestReport, result: TestResult, class_name: str) -> ET.Element:
-    case = ET.Element("testcase", name=case_title(result), classname=class_name)
+def _case(report: TestReport, result: TestResult, class_name: str) -> str:
+    attributes = {"name": case_title(result), "classname": class_name}
     file, line, _ = place_of(report, result)
     if result.location is not None:
-        case.set("file", printable(file, keep_newlines=False))
+        attributes["file"] = printable(file, keep_newlines=False)
     if line is not None:
-        case.set("line", str(line))
-    case.set("time", _seconds(result.execution_time_ms))
-    runs = [one for one in result.single_runs if one is not result]
+        attributes["line"] = str(line)
+    attributes["time"] = _seconds(result.execution_time_ms)
+    return _parent(2, "testcase", attributes, _case_content(result))
+
+
+def _case_content(result: TestResult) -> Iterator[str]:
     if result.outcome is Outcome.SKIPPED:
-        ET.SubElement(case, "skipped", message=_message([result.skip_reason or ""]))
-    elif result.outcome is Outcome.FLAKY:
-        case.extend(_earlier("flaky", one) for one in runs if one.outcome is not Outcome.PASSED)
-    elif result.outcome is not Outcome.PASSED:
-        case.append(_problem(result))
-        case.extend(_earlier("rerun", one) for one in runs if one.outcome is not Outcome.PASSED)
-    if result.outcome is not Outcome.SKIPPED:
-        ET.SubElement(case, "system-out").text = _text("\n".join(_transcript(result)))
-    return case
+        yield _leaf(3, "skipped", {"message": _message([result.skip_reason or ""])})
+        return
+    if result.outcome is not Outcome.PASSED:
+        is_flaky = result.outcome is Outcome.FLAKY
+        if not is_flaky:
+            yield _problem(result)
+        runs = (one for one in result.single_runs if one is not result)
+        for one in runs:
+            if one.outcome is not Outcome.PASSED:
+                yield _earlier("flaky" if is_flaky else "rerun", one)
+    yield _leaf(3, "system-out", {}, _text("\n".join(_transcript(result))))
 
 
-def _problem(result: TestResult) -> ET.Element:
+def _problem(result: TestResult) -> str:
     """Return the `failure` or `error` of a case, with everything needed to understand it."""
     tag = "error" if result.outcome in _ERRORS else "failure"
-    problem = ET.Element(tag, type=_name(_kind(result)), message=_message(result.reasons()))
-    problem.text = _text("\n".join(_details(result)))
-    return problem
+    attributes = {"type": _name(_kind(result)), "message": _message(result.reasons())}
+    return _leaf(3, tag, attributes, _text("\n".join(_details(result))))
 
 
-def _earlier(prefix: str, result: TestResult) -> ET.Element:
+def _earlier(prefix: str, result: TestResult) -> str:
     """Return a run of a case that is not the last one and did not pass."""
     tag = prefix + ("Error" if result.outcome in _ERRORS else "Failure")
-    problem = ET.Element(tag, type=_name(_kind(result)), message=_message(result.reasons()))
-    ET.SubElement(problem, "stackTrace").text = _text("\n".join(_details(result)))
-    ET.SubElement(problem, "system-out").text = _text("\n".join(_transcript(result)))
-    return problem
+    attributes = {"type": _name(_kind(result)), "message": _message(result.reasons())}
+    details = _leaf(4, "stackTrace", {}, _text("\n".join(_details(result))))
+    transcript = _leaf(4, "system-out", {}, _text("\n".join(_transcript(result))))
+    return _parent(3, tag, attributes, [details, transcript])
 
 
 def _kind(result: TestResult) -> str:
@@ -220,3 +286,30 @@ def _message(lines: Iterable[str]) -> str:
 def _text(text: str) -> str:
     """Return text that XML can hold: no control characters, and not megabytes of it."""
     return printable(shorten_middle(text, _MAX_TEXT))
+
+
+def _parent(level: int, tag: str, attributes: Mapping[str, str], children: Iterable[str]) -> str:
+    """Return an element at that level of indentation, with its children."""
+    indent = "  " * level
+    return f"{indent}{_start(tag, attributes)}>\n{''.join(children)}{indent}</{tag}>\n"
+
+
+def _leaf(level: int, tag: str, attributes: Mapping[str, str], text: str = "") -> str:
+    """Return an element at that level of indentation, with a text."""
+    end = f">{_escape(text)}</{tag}>" if text else " />"
+    return f"{'  ' * level}{_start(tag, attributes)}{end}\n"
+
+
+def _start(tag: str, attributes: Mapping[str, str]) -> str:
+    return f"<{tag}" + "".join(f' {name}="{_quote(one)}"' for name, one in attributes.items())
+
+
+def _quote(text: str) -> str:
+    text = _escape(text)
+    for character, reference in _IN_ATTRIBUTE.items():
+        text = text.replace(character, reference)
+    return text
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -73,7 +73,9 @@ def html_inline(text: str, limit: int = INLINE_LIMIT) -> str:
 
 def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
     """Yield lines that readers see once they unfold them; `summary` is HTML already."""
-    yield from (f"<details><summary>{summary}</summary>", "", *lines, "</details>", "")
+    yield from (f"<details><summary>{summary}</summary>", "")
+    yield from lines
+    yield from ("</details>", "")
 
 
 def fenced(text: str, info: str = "text", limit: int = BLOCK_LIMIT) -> list[str]:

@@ -8,6 +8,7 @@ from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.failure_groups import (
     NOT_PASSED,
     FailureGroup,
+    distinct_reasons,
     failed_part,
     group_failures,
 )
@@ -15,6 +16,7 @@ from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import code, inline
 from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.text import percent, plural
+from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -37,7 +39,7 @@ def most_telling_first(report: TestReport) -> list[FailureGroup]:
     """Return the groups of failures: failed before errors, those of many cases first."""
     return sorted(
         group_failures(report.results),
-        key=lambda one: (NOT_PASSED.index(one.outcome), -len(one.results)),
+        key=lambda one: (NOT_PASSED.index(one.outcome), -len(one.numbers)),
     )
 
 
@@ -161,19 +163,21 @@ def _failures(
     limit, most_causes, most_cases = size
     if not groups:
         return
-    count = sum(len(one.results) for one in groups)
+    count = sum(len(one.numbers) for one in groups)
     by = f" for {len(groups)} Reasons" if 1 < len(groups) < count else ""
     yield from (f"## Not Passed: {plural(count, 'Test')}{by}", "")
     for group in groups[:most_causes]:
-        reasons = [inline(str(one), limit) for one in group.reasons] or ["no reason is known"]
+        first = group.first
+        known = distinct_reasons(first)
+        reasons = [inline(str(one), limit) for one in known] or ["no reason is known"]
         more = f" *(and {plural(len(reasons) - 1, 'more reason')})*" if reasons[1:] else ""
-        times = f"**{len(group.results)} ×** " if group.results[1:] else ""
+        times = f"**{len(group.numbers)} ×** " if group.numbers[1:] else ""
         yield f"- {STATUS[group.outcome].split()[0]} {times}{reasons[0]}{more}"
         yield f"  - {', '.join(_cases(group, link, sections, most_cases))}"
-        yield from _answer(group, limit)
+        yield from _answer(first, " ".join(map(str, known)), limit)
     hidden = groups[most_causes:]
     if hidden:
-        tests = plural(sum(len(one.results) for one in hidden), "test")
+        tests = plural(sum(len(one.numbers) for one in hidden), "test")
         yield f"- … and {plural(len(hidden), 'more reason')} ({tests})"
     yield ""
 
@@ -181,22 +185,20 @@ def _failures(
 def _cases(
     group: FailureGroup, link: Callable[[TestResult], str], sections: Collection[int], most: int
 ) -> Iterator[str]:
-    shown = list(zip(group.numbers, group.results, strict=True))[:most]
-    for number, result in shown:
+    for number, result in zip(group.numbers[:most], group.results[:most], strict=True):
         name = display_name(result)
         place = link(result)
         linked = f"[{name}](#{anchor(number)})" if number in sections else name
         yield f"{linked} ({place})" if place else linked
-    if len(group.results) > len(shown):
-        yield f"and {len(group.results) - len(shown)} more"
+    if group.numbers[most:]:
+        yield f"and {len(group.numbers) - most} more"
 
 
-def _answer(group: FailureGroup, limit: int) -> Iterator[str]:
-    """Yield what was expected and what the first case answered; errors have no answer."""
-    part = failed_part(group.first)
-    quoted = " ".join(map(str, group.reasons))
-    if group.outcome is not Outcome.FAILED:
+def _answer(result: TestResult, quoted: str, limit: int) -> Iterator[str]:
+    """Yield what was expected and answered, unless that is quoted; errors have no answer."""
+    if result.outcome is not Outcome.FAILED:
         return
+    part = failed_part(result)
     for title, text in (("Expected", part.ground_truth), ("Answer", part.agent_response)):
         if text is not None and repr(text) not in quoted:
             yield f"  - {title}: {inline(text, limit) or '*(empty)*'}"
@@ -205,7 +207,7 @@ def _answer(group: FailureGroup, limit: int) -> Iterator[str]:
 def _flaky(report: TestReport, links: SourceLinks, size: tuple[int, int, int]) -> Iterator[str]:
     """Yield the tests that passed, but not each time."""
     limit, most, _ = size
-    flaky = [one for one in report.results if one.outcome is Outcome.FLAKY]
+    flaky = results_at(report.results, positions_of(report.results, {Outcome.FLAKY}))
     if not flaky:
         return
     yield from (f"## Flaky: {plural(len(flaky), 'Test')}", "")

@@ -5,8 +5,8 @@ text. The policy in its head permits the page's own style and scripts by their h
 else: a text that became markup could neither run nor load anything.
 """
 
-import gzip
 import json
+import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ _SCRIPTS = (
     "main.js",
 )  # fmt: skip
 _MAX_NAME = 200
-_MAX_LISTED = 100
+MAX_LISTED = 100
 """Cases that a page lists for browsers without scripts."""
 
 
@@ -55,8 +55,10 @@ class Page:
     """The counts."""
     cases: Iterable[PageCase]
     """Taken one by one, so that never all of them are in memory."""
-    not_passed: Sequence[Row] = ()
-    """Rows that readers without scripts see, too."""
+    not_passed: int = 0
+    """How many of them did not pass."""
+    listed: Sequence[Row] = ()
+    """Those that readers without scripts see, too: at least the first `MAX_LISTED`."""
     kind: str = "report"
     """"report" or "comparison"."""
     thing: str = "test case"
@@ -79,36 +81,36 @@ class Page:
 
 def render_page(page: Page) -> str:
     """Return the page as one HTML document."""
-    return "".join(_document(page))
+    return "".join(page_parts(page))
 
 
-def _document(page: Page) -> Iterator[str]:
+def page_parts(page: Page) -> Iterator[str]:
+    """Yield the same text in parts; of the cases, only compressed rows stay in memory."""
     head, tail = _parts()
     summary = "".join(_summary(page))
     live = " data-live" if page.is_live else ""
     code = _code(page.is_live)
     yield head.substitute(title=_text(page.title), summary=summary, live=live, **code)
-    rows: list[Row] = []
+    index, cases = _Block("index"), _Block("cases")
+    index.add(json.dumps(index_of(page))[:-1] + ', "rows": [')
     starts: list[int] = []
-    for chunk in _chunks(page.cases):
-        starts.append(len(rows))
-        rows += [case.row for case in chunk]
-        yield _block("cases", "\n".join(case.line for case in chunk))
-    yield _block("index", json.dumps(index_of(page) | {"rows": rows, "starts": starts}))
-    yield tail.substitute(code)
-
-
-def _chunks(cases: Iterable[PageCase]) -> Iterator[list[PageCase]]:
-    chunk: list[PageCase] = []
     size = 0
-    for case in cases:
-        chunk.append(case)
+    for number, case in enumerate(page.cases):
+        index.add(f"{', ' if number else ''}{json.dumps(case.row)}")
+        if cases.is_empty:
+            starts.append(number)
+            cases.add(case.line)
+        else:
+            cases.add("\n" + case.line)
         size += len(case.line)
         if size >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+            yield cases.end()
+            cases, size = _Block("cases"), 0
+    if not cases.is_empty:
+        yield cases.end()
+    index.add(f'], "starts": {json.dumps(starts)}}}')
+    yield index.end()
+    yield tail.substitute(code)
 
 
 def index_of(page: Page) -> dict[str, Json]:
@@ -130,10 +132,25 @@ def index_of(page: Page) -> dict[str, Json]:
     }
 
 
-def _block(name: str, text: str) -> str:
-    # Without the time, so that the same results are the same file.
-    data = gzip.compress(text.encode("utf-8", "backslashreplace"), compresslevel=6, mtime=0)
-    return f'<script type="text/plain" data-block="{name}">{b64encode(data).decode()}</script>\n'
+class _Block:
+    """A block of data, which is compressed as it comes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # As gzip, without the time, so that the same results are the same file.
+        self._compressor = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+        self._data = bytearray()
+        self.is_empty = True
+
+    def add(self, text: str) -> None:
+        """Add a text."""
+        self._data += self._compressor.compress(text.encode("utf-8", "backslashreplace"))
+        self.is_empty = False
+
+    def end(self) -> str:
+        """Return the block as markup, to which nothing can be added any more."""
+        data = b64encode(self._data + self._compressor.flush()).decode()
+        return f'<script type="text/plain" data-block="{self._name}">{data}</script>\n'
 
 
 def json_line(model: BaseModel, **more: Json) -> str:
@@ -165,9 +182,9 @@ def _summary(page: Page) -> Iterator[str]:
         yield f"<dt>{_text(label)}</dt><dd>{_text(value, 1_000)}</dd>"
     yield "</dl>"
     if page.not_passed:
-        listed = "".join(map(_list_item, page.not_passed[:_MAX_LISTED]))
+        listed = "".join(map(_list_item, page.listed[:MAX_LISTED]))
         yield f"<h2>Not passed</h2><ul>{listed}</ul>"
-    left = len(page.not_passed) - _MAX_LISTED
+    left = page.not_passed - MAX_LISTED
     if left > 0:
         yield f"<p>{plural(left, 'further case')} did not pass.</p>"
     yield "<p>Everything else on this page needs JavaScript.</p>"

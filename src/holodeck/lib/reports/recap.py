@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from holodeck.lib.reports.failure_groups import (
     FailureGroup,
+    distinct_reasons,
     failed_part,
     group_failures,
 )
@@ -97,40 +98,42 @@ def _brief_line(group: FailureGroup) -> Iterator[str]:
     """Yield such as `  FAIL greets (agent.yaml:4) and 2 more: contains: 0.00`."""
     columns = _columns()
     mark = MARKS[group.outcome]
-    more = f" and {len(group.results) - 1} more" if group.results[1:] else ""
+    more = f" and {len(group.numbers) - 1} more" if group.numbers[1:] else ""
+    first = group.first
     used = columns_of(f"  {mark.text} : {more}")
-    name = _place(group.first, columns // 2)
+    name = _place(first, columns // 2)
     room = columns - used - columns_of(name)
-    reason = "".join(short_reason(one, room) for one in group.reasons[:1])
+    reason = "".join(short_reason(one, room) for one in distinct_reasons(first)[:1])
     yield f"  {mark} {name}{more}" + (f": {clip(reason, room)}" if reason else "")
 
 
 def _lines(group: FailureGroup) -> Iterator[str]:
     """Yield the cases, then the reasons, then what was expected and found."""
-    cases = [_place(one, MAX_NAME) for one in group.results[:_MAX_NAMED]]
-    count = "" if len(cases) == 1 else f"{plural(len(group.results), 'case')}: "
-    more = len(group.results) - len(cases)
+    named = [*group.results[:_MAX_NAMED]]
+    cases = [_place(one, MAX_NAME) for one in named]
+    count = "" if len(cases) == 1 else f"{plural(len(group.numbers), 'case')}: "
+    more = len(group.numbers) - len(cases)
     listed = ", ".join(cases) + (f" and {more} more" if more else "")
     mark = MARKS[group.outcome]
     head, *rest = _wrapped(f"{count}{listed}", 3 + len(mark.text))
     yield f"  {mark} {head}"
     yield from (f"    {line}" for line in rest)
-    reasons = group.reasons
+    reasons = distinct_reasons(named[0])
     for reason in reasons[:MAX_REASONS]:
         yield from (f"    {line}" for line in _wrapped(short_reason(reason), 4))
         yield from excerpt_lines(reason, "      ")
     texts = []
     if reasons[MAX_REASONS:]:
         texts.append(f"… and {len(reasons) - MAX_REASONS} more (--verbose shows all)")
-    texts += _expected_and_found(group, [one.text for one in reasons])
+    texts += _expected_and_found(named[0], [one.text for one in reasons])
     yield from (f"    {line}" for text in texts for line in _wrapped(text, 4))
 
 
-def _expected_and_found(group: FailureGroup, reasons: Sequence[str]) -> Iterator[str]:
+def _expected_and_found(result: TestResult, reasons: Sequence[str]) -> Iterator[str]:
     """Yield the ground truth and the response, unless a reason quotes them."""
-    if group.outcome is not Outcome.FAILED:
+    if result.outcome is not Outcome.FAILED:
         return
-    part = failed_part(group.first)
+    part = failed_part(result)
     for title, text in (("expected", part.ground_truth), ("found", part.agent_response)):
         if text is not None and not any(repr(text) in one for one in reasons):
             yield f"{title}: {one_line(text, MAX_REASON) or '(empty)'}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from holodeck.lib.reports.costs import describe_cost
-from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures
+from holodeck.lib.reports.failure_groups import NOT_PASSED
 from holodeck.lib.reports.recap import (
     ERROR,
     FAIL,
@@ -147,7 +147,7 @@ class ProgressIndicator(SpinnerMixin):
         Unless verbose, the recap at the end says why tests failed.
         """
         result = self._last_to_show()
-        if result is None or (group_failures([result]) and not self.verbose):
+        if result is None or (result.outcome in NOT_PASSED and not self.verbose):
             return []
         return [line for reason in result.detailed_reasons() for line in _reason_lines(reason)]
 

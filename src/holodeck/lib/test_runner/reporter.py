@@ -11,6 +11,7 @@ from holodeck.lib.reports.markdown import BLOCK_LIMIT, MAX_CHARACTERS, code, fol
 from holodeck.lib.reports.overview import most_telling_first, overview
 from holodeck.lib.text import plural
 from holodeck.models.config import ReportDetail
+from holodeck.models.result_sequence import positions_of
 from holodeck.models.test_result import Outcome, TestReport
 
 _LIMITS = (BLOCK_LIMIT, 4_000, 1_000, 200)
@@ -60,7 +61,7 @@ class _Document:
         first = [group.numbers[0] for group in groups]
         others = sorted(number for group in groups for number in group.numbers[1:])
         by_outcome = {
-            outcome: [number for number, one in enumerate(results, 1) if one.outcome is outcome]
+            outcome: [at + 1 for at in positions_of(results, {outcome})]
             for outcome in (Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)
         }
         passed = by_outcome[Outcome.PASSED] if self.detail == "all" else []
@@ -93,13 +94,14 @@ class _Document:
             if self.room < _LEAST:
                 return
             share = self.room // (len(numbers) - at)
-            text = ""
+            result = self.report.results[number - 1]
             for limit in _LIMITS:
                 section = CaseSection(limit, partial(self.links.link, self.report))
-                text = _text(section.open(self.report.results[number - 1], number))
-                if len(text) <= share:
+                most = self.room if limit == _LIMITS[-1] else share
+                text = _text_within(section.open(result, number), most)
+                if text is not None:
+                    self._add(number, text)
                     break
-            self._add(number, text)
 
     def _folded(self, numbers: Sequence[int], title: str) -> str:
         """Return the tests that there is room for, each folded; many of them folded together."""
@@ -108,8 +110,9 @@ class _Document:
         for number in numbers:
             if self.room < _LEAST:
                 break
-            text = _text(section.folded(self.report.results[number - 1], number))
-            if self._add(number, text):
+            text = _text_within(section.folded(self.report.results[number - 1], number), self.room)
+            if text is not None:
+                self._add(number, text)
                 shown.append(text)
         if len(shown) <= _MOST_UNFOLDED:
             return "".join(shown)
@@ -117,13 +120,10 @@ class _Document:
         summary = f"{len(shown):,}{of} {title.format('tests')}"
         return _text(folded(summary, "".join(shown).split("\n")[:-1]))
 
-    def _add(self, number: int, text: str) -> bool:
-        """Keep a section if there is room for it."""
-        if len(text) > self.room:
-            return False
+    def _add(self, number: int, text: str) -> None:
+        """Keep a section, for which there is room."""
         self.room -= len(text)
         self.sections[number] = text
-        return True
 
     def _omitted(self, passed: Sequence[int], *, has_scores: bool) -> str:
         """Return what the document leaves out, and where that is; empty if it has everything."""
@@ -149,6 +149,17 @@ class _Document:
 
 def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+def _text_within(lines: Iterable[str], most: int) -> str | None:
+    """Return the text of the lines; None, without asking for more lines, once it is too long."""
+    found = []
+    for line in lines:
+        found.append(line)
+        most -= len(line) + 1
+        if most < 0:
+            return None
+    return _text(found)
 
 
 def _scores(report: TestReport) -> Iterator[str]:

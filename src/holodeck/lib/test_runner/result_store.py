@@ -14,12 +14,14 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from holodeck.errors import ExecutionError
+from holodeck.models.outcome import Outcome
 from holodeck.models.result_sequence import ResultSequence
 from holodeck.models.test_result import TestResult
 
 MOST_IN_MEMORY = 1_000
 """A run of so many cases needs no file."""
 _NOWHERE = -1
+_OUTCOMES = tuple(Outcome)
 _REPLACEMENT = "\ufffd"
 """What pydantic writes in place of half a surrogate pair in a key."""
 
@@ -38,6 +40,8 @@ class ResultStore:
         """Those that cannot be written as JSON, or that the full disk did not take."""
         self._offsets = array("q")
         """Where each result is in the file, by its index; `_NOWHERE` for all others."""
+        self._outcomes = bytearray()
+        """Where the outcome of each result is among all outcomes, by the index of the result."""
         self._count = 0
         self._file: IO[bytes] | None = None
         self._end = 0
@@ -57,6 +61,8 @@ class ResultStore:
         """Keep a result, in place of an earlier one of the same case."""
         with self._lock:
             self._count += index not in self
+            self._outcomes.extend(bytes(max(0, index + 1 - len(self._outcomes))))
+            self._outcomes[index] = _OUTCOMES.index(result.outcome)
             self._only_in_memory.pop(index, None)
             self._in_memory[index] = result
             if len(self._in_memory) > self._most:
@@ -68,6 +74,10 @@ class ResultStore:
         if result is None and self._is_stored(index):
             return _parse(self._read(index))
         return result
+
+    def outcome_of(self, index: int) -> Outcome:
+        """Return how the result of the case at that index ended; there must be one."""
+        return _OUTCOMES[self._outcomes[index]]
 
     def json_of(self, index: int) -> str:
         """Return the result of the case at that index as indented JSON.
@@ -169,3 +179,11 @@ class StoredResults(ResultSequence[TestResult]):
         Raises PydanticSerializationError for a lone surrogate, which JSON must escape.
         """
         return map(self._store.json_of, self._indexes)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Yield how each of them ended, without reading the results."""
+        return map(self._store.outcome_of, self._indexes)
+
+    def at(self, positions: Iterable[int]) -> "StoredResults":
+        """Return the results at these positions of the sequence, which are not negative."""
+        return StoredResults(self._store, map(self._indexes.__getitem__, positions))

@@ -14,16 +14,11 @@ from holodeck.lib.reports.formats import (
     check_writable,
     format_for,
     generate_json_report,
-    write_json_report,
-    write_report_text,
+    write_report,
 )
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestReport
 from support.results import a_report, a_result
-
-
-def write_report(report, path, report_format):
-    write_report_text(FORMATS.load(report_format)(report), path)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +76,7 @@ def test_json_written_result_by_result_is_the_json_of_the_whole_report(tmp_path,
     tricky = 'a "quote"\n  "results": [],\n  x'
     results = [a_result(test_name=f"{at} {tricky}", agent_response=tricky) for at in range(count)]
     report = a_report(*results)
-    write_json_report(report, tmp_path / "r.json")
+    write_report("json", report, tmp_path / "r.json")
 
     written = (tmp_path / "r.json").read_text(encoding="utf-8")
     assert len(report.results) == count
@@ -90,7 +85,7 @@ def test_json_written_result_by_result_is_the_json_of_the_whole_report(tmp_path,
 
 def test_a_json_file_can_be_read_even_if_only_the_last_result_has_half_a_character(tmp_path):
     report = a_report(a_result(), a_result(agent_response="\ud83d"))
-    write_json_report(report, tmp_path / "r.json")
+    write_report("json", report, tmp_path / "r.json")
 
     assert (tmp_path / "r.json").read_text(encoding="utf-8") == generate_json_report(report)
     assert json.loads(generate_json_report(report))["results"][1]["agent_response"] == "\ud83d"
@@ -100,7 +95,7 @@ def test_a_json_file_can_be_read_even_if_only_the_last_result_has_half_a_charact
 def test_a_report_is_written_into_folders_that_do_not_exist_yet(tmp_path):
     path = tmp_path / "a" / "b" / "report.md"
 
-    write_report(a_report(a_result()), path, "markdown")
+    write_report("markdown", a_report(a_result()), path)
 
     assert path.read_text("utf-8").startswith("# Test Report: helper\n")
     assert [file.name for file in path.parent.iterdir()] == ["report.md"]
@@ -113,7 +108,7 @@ def test_a_new_file_gets_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
     before = os.umask(0o022)
     try:
         for path in (new, old):
-            write_report(a_report(), path, "json")
+            write_report("json", a_report(), path)
     finally:
         os.umask(before)
 
@@ -127,7 +122,7 @@ def test_a_link_stays_a_link(tmp_path):
     real.write_text("")
     link.symlink_to(real)
 
-    write_report(a_report(), link, "json")
+    write_report("json", a_report(), link)
 
     assert link.is_symlink()
     assert json.loads(real.read_text())["agent_name"] == "helper"
@@ -140,7 +135,7 @@ def test_a_report_can_go_into_a_pipe(tmp_path):
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
     reader.start()
 
-    write_report(a_report(), pipe, "json")
+    write_report("json", a_report(), pipe)
     reader.join(10)
 
     assert json.loads(got[0])["agent_name"] == "helper"
@@ -151,7 +146,7 @@ def test_what_cannot_be_written_is_one_error_and_leaves_nothing_behind(tmp_path)
     path = tmp_path / "file" / "report.json"
 
     with pytest.raises(ReportError, match=r"cannot be written to .*report.json: "):
-        write_report(a_report(), path, "json")
+        write_report("json", a_report(), path)
 
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 

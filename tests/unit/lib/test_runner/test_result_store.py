@@ -12,7 +12,11 @@ from pydantic_core import PydanticSerializationError
 from tests.support.results import a_report, a_result
 
 from holodeck.lib.redact import Redactor
-from holodeck.lib.reports.formats import generate_json_report
+from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures
+from holodeck.lib.reports.formats import FORMATS, generate_json_report, write_report
+from holodeck.lib.reports.github import annotations, step_summary
+from holodeck.lib.reports.locations import SourceLinks
+from holodeck.lib.reports.recap import recap_failures
 from holodeck.lib.test_runner.result_store import ResultStore
 from holodeck.models.test_result import MetricResult, Outcome, TestReport, TestResult
 
@@ -146,3 +150,87 @@ def test_the_file_is_closed_with_the_last_report() -> None:
         del found
         gc.collect()
     assert open_files() == before
+
+
+class CountingStore(ResultStore):
+    """A store that counts how many results are asked for."""
+
+    asked = 0
+
+    def get(self, index: int) -> TestResult | None:
+        """Count, and return the result."""
+        self.asked += 1
+        return super().get(index)
+
+
+def every_kind(count: int) -> list[TestResult]:
+    """Return results of all outcomes, in several suites, with texts that each format escapes."""
+    kinds = list(Outcome)
+    return [
+        a_result(
+            kinds[at % len(kinds)],
+            test_name=f"case {at} <b>&\"'\t\x00 é",
+            suite=f"suite {at % 3}" if at % 4 else None,
+            location=f"agent.yaml:{at + 1}:3" if at % 5 else None,
+            test_input="one\r\n& <two> ]]> \x1b[0m",
+            agent_response="" if at % 6 == 0 else "an <answer>\nof two lines",
+            errors=[f"HTTP 503 after {at} s"] if kinds[at % len(kinds)] in NOT_PASSED else [],
+            metric_results=[MetricResult(metric_name="contains", kind="standard", scale="1 to 5")],
+        )
+        for at in range(count)
+    ]
+
+
+def both_kinds(results: list[TestResult], **fields: object) -> tuple[TestReport, TestReport]:
+    """Return a report with a list of results, and the same one with stored results."""
+    plain = a_report(*results, **fields)
+    return plain, plain.model_copy(update={"results": stored(results, 2).snapshot()})
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+@pytest.mark.parametrize("count", [0, 1, 150])
+def test_a_report_of_stored_results_is_that_of_a_list_also_written_in_parts(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    plain, report = both_kinds(every_kind(count), interrupted=count == 1, planned_tests=200)
+    wanted = FORMATS.load(name)(plain)
+    assert FORMATS.load(name)(report) == wanted
+    for one in (plain, report):
+        write_report(name, one, tmp_path / "report")
+        assert (tmp_path / "report").read_text("utf-8") == wanted
+
+
+def test_what_github_and_the_terminal_show_of_stored_results_is_that_of_a_list() -> None:
+    plain, report = both_kinds(every_kind(150))
+    assert annotations(report, Path("/work")) == annotations(plain, Path("/work"))
+    assert step_summary(report, SourceLinks()) == step_summary(plain, SourceLinks())
+    for brief in (False, True):
+        shown = recap_failures(report.results, brief=brief)
+        assert shown == recap_failures(plain.results, brief=brief)
+        assert "150" not in shown
+        assert "case 1 " in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("html", 300 + 100), ("junit", 300), ("codequality", 215), ("markdown", 3 * 300)],
+)
+def test_a_report_reads_few_results_more_than_once(name: str, most: int) -> None:
+    store = CountingStore(2)
+    results = every_kind(300)
+    for index, result in enumerate(results):
+        store.add(index, result)
+    FORMATS.load(name)(a_report(*results).model_copy(update={"results": store.snapshot()}))
+    assert 0 < store.asked <= most
+
+
+def test_groups_of_failures_read_each_case_once_and_keep_none() -> None:
+    store = CountingStore(2)
+    results = every_kind(210)
+    for index, result in enumerate(results):
+        store.add(index, result)
+    groups = group_failures(store.snapshot())
+    failed = [one for one in results if one.outcome in NOT_PASSED]
+    assert store.asked == len(failed) == sum(len(one.numbers) for one in groups)
+    [of_errors] = [one for one in groups if one.outcome is Outcome.AGENT_ERROR]
+    assert list(of_errors.results) == [one for one in results if one.outcome is of_errors.outcome]
