@@ -182,6 +182,7 @@ class AgentCase(pytest.Item):
         executor.is_checked = True  # when its file was collected
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = show_conversations(debug=True)
+            executor.is_debugged = True
         with process_exit_forbidden():
             report = asyncio.run(executor.execute_tests())
         [result] = Redactor(self._loaded.secrets).redact_report(report).results

@@ -10,6 +10,7 @@ import yaml
 
 from support.cli import run_cli, start_cli
 from support.processes import descendants, until, until_gone
+from support.workers import HAS_WORKERS
 
 CASE = {"name": "waits", "input": "hang", "evaluations": [{"metric": "contains", "value": "x"}]}
 HANGS = {
@@ -39,8 +40,9 @@ open("hangs", "w").close()
 time.sleep(600)
 """,
 }
-PROCESSES = 4
-"""The guard, two processes of the agent, and what one of them has started."""
+PROCESSES = 7 if HAS_WORKERS else 4
+"""The guard, two processes of the agent, and what one of them has started; with workers also the
+template, the worker of the only case, and that worker's guard."""
 
 
 def write_agent(folder, code, cases, **backend):

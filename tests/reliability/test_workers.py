@@ -262,13 +262,13 @@ def test_an_agent_that_cannot_be_built_is_the_error_it_is_in_one_process(agent_d
 
 
 def test_what_the_command_line_cannot_share_runs_in_one_process_and_says_so(agent_dir, write_bot):
-    write_bot("say a", "say b")
+    write_bot("say a", "say b", observability={"enabled": True})
 
-    agent_dir.run(*TWO, "--events", "events.jsonl")
+    agent_dir.run(*TWO)
 
     assert set(outcomes(agent_dir)) == {"passed"}
     [note] = report_of(agent_dir)["notes"]
-    assert note.startswith("the cases ran in one process, not in 2 workers: the conversations are")
+    assert note.startswith("the cases ran in one process, not in 2 workers: telemetry is")
 
 
 async def test_an_agent_object_runs_in_its_own_process(agent_dir, write_bot):

@@ -35,7 +35,7 @@ BEFORE_PYTHON = ("PYTHON", "LANG", "LC_", "LD_", "PATH")
 
 KEPT = {
     "PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-    "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
+    "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "HOLODECK_WORKERS",
 }  # fmt: skip
 
 

@@ -289,6 +289,7 @@ class TestRun:
             from holodeck.lib.test_runner.events import show_conversations
 
             executor.on_conversation = show_conversations(redactor.redact, debug=self.debug)
+            executor.is_debugged = self.debug
         executor.on_test_start = on_test_start
         executor.clean = redactor.redact_report
         executor.on_result = on_result

@@ -262,13 +262,18 @@ class EventFile:
 
 def line_of(event: Event, clean: Clean | None = None) -> str:
     """Return an event as a line of JSON; of results without the messages, which have events."""
-    values = {one.name: _to_json(getattr(event, one.name)) for one in fields(event)}
-    values = {name: value for name, value in values.items() if value is not None}
+    values = values_of(event)
     if clean is not None:
         values = clean(values)
     return (
         json.dumps({"type": TYPES[type(event)], **values}, ensure_ascii=False, default=str) + "\n"
     )
+
+
+def values_of(event: Event) -> dict[str, Any]:
+    """Return the fields of an event that have a value, results as mappings without messages."""
+    values = {one.name: _to_json(getattr(event, one.name)) for one in fields(event)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _to_json(value: Any) -> Any:

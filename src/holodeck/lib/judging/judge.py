@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 JsonObject = dict[str, Any]
 Messages = Sequence[Mapping[str, Any]]
+TellJudges = Callable[[str, str, str], None]
+"""Tells other processes what became of a request to the judge with that key."""
 Parser = Callable[[Any], Any]
 """Converts the JSON of an answer; raises ValueError with a message for the judge."""
 
@@ -104,8 +107,16 @@ class Judge:
     range are invalid and never clamped.
     """
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ChatModel, tell: Callable[[str, str], None] | None = None) -> None:
+        """Ask a model.
+
+        Args:
+            model: The model.
+            tell: Called with what became of requests, for judges of the same model in other
+                processes: their `note_elsewhere`.
+        """
         self._model = model
+        self._tell = tell or _tell_nobody
         self._refusals = 0
         self._failures = 0
         self._in_flight: set[asyncio.Future[ChatResponse]] = set()
@@ -194,8 +205,27 @@ class Judge:
             message = f"the judge {self.name}: {error}"
             self._record_refusal(error, message)
             raise EvaluationError(message) from error
-        self._refusals, self._failures, self._has_answered = 0, 0, True
+        if self._refusals or self._failures or not self._has_answered:
+            self._tell("answered", "")
+        self._note_answer()
         return response
+
+    def _note_answer(self) -> None:
+        self._refusals, self._failures, self._has_answered = 0, 0, True
+
+    def note_elsewhere(self, what: str, detail: str) -> None:
+        """Count what became of a request in another process, which decides what follows."""
+        match what:
+            case "answered":
+                self._note_answer()
+            case "failed":
+                self._failures += 1
+            case "refused":
+                self._refusals += 1
+            case "not refused":
+                self._refusals = 0
+            case "given up":
+                self._stop(detail)
 
     async def _ask_unless_down(
         self, request: ChatRequest, listener: RequestListener
@@ -225,6 +255,7 @@ class Judge:
     def _record_failure(self, reason: str, *, is_repeated: bool) -> None:
         """Count an attempt without an answer that might have succeeded; after many, stop asking."""
         self._failures += 1
+        self._tell("failed", "")
         if is_repeated and self._failures >= MAX_FAILURES:
             failed = f"{self._failures} attempts in a row failed"
             self._give_up(f"the judge {self.name} is down: {failed}; {reason}")
@@ -235,6 +266,8 @@ class Judge:
         A judge that has answered before may reject this request only.
         """
         is_permanent = isinstance(error, BackendError) and error.permanent
+        if is_permanent or self._refusals:
+            self._tell("refused" if is_permanent else "not refused", "")
         self._refusals = self._refusals + 1 if is_permanent else 0
         is_key = isinstance(error, BackendError) and error.refusal == "key"
         limit = 1 if is_key and not self._has_answered else MAX_REFUSALS
@@ -247,10 +280,18 @@ class Judge:
         """Answer every request with this error, also those that are waiting to be repeated."""
         if self._refusal is not None:
             return
-        self._refusal = message
         logger.error("the judge is not asked any more: %s", message)
+        self._tell("given up", message)
+        self._stop(message)
+
+    def _stop(self, message: str) -> None:
+        self._refusal = message
         for task in self._in_flight:
             task.cancel()
+
+
+def _tell_nobody(what: str, detail: str) -> None:
+    """Do nothing: there are no other processes."""
 
 
 def _meter_request(
@@ -326,6 +367,9 @@ class Judges:
         self._limiters = build_limiters(execution)
         self._is_offline = is_offline or bool(execution and execution.offline)
         self._judges: dict[str, Judge] = {}
+        self._tell: TellJudges | None = None
+        self._elsewhere: dict[str, list[tuple[str, str]]] = {}
+        """What was told of judges that are not used here yet, by their keys."""
         self._embeddings_error: str | None = None
 
     def of(self, llm: LLMProvider, *, is_agents_own: bool = False) -> Judge:
@@ -334,10 +378,29 @@ class Judges:
         The sampling settings of the agent's own model are the agent's and not the judge's.
         """
         llm = with_judge_defaults(llm, is_agents_own=is_agents_own)
-        key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
+        secret = llm.api_key.get_secret_value() if llm.api_key else ""
+        key = sha256(f"{llm!r} {secret}".encode()).hexdigest()
         if key not in self._judges:
-            self._judges[key] = Judge(self.chat_model(llm))
+            judge = Judge(self.chat_model(llm), partial(self._tell_others, key))
+            for what, detail in self._elsewhere.pop(key, ()):
+                judge.note_elsewhere(what, detail)
+            self._judges[key] = judge
         return self._judges[key]
+
+    def share(self, tell: TellJudges) -> None:
+        """From now on, tell other processes what became of the requests to each judge."""
+        self._tell = tell
+
+    def _tell_others(self, key: str, what: str, detail: str) -> None:
+        if self._tell is not None:
+            self._tell(key, what, detail)
+
+    def note_elsewhere(self, key: str, what: str, detail: str) -> None:
+        """Count what became of a request of another process."""
+        if key in self._judges:
+            self._judges[key].note_elsewhere(what, detail)
+        else:
+            self._elsewhere.setdefault(key, []).append((what, detail))
 
     def model(
         self,

@@ -1,6 +1,7 @@
 """Telemetry: `span()` around everything that takes time, metrics, logs, and their exporters."""
 
 from holodeck.lib.observability.propagation import (
+    continue_run,
     continue_trace,
     continue_trace_of_message,
     ensure_trace,
@@ -23,6 +24,7 @@ from holodeck.lib.observability.tracing import (
 __all__ = [
     "ObservabilityContext",
     "Span",
+    "continue_run",
     "continue_trace",
     "continue_trace_of_message",
     "ensure_trace",

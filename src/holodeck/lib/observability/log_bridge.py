@@ -98,6 +98,8 @@ class LogBridge(logging.Handler):
         usual.handle(record)  # without this handler, Python would have written it to stderr
 
     def _is_sent(self, record: logging.LogRecord) -> bool:
+        if getattr(record, names.ELSEWHERE, False):
+            return False  # by the worker, with its trace
         if is_exporting() or record.name.startswith("opentelemetry"):
             return False  # it would be about its own export
         return self._has_content or not any(

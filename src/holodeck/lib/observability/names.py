@@ -78,6 +78,10 @@ ERROR_MESSAGE = "error.message"
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 SERVICE_NAME = "service.name"
+SERVICE_INSTANCE = "service.instance.id"
+
+ELSEWHERE = "holodeck_elsewhere"
+"""The attribute of log records that another process has sent to OpenTelemetry."""
 
 
 _PROVIDERS = {

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from random import SystemRandom
 from typing import Any
@@ -65,6 +65,29 @@ def ensure_trace() -> Iterator[str]:
     ids = SystemRandom()
     with begin_trace(ids.getrandbits(128), ids.getrandbits(64)):
         yield propagation_headers()[TRACEPARENT]
+
+
+@contextmanager
+def continue_run(headers: Mapping[str, str]) -> Iterator[None]:
+    """Make spans in the block, and in what is started in it, parts of another process's trace.
+
+    Args:
+        headers: What `propagation_headers` returned there.
+    """
+    if not headers:
+        yield
+        return
+    # Imported here because most runs have no trace.
+    from opentelemetry import context  # noqa: PLC0415
+    from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
+        TraceContextTextMapPropagator,
+    )
+
+    token = context.attach(TraceContextTextMapPropagator().extract(headers))
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 @contextmanager

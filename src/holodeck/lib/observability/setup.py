@@ -45,6 +45,7 @@ def initialize_observability(
     agent_name: str,
     clean: Callable[[str], str] = str,
     base_dir: Path | None = None,
+    instance: str | None = None,
 ) -> ObservabilityContext:
     """Send spans, metrics and log records to the exporters of `config`.
 
@@ -55,6 +56,7 @@ def initialize_observability(
         agent_name: The agent under test.
         clean: Removes secrets from text.
         base_dir: Where relative paths start; None for the working folder.
+        instance: The name of this process, where several send for one run.
 
     Raises:
         ConfigError: An exporter cannot be used.
@@ -67,7 +69,9 @@ def initialize_observability(
     from holodeck.lib.observability.sdk import start_pipelines  # noqa: PLC0415
 
     content = Content(config.traces.redaction_patterns, clean)
-    pipelines = start_pipelines(config, _resource(config, agent_name), base_dir or Path.cwd())
+    pipelines = start_pipelines(
+        config, _resource(config, agent_name, instance), base_dir or Path.cwd()
+    )
     meters, bridge = None, None
     if pipelines.meter_provider is not None:
         from holodeck.lib.observability.meters import Meters  # noqa: PLC0415 - see above
@@ -151,7 +155,10 @@ def _flush(pipelines: Pipelines, timeout: float) -> tuple[list[str], float]:
     return late, limit
 
 
-def _resource(config: ObservabilityConfig, agent_name: str) -> dict[str, str]:
+def _resource(config: ObservabilityConfig, agent_name: str, instance: str | None) -> dict[str, str]:
     """Return the resource attributes of everything that is sent."""
     described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
-    return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})
+    if config.service_name:
+        described[names.SERVICE_NAME] = config.service_name
+    # Otherwise the sums of several processes would be taken for one that goes up and down.
+    return described | ({names.SERVICE_INSTANCE: instance} if instance else {})

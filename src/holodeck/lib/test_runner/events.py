@@ -3,7 +3,7 @@
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,16 +74,29 @@ class RunEvents:
         self._file = _file_of(agent, settings, loader)
         self._dispatcher = EventDispatcher([])
 
-    def open(self, listener: Listener | None, run_id: str | None = None) -> None:
+    def open(
+        self,
+        listener: Listener | None,
+        run_id: str | None = None,
+        relay: Listener | None = None,
+    ) -> None:
         """Start publishing to the file and to the listener.
 
-        `run_id` names the record of the run; None without a record.
+        Args:
+            listener: Called in a thread of its own.
+            run_id: The record of the run; None without a record.
+            relay: Called at once; it never waits nor fails.
         """
         self._run_id = run_id
         given = (self._file, listener)
         self._dispatcher = EventDispatcher(
-            [ListenerThread(one) for one in given if one is not None]
+            [ListenerThread(one) for one in given if one is not None],
+            () if relay is None else (relay,),
         )
+
+    def publish(self, event: Event) -> None:
+        """Publish an event of a case that another process runs."""
+        self._dispatcher.put(replace(own_batch(event), run_id=self._run_id))
 
     async def close(self) -> None:
         """Deliver what has happened, without waiting for a listener that hangs."""
@@ -107,7 +120,7 @@ class CaseEvents:
         self._dispatcher = dispatcher
         self._judged = 0
         self._ids: dict[str, Any] = {
-            "batch_run_id": batch_name() or BATCH_RUN_ID,
+            "batch_run_id": _batch(),
             "scenario_run_id": new_id("scenariorun"),
             "scenario_id": case.name or "case",
             "scenario_set_id": case.suite or "default",
@@ -197,6 +210,27 @@ def scenario_result_of(result: TestResult) -> CaseResult:
 def _verdict(row: CriterionRow) -> CriterionResult:
     status = CriterionStatus(row.status)
     return CriterionResult(criterion=row.criterion, status=status, reasoning=row.reasoning)
+
+
+def _batch() -> str:
+    return batch_name() or BATCH_RUN_ID
+
+
+def own_batch(event: Event) -> Event:
+    """Return an event of another process as one of the batch of this one."""
+    event = replace(event, batch_run_id=_batch())
+    if isinstance(event, RunFinished):
+        result = event.result.model_copy(update={"batch_run_id": event.batch_run_id})
+        event = replace(event, result=result)
+    return event
+
+
+def ended_by_error(began: RunStarted, error: BaseException) -> RunFinished:
+    """Return the end of a run that an error ended."""
+    ids = {one.name: getattr(began, one.name) for one in fields(Event) if one.name != "timestamp"}
+    named = {"scenario_run_id": began.scenario_run_id, "batch_run_id": began.batch_run_id}
+    result = _result_of_error(error).model_copy(update=named)
+    return RunFinished(status=_status_of(error), result=result, **ids)
 
 
 def _status_of(error: BaseException) -> str:

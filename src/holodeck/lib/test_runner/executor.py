@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
     from holodeck.lib.test_runner.conversation import ConversationSetup
     from holodeck.lib.test_runner.events import OnConversation, RunEvents
+    from holodeck.lib.test_runner.worker_events import FollowedRun
     from holodeck.lib.test_runner.worker_template import Template
     from holodeck.lib.tools.base import Tool
     from holodeck.lib.traces.agent_traces import AgentTraces
@@ -76,8 +77,8 @@ __getattr__ = lazy_names(__name__, {"RAG_EVALUATOR_MAP": _RAG, "RAGEvaluatorCons
 logger = logging.getLogger(__name__)
 
 ONE_AT_A_TIME = (
-    "the cases ran one after the other, because 'tap: true' cannot tell the requests of Python code"
-    " apart; 'backend: {type: process, …}' with 'workers' runs several"
+    "the cases ran one after the other in each process, because 'tap: true' cannot tell the"
+    " requests of Python code apart; '--workers' runs several"
 )
 PREPARED = (
     "before the first case, the tools took {} and {} tokens for documents; budgets count these, the"
@@ -121,6 +122,9 @@ class TestExecutor:
         on_result: Called with the index of the case and its result before `progress_callback`.
         on_conversation: Called with each conversation before it begins.
         on_event: Called with the events of the cases, in a thread of its own.
+        event_relay: Called with the same events at once; it must neither wait nor fail.
+        is_debugged: Whether `on_conversation` lets a person speak for users, which needs all cases
+            in this process.
         run_id: The record of the run, which events name; None without a record.
         is_checked: Whether the static checks of `holodeck validate` were done before the run;
             otherwise they are its first step.
@@ -138,6 +142,8 @@ class TestExecutor:
     on_result: Callable[[int, TestResult], None] | None = None
     on_conversation: "OnConversation | None" = None
     on_event: "Listener | None" = None
+    event_relay: "Listener | None" = None
+    is_debugged = False
     run_id: str | None = None
     is_checked = False
     worker_template: "Template | None" = None
@@ -324,9 +330,7 @@ class TestExecutor:
             is_injected=self._given_backend is not None
             or self._injects_checks
             or self._injects_files,
-            is_followed=self._events is not None
-            or self.on_event is not None
-            or self.on_conversation is not None,
+            is_debugged=self.is_debugged,
             note=self._evaluator_set.judge_provider.note,
         )
 
@@ -336,18 +340,23 @@ class TestExecutor:
         from holodeck.lib.test_runner.workers import open_place, task_of  # noqa: PLC0415 - as above
 
         self._prompts = prompt_versions(self.agent_config)
+        self._open_events()
         task = task_of(
             self.agent_config_path,
             self.agent_config,
             self.config,
             allow_side_effects=self.allow_side_effects,
             force_ingest=self.force_ingest,
+            has_events=self._events is not None,
+            has_conversations=self.on_conversation is not None,
         )
         try:
             template = self.worker_template
             async with open_place(self.agent_config, self.config, template) as place:
                 count = count or min(place.cores, len(self._run_state.remaining))
-                pool = WorkerPool(place, task, count, self._add_note, self._lost_result)
+                pool = WorkerPool(
+                    *(place, task, count, self._add_note, self._lost_result), self._follower()
+                )
                 async with pool.open():
                     setting = self.config.parallel_test_cases
                     most = setting if isinstance(setting, int) else MAX_SLOTS
@@ -360,7 +369,25 @@ class TestExecutor:
                         pool.preparation_costs,
                     )
         finally:
+            if self._events is not None:
+                await self._events.close()
             self._close_files()
+
+    def _follower(self) -> "Callable[[TestCaseModel], FollowedRun] | None":
+        """Return what follows the runs of cases in workers; None if nobody listens."""
+        if self._events is None and self.on_conversation is None:
+            return None
+        # Imported here because nobody listens to most runs.
+        from holodeck.lib.test_runner.worker_events import FollowedRun  # noqa: PLC0415
+
+        return partial(FollowedRun, events=self._events, on_conversation=self.on_conversation)
+
+    def _open_events(self) -> None:
+        """Begin to publish events if somebody listens."""
+        if (self.on_event, self.event_relay) != (None, None) and self._events is None:
+            self._events = self._build_events()
+        if self._events is not None:
+            self._events.open(self.on_event, self.run_id, self.event_relay)
 
     def _lost_result(self, index: int, case: TestCaseModel, reason: str) -> TestResult:
         """Return the result of a case that ended the processes that ran it."""
@@ -374,6 +401,11 @@ class TestExecutor:
             self.notes.append(text)
 
     @property
+    def judges(self) -> Judges:
+        """The judges of the run."""
+        return self._evaluator_set.judge_provider.judges
+
+    @property
     def notes(self) -> list[str]:
         """The notes of the report."""
         return self._evaluator_set.judge_provider.notes
@@ -381,10 +413,7 @@ class TestExecutor:
     @asynccontextmanager
     async def _open_own_lane(self) -> AsyncIterator[Lane]:
         warming_up = asyncio.create_task(self._evaluator_set.warm_up())
-        if self.on_event is not None and self._events is None:
-            self._events = self._build_events()
-        if self._events is not None:
-            self._events.open(self.on_event, self.run_id)
+        self._open_events()
         try:
             if self._traces is not None:
                 await self._traces.start()
@@ -400,7 +429,7 @@ class TestExecutor:
             warming_up.cancel()
             if self._events is not None:
                 await self._events.close()
-            await self._evaluator_set.judge_provider.judges.close()
+            await self.judges.close()
             if self._conversation_setup is not None:
                 await self._conversation_setup.close()
             if self._owns_backend:

@@ -18,21 +18,31 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 from pydantic import SecretStr
 
 from holodeck.config.environment import process_variables, replace_variables
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.secrets import collect
 from holodeck.errors import ExecutionError, HoloDeckError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.garbage import collect_from_now_on
+from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limits import use_limiters
 from holodeck.lib.llm.shared_limits import SharedLimiters
+from holodeck.lib.observability import (
+    continue_run,
+    initialize_observability,
+    shutdown_observability,
+)
 from holodeck.lib.process_exit import exit_now, process_exit_forbidden
+from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane
 from holodeck.lib.test_runner.worker_messages import (
@@ -199,17 +209,23 @@ class _Worker:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed = asyncio.Event()
         self._lane: Lane | None = None
+        self._judges: Judges | None = None
         self._notes: list[str] = []
         """The notes of the executor."""
         self._sent_notes = 0
 
     async def serve(self) -> None:
+        with continue_run(self._task.trace):
+            await self._serve_in_trace()
+
+    async def _serve_in_trace(self) -> None:
         self._channel.listen(self.handle)
         use_limiters(self._limiters)
         if self._task.is_displayed:
             displayed.set(_ActivitiesOfParent(self._channel))
         try:
-            await self._serve()
+            with _telemetry(self._task):
+                await self._serve()
         except HoloDeckError as error:
             self._channel.send(["failed", *pack_error(error)])
         except Exception as error:  # noqa: BLE001 - the border: the parent raises it
@@ -225,6 +241,10 @@ class _Worker:
             allow_side_effects=task.allow_side_effects,
         )
         executor.is_checked = True  # by the parent
+        self._judges = executor.judges
+        self._judges.share(lambda *of: self._channel.send_soon(["judge", *of]))
+        if task.has_events or task.has_conversations:
+            self._follow(executor)
         executor.begin()
         self._notes = executor.notes
         async with executor.open_lane() as lane:
@@ -236,6 +256,17 @@ class _Worker:
             for one in self._tasks.values():
                 one.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _follow(self, executor: TestExecutor) -> None:
+        """Send the events of the cases, and of their conversations."""
+        # Imported here because nobody listens to most runs.
+        from holodeck.lib.test_runner.worker_events import EventSender  # noqa: PLC0415
+
+        sender = EventSender(self._channel.send, _run_number.get)
+        if self._task.has_events:
+            executor.event_relay = sender.send_event
+        if self._task.has_conversations:
+            executor.on_conversation = sender.follow
 
     def handle(self, message: Message) -> None:
         """Do what the parent asks for."""
@@ -250,6 +281,8 @@ class _Worker:
                 self._limiters.give_slot(number)
             case ["reached" | "down" as kind, endpoint]:
                 self._limiters.handle(kind, endpoint)
+            case ["judge", key, what, detail] if self._judges is not None:
+                self._judges.note_elsewhere(key, what, detail)
             case ["close"]:
                 self._closed.set()
 
@@ -282,6 +315,23 @@ class _Worker:
         new = self._notes[self._sent_notes :]
         self._sent_notes += len(new)
         return new
+
+
+@contextmanager
+def _telemetry(task: WorkerTask) -> Iterator[None]:
+    """In the block, send telemetry as the agent's `observability` says. Raises ConfigError."""
+    agent = task.agent
+    if agent.observability is None or not agent.observability.enabled:
+        yield
+        return
+    redactor = Redactor(collect(agent, ConfigLoader().environment(agent.base_dir)))
+    telemetry = initialize_observability(
+        agent.observability, agent.name, redactor.redact, agent.base_dir, str(uuid4())
+    )
+    try:
+        yield
+    finally:
+        shutdown_observability(telemetry)
 
 
 class _ActivitiesOfParent(Activities):

@@ -27,6 +27,10 @@ To the parent:
 - `began` activity, run, text, timed, seconds, reason: what a run waits for, for the display
 - `ended` activity: it waits no more
 - `log` logger, level, text: a line of the log
+- `event` run, stream, type: an event of a case or of its conversation; the body is its JSON
+- `judge` key, what, detail: what became of a request to a judge
+
+`judge` also goes to the other workers, whose judges count what happened to all.
 """
 
 import json
@@ -68,6 +72,12 @@ class WorkerTask:
     """The levels of the root logger and of holodeck's, by name."""
     is_displayed: bool
     """Whether somebody watches what the runs wait for."""
+    has_events: bool
+    """Whether somebody listens to the events of the cases."""
+    has_conversations: bool
+    """Whether somebody listens to the conversations."""
+    trace: Mapping[str, str]
+    """The headers of the trace that the cases continue; empty without one."""
     folder: Path | None = None
     """The folder that travelled, where it was; the worker's working folder is its copy. None if the
     worker runs on the same machine."""

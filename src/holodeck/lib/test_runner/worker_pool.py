@@ -12,12 +12,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendInitError, ExecutionError, HoloDeckError
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import build_limiters
 from holodeck.lib.llm.shared_limits import SLOT_MESSAGES, SlotsOfWorker
+from holodeck.lib.observability.names import ELSEWHERE
 from holodeck.lib.test_runner.case_run import FinishedRun
 from holodeck.lib.test_runner.worker_messages import (
     FrameReader,
@@ -31,6 +32,9 @@ from holodeck.lib.ui.activity import Activity, current_case, displayed
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.worker_events import FollowedRun
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +90,8 @@ class _SentRun:
     finished: asyncio.Future[FinishedRun]
     context: contextvars.Context
     """Of the task that waits: what the run waits for is shown as that of its case."""
+    followed: "FollowedRun | None" = None
+    """Publishes its events; None if nobody listens."""
     is_cancelled: bool = False
 
 
@@ -166,7 +172,7 @@ class _Worker:
                 self.slots.handle(message)
             else:
                 asking.context.run(self.slots.handle, message)
-        elif kind in {"ready", "failed", "reached", "down"}:
+        elif kind in {"ready", "failed", "reached", "down", "judge"}:
             self._handle_start(message)
         else:
             self._handle_run(message, body)
@@ -175,7 +181,10 @@ class _Worker:
         match message:
             case ["reached" | "down", _]:
                 self._pool.tell_others(self, message)
+            case ["judge", _, _, _]:
+                self._pool.tell_judges(self, message)
             case ["ready", *_]:
+                self._pool.tell_new(self)
                 self.ready.set_result(message)
             case ["failed", name, args, fields]:
                 self.ready.set_exception(unpack_error(name, args, fields))
@@ -195,7 +204,10 @@ class _Worker:
             case ["ended", number]:
                 self._end_activity(number)
             case ["log", name, level, text]:
-                logging.getLogger(name).log(level, "%s", text)
+                logging.getLogger(name).log(level, "%s", text, extra={ELSEWHERE: True})
+            case ["event", number, stream, kind] if (entry := self.runs.get(number)) is not None:
+                if entry.followed is not None:
+                    entry.followed.handle(stream, kind, body)
 
     def _finish(self, number: int, how: FinishedRun | HoloDeckError) -> None:
         self.has_finished_any = True
@@ -245,6 +257,7 @@ class WorkerPool:
         count: How many there are.
         note: Adds a note to the report.
         lost_result: Returns the result of a case that ends its workers, given its index and why.
+        follow: Returns what publishes the events of a run of a case; None if nobody listens.
     """
 
     def __init__(
@@ -254,6 +267,7 @@ class WorkerPool:
         count: int,
         note: Callable[[str], None],
         lost_result: Callable[[int, TestCaseModel, str], TestResult],
+        follow: "Callable[[TestCaseModel], FollowedRun] | None" = None,
     ) -> None:
         self._place = place
         self._task = task
@@ -261,6 +275,9 @@ class WorkerPool:
         self._count = count
         self._note = note
         self.lost_result = lost_result
+        self._follow = follow
+        self._judges: dict[str, list[Message]] = {}
+        """What became of the last requests to each judge."""
         self._limiters = build_limiters(task.settings)
         self._numbers = itertools.count()
         self._workers: list[_Worker] = []
@@ -336,11 +353,15 @@ class WorkerPool:
         worker = await self._free_worker()
         number = next(self._numbers)
         finished: asyncio.Future[FinishedRun] = asyncio.get_running_loop().create_future()
-        entry = _SentRun(run, finished, contextvars.copy_context())
+        followed = None if self._follow is None else self._follow(run.case)
+        entry = _SentRun(run, finished, contextvars.copy_context(), followed)
         worker.runs[number] = entry
         worker.send(["run", number, run.index, worker.slots.grant()])
         try:
-            return await asyncio.shield(finished)
+            result = await asyncio.shield(finished)
+            if followed is not None:
+                await followed.close()
+            return result
         except asyncio.CancelledError:
             entry.is_cancelled = True
             worker.send(["cancel", number])
@@ -350,6 +371,12 @@ class WorkerPool:
                 await asyncio.wait({finished})
             if not finished.cancelled():
                 finished.exception()  # is nobody's any more
+            if followed is not None:
+                await followed.close()
+            raise
+        except Exception as error:
+            if followed is not None:
+                await followed.close(error)
             raise
         finally:
             del worker.runs[number]
@@ -379,6 +406,23 @@ class WorkerPool:
         """Pass a message of one worker on to the others."""
         for worker in self._workers:
             if worker is not sender:
+                worker.send(message)
+
+    def tell_judges(self, sender: _Worker, message: Message) -> None:
+        """Tell the other workers what became of a request to a judge."""
+        _, key, what, _ = message
+        before = self._judges.setdefault(key, [])
+        if what == "answered":  # which ends what came in a row
+            before[:] = [one for one in before if one[2] == "given up"]
+        before.append(message)
+        for worker in self._workers:
+            if worker is not sender and worker.is_ready:
+                worker.send(message)
+
+    def tell_new(self, worker: _Worker) -> None:
+        """Tell a worker that is ready now what became of requests to judges before."""
+        for messages in self._judges.values():
+            for message in messages:
                 worker.send(message)
 
     def add_notes(self, notes: Sequence[str]) -> None:

@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from holodeck.errors import ConfigError
+from holodeck.lib.observability import propagation_headers
 from holodeck.lib.test_runner.worker_messages import WorkerTask
 from holodeck.lib.test_runner.worker_places import LocalProcesses, Place
 from holodeck.lib.test_runner.worker_template import SEMANTIC_KERNEL, Template, can_fork
 from holodeck.lib.ui.activity import displayed
 from holodeck.models.agent import Agent
+from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
+from holodeck.models.observability import ExportersConfig, ObservabilityConfig
 
 LOCAL = "local"
 MIN_CASES = 500
@@ -26,7 +29,7 @@ def count_workers(
     cases: int,
     *,
     is_injected: bool,
-    is_followed: bool,
+    is_debugged: bool,
     note: Callable[[str], None],
 ) -> int | None:
     """Return how many workers run the cases: 0 for this process, None for one per core of Ray.
@@ -36,14 +39,14 @@ def count_workers(
         settings: The settings of the run.
         cases: How many cases are left to run.
         is_injected: Whether the caller gave objects that exist in this process only.
-        is_followed: Whether somebody listens to the events of the cases.
+        is_debugged: Whether a person may speak for the user of a conversation.
         note: Called with why an explicit number is not used.
 
     Raises:
         ConfigError: The cases cannot run on Ray.
     """
     setting = settings.workers
-    reason = _why_one(agent, settings, is_injected=is_injected, is_followed=is_followed)
+    reason = _why_one(agent, settings, is_injected=is_injected, is_debugged=is_debugged)
     if settings.run_on not in {None, LOCAL}:
         if reason is not None:
             raise ConfigError(settings.source_of("run_on"), f"'run_on' has no effect: {reason}")
@@ -97,20 +100,36 @@ def prepare(template: Template, agent: Agent) -> None:
 
 
 def _why_one(
-    agent: Agent, settings: ExecutionConfig, *, is_injected: bool, is_followed: bool
+    agent: Agent, settings: ExecutionConfig, *, is_injected: bool, is_debugged: bool
 ) -> str | None:
     """Return what needs one process; None if nothing does."""
     if is_injected:
         return "the agent, its checks or its files are objects of this process"
-    if is_followed or settings.events is not None:
-        return "the conversations are shown or written while they take place"
-    if agent.observability is not None and agent.observability.enabled:
-        return "spans are recorded in one process only"
-    if any(case.checks_spans for case in agent.test_cases or ()):
-        return "cases check the spans of the agent"
-    if getattr(agent.backend, "tap", False):
-        return "the tap of an agent listens in one process only"
+    if is_debugged:
+        return "a person speaks for the users of conversations"
+    is_elsewhere = settings.run_on not in {None, LOCAL}
+    if is_elsewhere and isinstance(agent.backend, HttpBackendConfig) and agent.backend.tap:
+        return "the agent reaches the tap on this machine only"
+    return None if agent.observability is None else _why_one_for(agent.observability, agent)
+
+
+def _why_one_for(telemetry: ObservabilityConfig, agent: Agent) -> str | None:
+    """Return what of the telemetry needs one process; None if nothing does."""
+    exporters, receiver = telemetry.exporters, telemetry.receiver
+    if telemetry.enabled and exporters.prometheus is not None and exporters.prometheus.enabled:
+        return "Prometheus reads the metrics of one process"
+    if telemetry.enabled and _writes_to_console(exporters):
+        return "telemetry is written to the console"
+    if receiver is not None and any(case.checks_spans for case in agent.test_cases or ()):
+        return f"the spans that cases check arrive at one port, {receiver.port}"
     return None
+
+
+def _writes_to_console(exporters: ExportersConfig) -> bool:
+    """Whether telemetry goes to the console, which it does if nothing else is named."""
+    if exporters.console is not None:
+        return exporters.console.enabled
+    return exporters.otlp is None and exporters.azure_monitor is None
 
 
 def _is_embedded(agent: Agent) -> bool:
@@ -124,14 +143,19 @@ def task_of(
     *,
     allow_side_effects: bool,
     force_ingest: bool,
+    has_events: bool,
+    has_conversations: bool,
 ) -> WorkerTask:
     """Return what the workers of a run are told."""
     return WorkerTask(
         path=path,
         agent=agent,
-        settings=settings.model_copy(update={"workers": 1, "run_on": None}),
+        settings=settings.model_copy(update={"workers": 1, "run_on": None, "events": None}),
         allow_side_effects=allow_side_effects,
         force_ingest=force_ingest,
         log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},
         is_displayed=displayed.get() is not None,
+        has_events=has_events,
+        has_conversations=has_conversations,
+        trace=propagation_headers(),
     )
