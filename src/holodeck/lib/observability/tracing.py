@@ -192,6 +192,11 @@ def _recorded_span(
                 measurement.end()
 
 
+def is_traced() -> bool:
+    """Whether telemetry of a run is sent now."""
+    return bool(_active)
+
+
 def get_tracer(name: str = names.TRACER) -> "Tracer":
     """Return an OpenTelemetry tracer: the run's while one is traced, else the process's, which does
     nothing without an SDK."""

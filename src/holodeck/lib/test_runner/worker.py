@@ -321,7 +321,7 @@ class _Worker:
 def _telemetry(task: WorkerTask) -> Iterator[None]:
     """In the block, send telemetry as the agent's `observability` says. Raises ConfigError."""
     agent = task.agent
-    if agent.observability is None or not agent.observability.enabled:
+    if not task.has_telemetry:
         yield
         return
     redactor = Redactor(collect(agent, ConfigLoader().environment(agent.base_dir)))

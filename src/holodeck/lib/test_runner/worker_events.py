@@ -136,8 +136,11 @@ def _event_of(kind: str, body: bytes) -> Event:
     found = _KINDS.get(kind)
     if found is None or not values.keys() <= {one.name for one in fields(found)}:
         raise ValueError(f"no event: {kind!r}")
-    if found is CriterionJudged:
-        values["verdict"] = CriterionResult.model_validate(values["verdict"])
-    if found is RunFinished:
-        values["result"] = CaseResult.model_validate({"messages": [], **values["result"]})
-    return found(**values)
+    try:
+        if found is CriterionJudged:
+            values["verdict"] = CriterionResult.model_validate(values["verdict"])
+        if found is RunFinished:
+            values["result"] = CaseResult.model_validate({"messages": [], **values["result"]})
+        return found(**values)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no event: {kind!r} without a field") from error

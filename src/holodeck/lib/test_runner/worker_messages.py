@@ -76,6 +76,8 @@ class WorkerTask:
     """Whether somebody listens to the events of the cases."""
     has_conversations: bool
     """Whether somebody listens to the conversations."""
+    has_telemetry: bool
+    """Whether the run sends telemetry, as the agent's `observability` says."""
     trace: Mapping[str, str]
     """The headers of the trace that the cases continue; empty without one."""
     folder: Path | None = None

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from holodeck.errors import ConfigError
-from holodeck.lib.observability import propagation_headers
+from holodeck.lib.observability import is_traced, propagation_headers
 from holodeck.lib.test_runner.worker_messages import WorkerTask
 from holodeck.lib.test_runner.worker_places import LocalProcesses, Place
 from holodeck.lib.test_runner.worker_template import SEMANTIC_KERNEL, Template, can_fork
@@ -157,5 +157,6 @@ def task_of(
         is_displayed=displayed.get() is not None,
         has_events=has_events,
         has_conversations=has_conversations,
+        has_telemetry=is_traced(),
         trace=propagation_headers(),
     )
