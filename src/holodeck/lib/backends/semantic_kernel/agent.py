@@ -281,6 +281,8 @@ def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClien
     from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
 
+    from holodeck.lib.backends.semantic_kernel.openai_requests import send_as_written
+
     options = _client_arguments(llm, limits, DefaultAioHttpClient)
     if llm.protocol == "openai":
         client = AsyncOpenAI(base_url=base_url(llm), **options)
@@ -291,6 +293,7 @@ def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClien
             api_version=llm.api_version or AZURE_VERSION,
             **options,
         )
+    send_as_written(client)
     # Semantic Kernel's own service for Azure refuses servers without TLS, and reads variables.
     return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
 
