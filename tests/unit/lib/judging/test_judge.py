@@ -232,6 +232,53 @@ async def test_a_judge_that_has_answered_may_refuse_a_question(judge, server):
     assert await judge.ask(ASKED, SCHEMA)
 
 
+@pytest.fixture
+async def two_judges(server):
+    """Judges of the same model in two processes, each of which learns what the other noticed."""
+    llm = LLMProvider(provider="openai", name="wise", endpoint=server.url, api_key="k")
+    ours, theirs = several = Judges(QUICK), Judges(QUICK)
+    ours.share(theirs.note_elsewhere)
+    theirs.share(ours.note_elsewhere)
+    yield ours.of(llm), lambda: theirs.of(llm)
+    for judges in several:
+        await judges.close()
+
+
+async def test_failures_of_all_processes_count_and_an_answer_to_any_starts_anew(two_judges, server):
+    one, other = two_judges[0], two_judges[1]()
+    server.otherwise(status=500, content="oops")
+    first = await errors_of(one, 2) + await errors_of(other, 2)  # two attempts each
+    server.reply(GOOD)
+    assert await other.ask(ASKED, SCHEMA)
+    again = [error for judge in (one, other) * 3 for error in await errors_of(judge, 1)]
+    sent = len(server.requests)
+
+    assert not any("is down" in error for error in first)
+    assert ["is down" in error for error in again] == [False] * 5 + [True]
+    assert sent == 8 + 1 + 10
+
+
+async def test_a_judge_that_is_used_later_knows_that_another_process_gave_it_up(two_judges, server):
+    one, later = two_judges
+    server.otherwise(status=401, content="not you")
+
+    [error] = await errors_of(one, 1)
+    [same] = await errors_of(later(), 1)
+
+    assert same == error
+    assert len(server.requests) == 1
+
+
+async def test_refusals_in_a_row_are_those_of_all_processes(two_judges, server):
+    one, other = two_judges[0], two_judges[1]()
+    server.otherwise(status=404, content="no such model")
+
+    for judge in (one, other, one, other, one):
+        await errors_of(judge, 1)
+
+    assert len(server.requests) == 3
+
+
 @pytest.mark.parametrize("part", ["response_format", "temperature"])
 async def test_a_part_that_the_endpoint_refuses_is_left_out_from_then_on(judge, server, part):
     server.when(

@@ -20,9 +20,9 @@ def count(monkeypatch):
     monkeypatch.setattr(workers.LocalProcesses, "cores", 4)
     notes = []
 
-    def counted(agent, cases, *, is_injected=False, is_followed=False, **settings):
+    def counted(agent, cases, *, is_injected=False, is_debugged=False, **settings):
         config = ExecutionConfig(**settings)
-        facts = {"is_injected": is_injected, "is_followed": is_followed}
+        facts = {"is_injected": is_injected, "is_debugged": is_debugged}
         return count_workers(agent, config, cases, **facts, note=notes.append)
 
     counted.notes = notes
@@ -47,11 +47,64 @@ def test_a_number_is_taken_as_it_is_but_for_workers_without_a_case(count):
 
 
 def test_what_needs_this_process_is_noted_where_a_number_was_given(count):
-    assert count(KERNEL, 5000, workers="auto", is_followed=True) == 0
+    assert count(KERNEL, 5000, workers="auto", is_debugged=True) == 0
     assert count.notes == []
     assert count(KERNEL, 5000, workers=3, is_injected=True) == 0
     [note] = count.notes
     assert note.startswith("the cases ran in one process, not in 3 workers: the agent, its checks")
+
+
+OTLP = {"otlp": {"endpoint": "http://127.0.0.1:4318"}}
+TAPPED = {
+    "type": "http",
+    "url": "http://127.0.0.1:8000",
+    "tap": True,
+    "request": {"input": "{input}", "model_url": "{tap_url}/openai/v1"},
+}
+SPANS = [{"name": "a", "input": "a", "trace": {"require": {"look up": 1}}}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"observability": {"enabled": True}}, "telemetry is written to the console"),
+        (
+            {"observability": {"enabled": True, "exporters": OTLP | {"console": {}}}},
+            "telemetry is written to the console",
+        ),
+        (
+            {
+                "observability": {
+                    "enabled": True,
+                    "exporters": OTLP | {"prometheus": {"enabled": True}},
+                }
+            },
+            "Prometheus reads the metrics of one process",
+        ),
+        (
+            {"observability": {"receiver": {"port": 4318}}, "test_cases": SPANS},
+            "the spans that cases check arrive at one port, 4318",
+        ),
+        ({"observability": {"enabled": True, "exporters": OTLP}}, None),
+        (
+            {"observability": {"enabled": False, "exporters": {"prometheus": {"enabled": True}}}},
+            None,
+        ),
+        ({"observability": {"receiver": {"port": 4318}}}, None),
+        ({"test_cases": SPANS}, None),
+        ({"backend": TAPPED}, None),
+    ],
+)
+def test_telemetry_that_one_process_must_write_or_receive_needs_one_process(count, fields, reason):
+    agent = Agent.model_validate({"name": "a", "backend": "bot:answer"} | fields)
+
+    assert count(agent, 50, workers=2) == (2 if reason is None else 0)
+    assert [note.partition(": ")[2] for note in count.notes] == ([reason] if reason else [])
+
+
+def test_a_tap_for_a_url_needs_the_machine_of_the_agent(count):
+    with pytest.raises(ConfigError, match="the agent reaches the tap on this machine only"):
+        count(Agent(name="a", backend=TAPPED), 50, run_on="ray")
 
 
 def test_ray_takes_a_worker_per_core_and_refuses_what_needs_this_process(count):
