@@ -1,23 +1,35 @@
 """How far worker processes scale: what was measured with one and two, and a simulation to eight.
 
     python benchmarks/workers.py [--cases 400] [--ms 10]
+    python benchmarks/workers.py --latency-ms 200,50 [--cases 1000] [--runs 3]
 
 An agent computes so many milliseconds per case. Measured are the CPU time that a case costs the
 parent and a worker, beside the agent's own, and the start of a worker. The simulation gives each
 worker a core and the parent one: the parent handles one case after the other, a worker runs one
 case after the other. Efficiency is the time of one process, divided by that of the workers and by
 their number, without and with the start.
+
+With latencies, an agent on Semantic Kernel asks a server that answers after so long, 100 cases at
+once, in one process and in two workers in turn. "Floor" is the time of one case and of the rounds
+of waiting after the first, which no number of workers can beat.
 """
 
 import argparse
 import heapq
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from contestants import AGENTS, CASE
+from loopback import configure, server, stats
+from tasks import PARALLEL, SEMANTIC_KERNEL
 
 CODE = """\
 import time
@@ -36,7 +48,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=400)
     parser.add_argument("--ms", type=float, default=10.0, help="of computing per case")
+    parser.add_argument("--latency-ms", default="", help="measure Semantic Kernel, such as 200,50")
+    parser.add_argument("--runs", type=int, default=3, help="of each, with latencies")
     given = parser.parse_args()
+    if given.latency_ms:
+        measure_kernel(given.cases, [float(one) for one in given.latency_ms.split(",")], given.runs)
+        return
     cases, burn = given.cases, given.ms / 1000
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -71,7 +88,11 @@ def measured(folder: Path, cases: int, burn: float, workers: int) -> tuple[float
     ]
     agent = {"name": "burns", "backend": "agent:answer", "test_cases": own}
     (folder / "agent.yaml").write_text(json.dumps(agent))
-    command = [sys.executable, "-P", "-c", PARENT, "test", "agent.yaml", "-q"]
+    return timed(folder, workers)
+
+
+def timed(folder: Path, workers: int, *more: str) -> tuple[float, float, float]:
+    command = [sys.executable, "-P", "-c", PARENT, "test", "agent.yaml", "-q", *more]
     started = time.perf_counter()
     ran = subprocess.run(
         [*command, "--workers", str(workers)], cwd=folder, check=True, capture_output=True
@@ -79,6 +100,38 @@ def measured(folder: Path, cases: int, burn: float, workers: int) -> tuple[float
     wall = time.perf_counter() - started
     parent, children = json.loads(ran.stderr.splitlines()[-1])
     return wall, parent, children
+
+
+def measure_kernel(cases: int, latencies: Sequence[float], runs: int) -> None:
+    """Print what cases on Semantic Kernel take in one process and in two workers."""
+    print(f"{cases} cases on Semantic Kernel, {PARALLEL} at once, {os.cpu_count()} cores")
+    print("| latency | processes | wall | floor | CPU of the parent | of workers | of the server |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as name, server(latencies[0]) as url:
+        folder = Path(name)
+        head = f"name: kernel\n{AGENTS[SEMANTIC_KERNEL].format(url=url)}test_cases:\n"
+        for latency in latencies:
+            configure(url, latency_ms=latency)
+            (folder / "agent.yaml").write_text(head + CASE.format(i=0))
+            first = statistics.median(timed(folder, 1)[0] for _ in range(runs))
+            floor = first + (math.ceil(cases / PARALLEL) - 1) * latency / 1000
+            (folder / "agent.yaml").write_text(head + "".join(map(case_text, range(cases))))
+            seen: dict[int, list[tuple[float, ...]]] = {1: [], 2: []}
+            for _ in range(runs):
+                for workers, rows in seen.items():
+                    before = stats(url)["cpu_s"]
+                    ran = timed(folder, workers, "-j", str(PARALLEL))
+                    rows.append((*ran, stats(url)["cpu_s"] - before))
+            for workers, rows in seen.items():
+                wall, parent, children, served = map(statistics.median, zip(*rows, strict=True))
+                print(
+                    f"| {latency:g} ms | {workers} | {wall:.2f} s | {floor:.2f} s | {parent:.2f} s"
+                    f" | {children:.2f} s | {served:.2f} s |"
+                )
+
+
+def case_text(number: int) -> str:
+    return CASE.format(i=number)
 
 
 PARENT = """\

@@ -18,8 +18,8 @@ from holodeck.models.observability import ExportersConfig, ObservabilityConfig
 
 LOCAL = "local"
 MIN_CASES = 500
-"""Cases that each worker should have at least under `auto`: it takes seconds to start, and a case
-milliseconds."""
+"""Cases that each worker should have at least under `auto`. With two of 250 each, the work that is
+shared takes less time than starting to share it."""
 _LOGGERS = ("", "holodeck")
 
 
