@@ -53,9 +53,17 @@ METRICS = {
     **{name: one.keys for name, one in CASES.items() if one.calls},
     "any class": {"type": "deepeval", "class": "BiasMetric"},
     **{name: {"type": "azure", "metric": name} for name in AZURE_METRICS},
+    "azure class": {"type": "azure", "class": "TaskCompletionEvaluator"},
+    "azure composite": {"type": "azure", "class": "QAEvaluator", "score_key": "relevance"},
     "grader": {"type": "code", "grader": "rules:grader", "judge": True},
 }
-NAMES = {"judge": "dogs", "geval": "polite", "any class": "BiasMetric"}
+NAMES = {
+    "judge": "dogs",
+    "geval": "polite",
+    "any class": "BiasMetric",
+    "azure class": "TaskCompletionEvaluator",
+    "azure composite": "QAEvaluator",
+}
 SCRIPTED = {**CASES, "any class": CASES["bias"]}
 TOOLS = '''
 def search(animal: str) -> str:
@@ -76,8 +84,8 @@ def answer(name, request):
     if name in SCRIPTED:
         script = {"verdict": "no", **SCRIPTED[name].good}
         return said(script, request)
-    return json.dumps({"reason": "because", "score": 5 if name != "task_adherence" else 1,
-                       "status": "completed"})  # fmt: skip
+    best = 1 if name in {"task_adherence", "azure class"} else 5
+    return json.dumps({"reason": "because", "score": best, "status": "completed"})
 
 
 @pytest.fixture
@@ -139,6 +147,8 @@ def test_every_metric_that_asks_a_judge_is_in_this_suite():
     assert asking - {"tool_correctness", "json_correctness"} == set(METRICS) - {
         "grader",
         "any class",
+        "azure class",
+        "azure composite",
     }
 
 

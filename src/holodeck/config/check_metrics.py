@@ -49,6 +49,7 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
             continue
         if metric.required:
             _check_that_it_can_fail(context, metric, metric_path)
+        asks_judge = needs_judge(metric)
         try:
             if metric.user_code is not None:
                 check_target(
@@ -61,10 +62,12 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                         context, target, (*metric_path, *key), "metric", context.agent.base_dir
                     )
                 _check_arguments(context, metric, metric_path)
+                asks_judge = False  # only the run knows
             else:
                 evaluator = build_evaluator(metric, context.agent.base_dir, location="")
                 context.inputs.register(metric, evaluator)
-            if needs_judge(metric) and judge_model_of(context.agent, metric) is None:
+                asks_judge = evaluator.asks_judge
+            if asks_judge and judge_model_of(context.agent, metric) is None:
                 context.error(
                     metric_path,
                     f"{metric.label!r} needs a judge model; write 'model' here or in 'evaluations'",

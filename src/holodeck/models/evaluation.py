@@ -373,7 +373,7 @@ _JUDGED_TAGS = {
     "JudgeMetric": "judge",
 }
 _LIBRARIES = "holodeck.models.library_metrics"
-_CLASS_TAGS = {"DeepEvalClassMetric": "deepeval class"}
+_CLASS_TAGS = {"DeepEvalClassMetric": "deepeval class", "AzureClassMetric": "azure class"}
 _TAGS = {
     **{model.__name__: _names_of(model)[0] for model in _STANDARD.values()},
     CustomMetric.__name__: "custom",
@@ -386,7 +386,7 @@ _TYPES = {
     "geval": ("GEvalMetric",),
     "rag": ("RAGMetric",),
     "deepeval": ("DeepEvalMetric", "DeepEvalClassMetric"),
-    "azure": ("AzureMetric", "AzureSafetyMetric"),
+    "azure": ("AzureMetric", "AzureSafetyMetric", "AzureClassMetric"),
     "judge": ("JudgeMetric",),
     "code": ("CodeMetric",),
 }

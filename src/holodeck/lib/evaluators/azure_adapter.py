@@ -1,14 +1,17 @@
 """The adapter for azure-ai-evaluation, and the only module that imports it."""
 
+import importlib
 import logging
 import math
+import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import OfferedTool, Turn
+from holodeck.lib.evaluators.base import OfferedTool, Turn, gather_all
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.ui.activity import loading
 from holodeck.models.test_result import ToolInvocation
@@ -178,7 +181,7 @@ class JudgedPrompt:
 LibraryEvaluator = Callable[..., Awaitable[Mapping[str, Any]]]
 """An evaluator of the library: takes inputs, returns the keys of its result."""
 
-_UNUSED_ENDPOINT = {
+UNUSED_ENDPOINT = {
     "type": "openai",
     "base_url": "http://judge.invalid/v1",
     "api_key": "-",
@@ -187,7 +190,7 @@ _UNUSED_ENDPOINT = {
 """The library requires an endpoint. It is never used, and the name cannot be resolved."""
 
 
-class _NoCredential:
+class NoCredential:
     """Keeps the library from looking for Azure credentials."""
 
     def get_token(self, *_: Any, **__: Any) -> Any:
@@ -199,7 +202,7 @@ def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> LibraryE
 
     Blocks; raises MissingExtra. `with_query` is for groundedness, which has a second prompt.
     """
-    evaluator = _class(name)(_UNUSED_ENDPOINT, credential=_NoCredential())
+    evaluator = _class(name)(UNUSED_ENDPOINT, credential=NoCredential())
     if with_query:
         evaluator._ensure_query_prompty_loaded()  # noqa: SLF001 - only its sync call does it
     evaluator._flow = JudgedPrompt(evaluator._flow, ask)  # noqa: SLF001 - see docs/decisions
@@ -223,10 +226,16 @@ def load_labelling_evaluator(
 ) -> Callable[..., Any]:
     """Return an evaluator that asks a project in Azure for a label.
 
-    For a reply without a label the library reports a label that says "nothing found"; here it
-    raises EvaluationError. Blocks; raises MissingExtra.
+    For a reply without a label the library reports a label that says "nothing found"; here the
+    evaluator raises EvaluationError. Blocks; raises MissingExtra.
     """
-    evaluator: Any = load_safety_evaluator(name, project, credential)
+    evaluator: Callable[..., Any] = load_safety_evaluator(name, project, credential)
+    require_labels(evaluator)
+    return evaluator
+
+
+def require_labels(evaluator: Any) -> None:
+    """Make an evaluator of the service raise EvaluationError for a reply without a verdict."""
     parse = evaluator._parse_eval_result  # noqa: SLF001 - only there the reply is seen
 
     def parse_labelled(reply: Any) -> Any:
@@ -240,8 +249,6 @@ def load_labelling_evaluator(
         return found
 
     evaluator._parse_eval_result = parse_labelled  # noqa: SLF001 - as above
-    called: Callable[..., Any] = evaluator
-    return called
 
 
 def load_retrieval_evaluator() -> Callable[..., Any]:
@@ -262,6 +269,59 @@ def credential() -> Any:
     return DefaultAzureCredential()
 
 
+def run_parts_together(evaluator: Any) -> None:
+    """Make a composite evaluator run its parts as tasks, not in threads that lose the context."""
+
+    async def merged(inputs: JsonObject) -> JsonObject:
+        parts = evaluator._evaluators  # noqa: SLF001 - has no other name
+        found = await gather_all(one._to_async()(**inputs) for one in parts)  # noqa: SLF001
+        return {key: value for result in found for key, value in result.items()}
+
+    evaluator._do_eval = merged  # noqa: SLF001 - as above
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryClasses:
+    """The evaluator classes of the library, and what they have in common."""
+
+    by_name: Mapping[str, type[Any]]
+    """Also those that the library does not export, without the underscore of their names."""
+    base: type[Any]
+    prompting: type[Any]
+    """Those that fill a template and interpret what a model answers."""
+    default_reading: Any
+    """The method with which those read the answer, unless they have one of their own."""
+    composite: type[Any]
+    """Those that merge the results of others."""
+    service: type[Any]
+    """Those that a project in Azure computes."""
+
+
+@cache
+def library_classes() -> LibraryClasses:
+    """Return the library's evaluator classes. Blocks; raises MissingExtra."""
+    _class("evaluate")
+    from azure.ai.evaluation import _evaluators
+    from azure.ai.evaluation._evaluators import _common
+    from azure.ai.evaluation._evaluators._common._base_model_eval import ModelEvaluatorBase
+
+    bases = [*vars(_common).values(), ModelEvaluatorBase]
+    found: dict[str, type[Any]] = {}
+    for module in pkgutil.walk_packages(_evaluators.__path__, f"{_evaluators.__name__}."):
+        for one in vars(importlib.import_module(module.name)).values():
+            is_class = isinstance(one, type) and issubclass(one, _common.EvaluatorBase)
+            if is_class and one not in bases:
+                found[one.__name__.lstrip("_")] = one
+    return LibraryClasses(
+        found,
+        _common.EvaluatorBase,
+        ModelEvaluatorBase,
+        _common.PromptyEvaluatorBase._do_eval,  # noqa: SLF001 - compared only
+        _common.MultiEvaluatorBase,
+        _common.RaiServiceEvaluatorBase,
+    )
+
+
 def _class(name: str) -> Any:
     try:
         with loading("Azure AI Evaluation", "azure.ai.evaluation"):
@@ -275,24 +335,26 @@ def _class(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A scale of whole numbers."""
+    """The scores that a class of the library gives."""
 
-    worst: int
-    best: int
+    worst: float
+    best: float
 
     def __str__(self) -> str:
-        return f"{min(self.worst, self.best)}-{max(self.worst, self.best)}"
+        return f"{min(self.worst, self.best):g}-{max(self.worst, self.best):g}"
 
     def score(self, raw: Any) -> float:
         """Convert a number of the scale to 0 (worst) to 1 (best). Raises EvaluationError."""
         number = isinstance(raw, int | float) and not isinstance(raw, bool)
-        if not number or not math.isfinite(raw) or not 0 <= self._part(raw) <= 1:
+        if not number or not math.isfinite(raw) or not 0 <= self.part(raw) <= 1:
             raise EvaluationError(f"the score {raw!r} is not a number of the scale {self}")
-        return self._part(raw)
+        return self.part(raw)
 
     def schema(self, more: Mapping[str, Any]) -> JsonObject:
-        """Return the schema of the verdict, with the reason first so that it leads to the score."""
-        scores = range(min(self.worst, self.best), max(self.worst, self.best) + 1)
+        """Return the schema of a verdict in whole numbers, with the reason first so that it leads
+        to the score.
+        """
+        scores = range(int(min(self.worst, self.best)), int(max(self.worst, self.best)) + 1)
         keys = {
             **more,
             "reason": {"type": "string"},
@@ -301,8 +363,9 @@ class Scale:
         }
         return {"type": "object", "properties": keys, "required": ["reason", "score"]}
 
-    def _part(self, raw: float) -> float:
-        return (raw - self.worst) / (self.best - self.worst)
+    def part(self, raw: float) -> float:
+        """Return where a number lies between worst (0) and best (1)."""
+        return round((raw - self.worst) / (self.best - self.worst), 12)
 
 
 def parse_verdict(verdict: JsonObject) -> JsonObject:

@@ -295,23 +295,14 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         observation: Observation = kwargs["observation"]
-        calls = tuple(observation.tool_calls)
-        if not calls:
-            raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
-        exchanges = observation.exchanges
-        if not observation.turns:
-            exchanges = [replace(exchanges[0], input=kwargs[_QUERY])]
-        judged = {at: one for at, one in enumerate(exchanges, 1) if one.response.tool_calls}
-        if not judged:  # the calls are of turns that an attacker has taken back
-            response = replace(exchanges[-1].response, tool_calls=calls)
-            judged = {len(exchanges): replace(exchanges[-1], response=response)}
+        judged = exchanges_with_calls(observation, kwargs[_QUERY], self.name)
         offered = _none_if_unknown(observation.tools)
         found = await gather_all(
             self._ask_library(kwargs, self._inputs_of(one, offered or ()))
             for one in judged.values()
         )
         reason = found[0][1]
-        if len(exchanges) > 1:
+        if len(observation.exchanges) > 1:
             reason = "; ".join(
                 f"turn {at}: {raw:g}, {why}" for at, (raw, why) in zip(judged, found, strict=True)
             )
@@ -326,6 +317,25 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator):
             "tool_calls": azure_adapter.tool_call_list(calls),
             "tool_definitions": azure_adapter.tool_definitions(offered, calls),
         }
+
+
+def exchanges_with_calls(observation: Observation, query: str, name: str) -> dict[int, Exchange]:
+    """Return the exchanges in which tools were called, by the number of their turn.
+
+    `query` is the input of a case without turns. Raises EvaluationError if there are none.
+    """
+    calls = tuple(observation.tool_calls)
+    if not calls:
+        raise EvaluationError(f"{name} needs tool calls, and the agent called no tool")
+    exchanges = observation.exchanges
+    if not observation.turns:
+        exchanges = [replace(exchanges[0], input=query)]
+    judged = {at: one for at, one in enumerate(exchanges, 1) if one.response.tool_calls}
+    if judged:
+        return judged
+    # the calls are of turns that an attacker has taken back
+    response = replace(exchanges[-1].response, tool_calls=calls)
+    return {len(exchanges): replace(exchanges[-1], response=response)}
 
 
 def _none_if_unknown(values: Sequence[T] | Unknown) -> Sequence[T] | None:
@@ -373,7 +383,7 @@ class ProjectEvaluator(BaseEvaluator):
     ) -> None:
         super().__init__(**options)
         self.threshold = threshold
-        self._project = _library_project(azure_ai_project, self.metric)
+        self._project = library_project(azure_ai_project, self.metric)
         self._credential = credential
         self._services: dict[str, Service] = {}
 
@@ -431,7 +441,7 @@ def _severity(harm: str, result: Mapping[str, Any]) -> tuple[float, str]:
     return float(raw), str(reason)
 
 
-def _library_project(project: str | AzureProject | None, metric: str) -> str | dict[str, str]:
+def library_project(project: str | AzureProject | None, metric: str) -> str | dict[str, str]:
     """Return the project in the library's format."""
     if project is None:
         raise ConfigError(

@@ -107,6 +107,11 @@ class BaseEvaluator(ABC):
         """The evaluator's name in messages."""
         return type(self).__name__
 
+    @property
+    def asks_judge(self) -> bool:
+        """Whether it calls a judge model, given its settings."""
+        return self.uses_judge
+
     @classmethod
     def get_param_spec(cls) -> ParamSpec:
         """Return the inputs that evaluators of this class take."""

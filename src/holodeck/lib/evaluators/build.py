@@ -122,7 +122,10 @@ def _shared_retry_config(retries: int | None) -> RetryConfig:
 
 
 def needs_judge(metric: MetricSettings) -> bool:
-    """Whether the metric calls a judge model."""
+    """Whether the metric calls a judge model; of a metric class, whether it may.
+
+    Only the evaluator of a class knows: see `asks_judge`.
+    """
     if isinstance(metric, CodeMetric):
         return metric.judge
     return evaluator_class(metric).uses_judge

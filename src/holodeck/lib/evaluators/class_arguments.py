@@ -32,8 +32,7 @@ def class_arguments(
 
     Raises ConfigError for an unknown, missing or unsuitable argument.
     """
-    parameters = named_parameters(metric_class)
-    takes_any = takes_any_argument(metric_class)
+    parameters, takes_any = constructor_parameters(metric_class)
     usable = [name for name in parameters if name not in ours and not name.startswith("_")]
     for name in args:
         if name in ours:
@@ -48,6 +47,27 @@ def class_arguments(
             raise ConfigError(f"args.{name}", f"is missing, which {metric_class.__name__} requires")
     hints = _type_hints(metric_class)
     return {name: _converted(name, args[name], hints, base_dir) for name in args}
+
+
+def constructor_parameters(metric_class: type[Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Return the arguments that a class can be created with, and whether it takes any others.
+
+    What `**kwargs` collects is looked up in the constructors of the base classes.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for one in metric_class.__mro__:
+        constructor = vars(one).get("__init__")
+        if constructor is None or one is object:
+            continue
+        own = dict(list(named_parameters(constructor).items())[1:])
+        if found:  # what a base class requires, the class may set itself
+            own = {name: one.replace(default=None) for name, one in own.items()}
+        found = own | found
+        if not takes_any_argument(constructor):
+            return found, False
+    if not found and metric_class.__init__ is object.__init__:
+        return named_parameters(metric_class), False  # a class with `__new__` or none at all
+    return found, True
 
 
 def named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:

@@ -62,6 +62,10 @@ class CustomEvaluator(ScoredEvaluator):
     def name(self) -> str:
         return self._label
 
+    @property
+    def asks_judge(self) -> bool:
+        return self._asks_judge
+
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         score = _to_score(await self._call(kwargs["observation"]), self.name)
         result = self._result(score)

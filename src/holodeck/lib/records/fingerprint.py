@@ -140,7 +140,8 @@ def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
 
 
 def _hash_metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:
-    return _hash_code([one.user_code for one in metrics], folder)
+    own = [target for one in metrics for target in one.python_targets.values()]
+    return _hash_code([*(one.user_code for one in metrics), *own], folder)
 
 
 def _hash_code(targets: Iterable[object], folder: Path) -> list[str]:

@@ -85,16 +85,10 @@ class JudgeProvider:
         self.notes: list[str] = []
         """What readers of the report must know."""
 
-    def judge_of(self, metric: MetricSettings, location: str) -> Judge:
-        """Return the judge of the metric. Raises ConfigError if no model is configured."""
+    def find_judge_of(self, metric: MetricSettings) -> Judge | None:
+        """Return the judge that the metric would ask; None if no model is configured."""
         llm = judge_model_of(self._agent, metric)
-        if llm is None:
-            raise ConfigError(
-                location,
-                f"{metric.label!r} needs a model that judges;"
-                " write 'model' here or in 'evaluations'",
-            )
-        return self._judge(llm)
+        return None if llm is None else self._judge_with(llm)
 
     def judge_of_criteria(self, location: str) -> Judge:
         """Return the judge of criteria. Raises ConfigError if no model is configured."""
@@ -104,10 +98,14 @@ class JudgeProvider:
         return self._judge(llm)
 
     def _judge(self, llm: LLMProvider) -> Judge:
-        self._warn(llm)
+        self.warn_of(llm)
+        return self._judge_with(llm)
+
+    def _judge_with(self, llm: LLMProvider) -> Judge:
         return self.judges.of(llm, is_agents_own=llm is self._agent.model)
 
-    def _warn(self, llm: LLMProvider) -> None:
+    def warn_of(self, llm: LLMProvider) -> None:
+        """Note what makes a judge hard to trust."""
         name = f"{llm.provider.value}/{llm.name}"
         agents = self._agent.model
         if agents is not None and _identity(agents) == _identity(llm):
@@ -334,14 +332,18 @@ class EvaluatorSet:
     def _new_check(self, metric: MetricSettings, name: str) -> Check:
         evaluator, trust = self._injected.get(name), None
         if evaluator is None:
-            judge = self.judge_provider.judge_of(metric, _HERE) if needs_judge(metric) else None
+            judge = self.judge_provider.find_judge_of(metric) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
                 metric, self._agent.base_dir, location=_HERE, judge=judge, embeddings=embeddings
             )
             self._inputs.register(metric, evaluator)
-            llm = None if judge is None else judge_model_of(self._agent, metric)
-            trust = None if llm is None else self._trust.trust_in(metric, llm)
+            if evaluator.asks_judge and judge is None:
+                raise _missing_judge(metric, _HERE)
+            llm = judge_model_of(self._agent, metric) if evaluator.asks_judge else None
+            if llm is not None:
+                self.judge_provider.warn_of(llm)
+                trust = self._trust.trust_in(metric, llm)
         needs_trust = trust is not None and self._trust.mode_of(metric) == "require"
         return Check(
             name,
@@ -368,6 +370,14 @@ class EvaluatorSet:
             missing = self._inputs.describe_missing(metric, case) if metric.enabled else None
             if missing is not None:
                 raise ConfigError(location_of(self._agent, "test_cases", *path), missing)
+
+
+def _missing_judge(metric: MetricSettings, location: str) -> ConfigError:
+    """Return the error of a metric that asks a judge, and has none."""
+    return ConfigError(
+        location,
+        f"{metric.label!r} needs a model that judges; write 'model' here or in 'evaluations'",
+    )
 
 
 def _free_name(label: str, taken: set[str]) -> str:

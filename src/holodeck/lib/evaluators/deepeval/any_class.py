@@ -96,6 +96,10 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         return self._class.__name__
 
     @property
+    def asks_judge(self) -> bool:
+        return takes_argument(self._class, "model")
+
+    @property
     def scale(self) -> str:  # type: ignore[override]  # depends on the class
         return ONE_IS_GOOD if self._lower_is_better else "0-1"
 
@@ -121,12 +125,11 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
             raise ConfigError("args", f"{self.name} refuses them: {describe(error)}") from error
 
     def _measurement(self, *, with_judge: bool) -> adapter.Measurement:
-        takes_judge = takes_argument(self._class, "model")
         return adapter.Measurement(
             self._class,
-            self.judge if takes_judge and with_judge else None,
+            self.judge if self.asks_judge and with_judge else None,
             self._options(),
-            takes_judge=takes_judge,
+            takes_judge=self.asks_judge,
             takes_text=True,
         )
 

@@ -1,0 +1,502 @@
+"""`class:` of `type: azure`: classes of Azure AI Evaluation without a name, and those of users."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+import holodeck
+from fakes import FakeOpenAI
+from holodeck.config.check import check
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.build import build_evaluator
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
+from holodeck.models.evaluation import Metric
+from holodeck.models.llm import LLMProvider
+from support.wire_types import Reply, ToolCall
+
+METRIC = TypeAdapter(Metric)
+OWN = '''
+import contextlib
+import math
+from pathlib import Path
+from threading import Thread
+
+from azure.ai.evaluation import CoherenceEvaluator, F1ScoreEvaluator
+from azure.ai.evaluation._evaluators._common import EvaluatorBase, PromptyEvaluatorBase
+
+
+def search(animal: str) -> str:
+    """Look a rule up."""
+    return "allowed"
+
+
+class Returns:
+    """Returns what it is told to."""
+
+    def __init__(self, result=None, number: str = ""):
+        self.result = {"stars": float(number)} if number else result
+
+    def __call__(self, *, response: str):
+        return self.result
+
+
+class Declares(EvaluatorBase):
+    def __init__(self, score: float, least: float = 0.8, higher: bool = True):
+        super().__init__(threshold=least, _higher_is_better=higher)
+        self.score = score
+
+    def __call__(self, *, response: str):
+        return super().__call__(response=response)
+
+    async def _do_eval(self, eval_input):
+        return {"mine_score": self.score}
+
+
+class Stars(Declares):
+    def __init__(self):
+        super().__init__(4, least=3)
+
+
+class Asks:
+    """Holds an evaluator of the library."""
+
+    def __init__(self, model_config, hides: bool = False, in_thread: bool = False):
+        self.coherence = [CoherenceEvaluator(model_config)]
+        self.hides, self.in_thread = hides, in_thread
+
+    def __call__(self, *, query: str, response: str):
+        found = {}
+
+        def ask():
+            with contextlib.suppress(Exception if self.hides else ZeroDivisionError):
+                found.update(self.coherence[0](query=query, response=response))
+
+        if self.in_thread:
+            thread = Thread(target=ask)
+            thread.start()
+            thread.join()
+        else:
+            ask()
+        return {"both": found.get("coherence", 5)}
+
+
+class Prompts(PromptyEvaluatorBase):
+    """Has a prompt of its own."""
+
+    def __init__(self, model_config):
+        path = Path(__file__).with_name("polite.prompty")
+        super().__init__(result_key="polite", prompty_file=str(path), model_config=model_config,
+                         threshold=3, _higher_is_better=True)
+
+    def __call__(self, *, query: str, response: str):
+        return super().__call__(query=query, response=response)
+
+
+class CallsAModel:
+    def __init__(self, model_config):
+        self.model_config = model_config
+
+    def __call__(self, *, response: str):
+        return {"score": 1}
+
+
+class ReadsWeather:
+    def __call__(self, *, response: str, weather: str):
+        return {"score": 1}
+
+
+class NamesNothing:
+    def __call__(self, **kwargs):
+        return {"score": 1}
+
+
+class NotCallable:
+    pass
+
+
+function = len
+'''
+PROMPTY = """---
+name: polite
+model:
+  api: chat
+  parameters: {temperature: 0.0}
+inputs:
+  query: {type: string}
+  response: {type: string}
+---
+system:
+You rate politeness.
+
+user:
+{{query}} => {{response}}
+"""
+TOOL_CLASSES = [
+    "ToolCallSuccessEvaluator",
+    "ToolInputAccuracyEvaluator",
+    "ToolOutputUtilizationEvaluator",
+    "ToolSelectionEvaluator",
+]
+RELEVANCE = {"class": "QAEvaluator", "score_key": "relevance"}
+ANSWER = "Dogs may come in."
+CASE = {
+    "input": "Dogs?",
+    "ground_truth": ANSWER,
+    "retrieval_context": ["Dogs may."],
+    "expected_tools": ["search"],
+}
+
+
+@pytest.fixture
+def server():
+    def agent(request):
+        if request.body["messages"][-1]["role"] == "tool":
+            return ANSWER
+        return Reply(tool_calls=[ToolCall("search", {"animal": "dog"})])
+
+    with FakeOpenAI() as fake:
+        fake.when(lambda request: request.body["model"] == "agent", agent)
+        yield fake
+
+
+@pytest.fixture
+def agent_file(server, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "polite.prompty").write_text(PROMPTY)
+
+    def written(*metrics: dict[str, Any], judge: bool = True, **case: Any):
+        model = {"provider": "openai", "name": "agent", "endpoint": server.url, "api_key": "k"}
+        judged = {"model": model | {"name": "wise"}} if judge else {}
+        config = {
+            "name": "library",
+            "backend": "chat",
+            "model": model,
+            "instructions": {"inline": "You know the rules."},
+            "tools": [
+                {"name": "search", "type": "function", "file": "own.py", "function": "search"}
+            ],
+            "evaluations": judged | {"metrics": [{"type": "azure", **one} for one in metrics]},
+            "test_cases": [{key: one for key, one in (CASE | case).items() if one is not None}],
+        }
+        (tmp_path / "agent.yaml").write_text(yaml.safe_dump(config))
+        return tmp_path / "agent.yaml"
+
+    return written
+
+
+def verdict(pick):
+    """Answers with the score that `pick` takes from the scale, worst first."""
+
+    def answered(request):
+        schema = request.body["response_format"]["json_schema"]["schema"]
+        scores = [one for one in schema["properties"]["score"]["enum"] if one is not None]
+        return json.dumps({"reason": "because", "score": pick(scores), "status": "completed"})
+
+    return answered
+
+
+async def rows_of(path):
+    report = await holodeck.arun(path)
+    return report.results[0].metric_results
+
+
+@pytest.mark.parametrize(("pick", "score"), [(min, 0.0), (max, 1.0)])
+async def test_classes_of_the_library_ask_our_judge(pick, score, server, agent_file):
+    server.otherwise(verdict(pick))
+    names = ["TaskCompletionEvaluator", *TOOL_CLASSES]
+    path = agent_file(*({"class": one} for one in names), RELEVANCE)
+    assert check(holodeck.load_agent(path)) == []
+
+    rows = await rows_of(path)
+
+    assert [(one.metric_name, one.score, one.passed, one.error) for one in rows] == [
+        (name, score, bool(score), None) for name in [*names, "QAEvaluator"]
+    ]
+    assert (rows[-1].raw_score, rows[-1].raw_scale) == (5 * score or 1, "1-5")
+    assert [one.judge_calls for one in rows] == [1] * 5 + [5]
+    requests = [one for one in server.requests if one.body["model"] == "wise"]
+    asked = [json.dumps(one.body["messages"]) for one in requests]
+    assert len(asked) == 10
+    assert [one for one in asked if "<<holodeck" in one or "judge.invalid" in one] == []
+    assert len([one for one in asked if "search" in one and "animal" in one]) == 5
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "score"),
+    [
+        ("exact_match", ["search"], 1.0),
+        ("exact_match", ["search", "search"], 0.0),
+        ("any_order_match", ["search", "search"], 0.0),
+    ],
+)
+async def test_a_local_class_needs_no_judge(mode, expected, score, server, agent_file):
+    keys = {"class": "TaskNavigationEfficiencyEvaluator", "args": {"matching_mode": mode}}
+    path = agent_file(keys, judge=False, expected_tools=expected)
+
+    [row] = await rows_of(path)
+
+    assert (row.score, row.passed, row.error, row.judge_trust) == (score, bool(score), None, None)
+    assert {one.body["model"] for one in server.requests} == {"agent"}
+
+
+async def test_expected_tools_with_more_than_names_are_not_compared_by_names(agent_file):
+    expected = [{"name": "search", "args": {"animal": "cat"}}]
+    path = agent_file({"class": "TaskNavigationEfficiencyEvaluator"}, expected_tools=expected)
+
+    [row] = await rows_of(path)
+
+    assert "compares names only, and 'search' has args" in row.error
+
+
+NO_SCORE = {
+    "none": {"reason": "?", "status": "completed"},
+    "null": {"reason": "?", "score": None, "status": "completed"},
+    "out of range": {"reason": "?", "score": 7, "status": "completed"},
+    "skipped": {"reason": "nothing to judge", "score": None, "status": "skipped"},
+}
+
+
+@pytest.mark.parametrize("answer", NO_SCORE.values(), ids=NO_SCORE)
+async def test_without_a_score_of_the_judge_there_is_none(answer, server, agent_file):
+    server.otherwise(json.dumps(answer))
+    path = agent_file({"class": "TaskCompletionEvaluator"}, {"class": TOOL_CLASSES[-1]}, RELEVANCE)
+
+    rows = await rows_of(path)
+
+    assert [(one.score, bool(one.passed)) for one in rows] == [(None, False)] * 3
+    assert all(one.error for one in rows)
+
+
+WRONG = {
+    "a class": (
+        {"class": "ToolSelectorEvaluator"}, "did you mean 'ToolSelectionEvaluator'?",
+    ),
+    "a class with a name": (
+        {"class": "CoherenceEvaluator"}, "has a name; write 'metric: coherence' instead",
+    ),
+    "an argument": (
+        {"class": "_TaskCompletionEvaluator", "args": {"treshold": 1}}, "no argument 'treshold'",
+    ),
+    "an argument of ours": (
+        {"class": "ToolSelectionEvaluator", "args": {"threshold": 1}},
+        "write 'threshold' beside 'class'",
+    ),
+    "the value of an argument": (
+        {"class": "TaskNavigationEfficiencyEvaluator", "args": {"matching_mode": "exact"}},
+        "matching_mode must be one of",
+    ),
+    "no score key": (
+        {"class": "QAEvaluator"}, "score_key: is missing, because QAEvaluator gives several",
+    ),
+    "the score key": (
+        {"class": "QAEvaluator", "score_key": "relevanse"}, "did you mean 'relevance'?",
+    ),
+    "a score key too many": (
+        {"class": "GleuScoreEvaluator", "score_key": "gleu"}, "gives one score; remove this key",
+    ),
+    "a scale": (
+        {"class": "GleuScoreEvaluator", "scale": [0, 5]}, "the scale of GleuScoreEvaluator is 0-1",
+    ),
+    "a project too many": (
+        {"class": "GleuScoreEvaluator", "azure_ai_project": "https://a"}, "calls no project",
+    ),
+    "an argument of the user's class": (
+        {"class": "own:Returns", "args": {"reslt": {}}}, "did you mean 'result'?",
+    ),
+    "the user's class": ({"class": "own:Return"}, "did you mean 'Returns'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "told"), WRONG.values(), ids=WRONG)
+def test_mistakes_are_found_without_a_run(keys, told, agent_file, server):
+    findings = check(holodeck.load_agent(agent_file(keys)))
+
+    assert [one for one in findings if told in one.message and one.stops_the_run] != [], findings
+    assert server.requests == []
+
+
+MISSING = {
+    "context": (RELEVANCE, {"retrieval_context": None}, "'files' or 'retrieval_context'"),
+    "ground_truth": (RELEVANCE, {"ground_truth": None}, "'ground_truth'"),
+    "expected_tools": (
+        {"class": "TaskNavigationEfficiencyEvaluator"}, {"expected_tools": None},
+        "'expected_tools'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "without", "told"), MISSING.values(), ids=MISSING)
+def test_a_case_that_lacks_an_input_is_found_without_a_run(keys, without, told, agent_file):
+    findings = check(holodeck.load_agent(agent_file(keys, **without)))
+
+    expected = f"the metric {keys['class']!r} needs {told} in the case"
+    assert [one for one in findings if expected in one.message] != [], findings
+
+
+REFUSED = {
+    "not a class": ({"class": "own:function"}, "'own:function' is not a class"),
+    "not callable": ({"class": "own:NotCallable"}, r"cannot be called \(no __call__\)"),
+    "no scale": ({"class": "own:Returns"}, "scale: is missing"),
+    "a threshold above 1": ({"class": "own:Stars"}, "scale: is missing"),
+    "an input": (
+        {"class": "own:ReadsWeather", "scale": [0, 1]},
+        "reads weather, which a run does not record; known: query, response",
+    ),
+    "no inputs": ({"class": "own:NamesNothing", "scale": [0, 1]}, "names no input"),
+    "a model of its own": (
+        {"class": "own:CallsAModel", "scale": [0, 1]}, "write 'type: code' with 'judge: true'",
+    ),
+    "a missing argument": ({"class": "own:Declares"}, "args.score: is missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "told"), REFUSED.values(), ids=REFUSED)
+def test_a_class_that_cannot_be_a_metric_is_refused(keys, told, agent_file, tmp_path):
+    agent_file()
+    metric = METRIC.validate_python({"type": "azure", **keys})
+
+    with pytest.raises(ConfigError, match=told):
+        build_evaluator(metric, tmp_path)
+
+
+STARS = {"class": "own:Returns", "scale": [1, 5]}
+RESULTS = {
+    "the best": ({"result": {"stars": 5}}, {}, (1.0, True)),
+    "the class decides": ({"result": {"stars": 4, "stars_result": "fail"}}, {}, (0.75, False)),
+    "its threshold decides": ({"result": {"stars": 4, "stars_threshold": 5}}, {}, (0.75, False)),
+    "the user decides": (
+        {"result": {"stars": 4, "stars_result": "pass"}}, {"threshold": 0.8}, (0.75, False),
+    ),
+    "less is better": ({"result": {"stars": 2}}, {"scale": [5, 1]}, (0.75, True)),
+    "a label": ({"result": {"x_label": True}}, {"scale": [1, 0]}, (0.0, False)),
+    "one of several": (
+        {"result": {"stars": 1, "moons": 5}}, {"score_key": "moons"}, (1.0, True),
+    ),
+    "older names": ({"result": {"stars": 5, "stars_score": 5, "gpt_stars": 5}}, {}, (1.0, True)),
+}  # fmt: skip
+NO_RESULTS = {
+    "several": ({"stars": 5, "moons": 5}, "write 'score_key' with one of moons, stars"),
+    "none": ({"stars_reason": "fine"}, "returned no score"),
+    "a text": ({"stars": "5"}, "returned no score"),
+    "null": ({"stars": None, "stars_reason": "no idea"}, "got no score: no idea"),
+    "not applicable": ({"stars": 5, "stars_result": "not_applicable"}, "got no score"),
+    "skipped": ({"stars": 5, "stars_status": "skipped"}, "got no score"),
+    "beyond the scale": ({"stars": 6}, "6 is not a number of the scale 1-5"),
+    "a label on a scale": ({"stars": True}, "True is not a number of the scale 1-5"),
+    "no mapping": (5, "returned 5; it must return a mapping"),
+    "nothing": (None, "returned None; it must return a mapping"),
+}
+
+
+async def test_results_of_a_class_of_the_user_are_read(agent_file):
+    metrics = [
+        STARS | {"name": name, "args": args} | more for name, (args, more, _) in RESULTS.items()
+    ]
+    metrics += [
+        STARS | {"name": name, "args": {"result": result}}
+        for name, (result, _) in NO_RESULTS.items()
+    ]
+    metrics += [STARS | {"name": "not a number", "args": {"number": "nan"}}]
+
+    rows = {one.metric_name: one for one in await rows_of(agent_file(*metrics))}
+
+    found = {name: (rows[name].score, rows[name].passed) for name in RESULTS}
+    assert found == {name: expected for name, (_, _, expected) in RESULTS.items()}
+    errors = NO_RESULTS | {"not a number": (None, "got no score")}
+    assert [name for name in errors if rows[name].score is not None or rows[name].passed] == []
+    assert [name for name, (_, told) in errors.items() if told not in rows[name].error] == []
+    assert rows["less is better"].scale == "0-1, 1 is good"
+    assert {one.judge_trust for one in rows.values()} == {None}
+
+
+async def test_scale_and_direction_come_from_the_class_that_declares_them(agent_file):
+    rows = await rows_of(
+        agent_file(
+            {"class": "own:Declares", "name": "good", "args": {"score": 0.9}},
+            {"class": "own:Declares", "name": "bad", "args": {"score": 0.7}},
+            {"class": "own:Declares", "name": "less", "args": {"score": 0.9, "higher": False}},
+        )
+    )
+
+    assert [(one.score, one.passed) for one in rows] == [(0.9, True), (0.7, False), (0.1, False)]
+
+
+async def test_a_class_that_contradicts_itself_decides_nothing(agent_file):
+    result = {"stars": 2, "stars_threshold": 3, "stars_result": "pass"}
+
+    [row] = await rows_of(agent_file(STARS | {"args": {"result": result}}))
+
+    assert row.inconclusive
+    assert "says 'passed', and its score is 2 with its threshold 3" in row.note
+
+
+@pytest.mark.parametrize(("answer", "score"), [(5, 1.0), (1, 0.0)])
+async def test_evaluators_of_the_library_inside_a_class_ask_our_judge(
+    answer, score, server, agent_file
+):
+    server.when(
+        lambda request: "politeness" in request.body["messages"][0]["content"],
+        lambda _: json.dumps({"score": answer, "reason": "because"}),
+    )
+    server.otherwise(verdict(lambda _: answer))
+    path = agent_file(
+        {"class": "own:Asks", "scale": [1, 5]}, {"class": "own:Prompts", "scale": [1, 5]}
+    )
+
+    rows = await rows_of(path)
+
+    assert [(one.score, one.passed, one.error) for one in rows] == [(score, bool(score), None)] * 2
+    assert [one.judge_calls for one in rows] == [1, 1]
+    assert {one.judge_trust for one in rows} == {"not checked"}
+
+
+async def test_a_class_that_hides_a_fault_of_the_judge_passes_nothing(server, agent_file):
+    server.otherwise("certainly 10 of 10")
+    path = agent_file(
+        {"class": "own:Asks", "scale": [1, 5], "args": {"hides": True}},
+        {"class": "own:Prompts", "scale": [1, 5]},
+        {
+            "class": "own:Asks",
+            "name": "threads",
+            "scale": [1, 5],
+            "args": {"hides": True, "in_thread": True},
+        },
+    )
+
+    hidden, text, threads = await rows_of(path)
+
+    assert "did not answer as asked" in hidden.error
+    assert "answered Prompts without a score" in text.error
+    assert "contextvars.copy_context().run" in threads.error
+
+
+def test_a_result_belongs_to_the_code_of_its_class(agent_file, tmp_path):
+    agent = holodeck.load_agent(agent_file(STARS))
+    before = fingerprint_of(agent).parts["metrics"]
+
+    assert fingerprint_of(agent).parts["metrics"] == before
+    (tmp_path / "own.py").write_text(OWN + "\nversion = 2\n")
+    assert fingerprint_of(agent).parts["metrics"] != before
+
+
+def test_a_check_of_the_judge_is_stale_once_class_or_arguments_change(agent_file, tmp_path):
+    agent_file()
+    llm = LLMProvider(provider="openai", name="wise")
+
+    def fingerprint(**keys):
+        metric = METRIC.validate_python({"type": "azure", "class": "own:Asks", **keys})
+        return fingerprint_of_judge(metric, llm, tmp_path)
+
+    before = fingerprint(scale=[1, 5])
+    assert fingerprint(scale=[1, 5]) == before
+    assert before not in {
+        fingerprint(scale=[5, 1]),
+        fingerprint(scale=[1, 5], args={"hides": True}),
+        fingerprint(**{"class": "QAEvaluator"}),
+    }
+    (tmp_path / "own.py").write_text(OWN.replace('"coherence", 5', '"coherence", 4'))
+    assert fingerprint(scale=[1, 5]) != before
