@@ -132,6 +132,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_cases_run_again(agent_dir, 
 
 def test_workers_start_without_their_template_once_that_was_killed(agent_dir, write_bot):
     write_bot("say a", "end-template b", "say c", "say d")
+    agent_dir.write("json.py", "raise ImportError('this is not the json of Python')")
 
     ran = agent_dir.run(*TWO)
 

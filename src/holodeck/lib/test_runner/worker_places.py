@@ -98,7 +98,7 @@ class LocalProcesses:
 
 async def _start_worker() -> "ProcessConnection":
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
+        *(sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,  # a process group, and no Ctrl-C from the terminal

@@ -37,7 +37,7 @@ class Template:
         self._control.setblocking(False)
         with theirs:
             self._process = subprocess.Popen(
-                (sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
+                (sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path)),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # no Ctrl-C from the terminal
