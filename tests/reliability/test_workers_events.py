@@ -12,7 +12,7 @@ from support.tapped_service import serving
 
 TWO = ("test", "--workers", "2", "-o", "report.json")
 BOT = """
-import os, signal
+import logging, os, signal
 from pathlib import Path
 from opentelemetry import trace
 
@@ -23,6 +23,7 @@ def answer(message):
         Path("died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     with tracer.start_as_current_span("look up"):
+        logging.getLogger("holodeck.bot").info("looked up %s", message)
         return message
 """
 SCRIPT = [{"user": "hello first"}, "agent", {"user": "hello second"}, "agent", "succeed"]
@@ -120,7 +121,7 @@ def report_of(agent_dir):
     return json.loads((agent_dir.path / "report.json").read_text())
 
 
-def test_spans_of_all_workers_belong_to_the_trace_of_the_run(agent_dir):
+def test_spans_and_log_records_of_all_workers_belong_to_the_trace_of_the_run(agent_dir):
     with collector() as got:
         write_bot(
             agent_dir,
@@ -136,6 +137,11 @@ def test_spans_of_all_workers_belong_to_the_trace_of_the_run(agent_dir):
     assert {span.trace_id for span in got.spans} == {run.trace_id}
     assert {span.parent_span_id for span in cases} == {run.span_id}
     assert got.resource["service.instance.id"]
+    looked_up = [one for one in got.logs if "looked up" in one.body.string_value]
+    assert sorted(one.body.string_value for one in looked_up) == [
+        f"looked up say {n}" for n in range(6)
+    ]
+    assert {one.trace_id for one in looked_up} == {run.trace_id}
     assert report_of(agent_dir)["notes"] == []
 
 
