@@ -117,6 +117,18 @@ def test_several_processes_send_no_more_requests_at_once_than_one(agent_dir, bac
     assert set(asked.values()) == {1, 2}
 
 
+def test_a_response_that_is_no_valid_text_is_a_result_as_in_one_process(agent_dir, write_bot):
+    """The run used to wait for it for ever."""
+    write_bot("say a", "say b")
+    agent_dir.write("bot.py", "def answer(message):\n    return message + ' \\ud800'\n")
+
+    ran = agent_dir.run(*TWO, "--verbose", "--events", "events.jsonl")
+
+    assert ran.code == 0, ran.stderr
+    assert outcomes(agent_dir) == ["passed", "passed"]
+    assert report_of(agent_dir)["results"][0]["agent_response"] == "say a \ud800"
+
+
 def test_a_worker_that_is_killed_is_replaced_and_its_cases_run_again(agent_dir, write_bot):
     write_bot("say a", "die-once b", "say c", "say d")
 

@@ -51,6 +51,7 @@ from holodeck.lib.test_runner.worker_messages import (
     WorkerTask,
     frame,
     pack_error,
+    pack_result,
 )
 from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
 
@@ -293,10 +294,11 @@ class _Worker:
         run = self._lane.new_run(index, (self._task.agent.test_cases or [])[index])
         try:
             finished = await run.run()
+            body = pack_result(finished.result)
         except asyncio.CancelledError:
             result = run.interrupted_result()
             self._channel.send(
-                ["cancelled", number], b"" if result is None else result.model_dump_json().encode()
+                ["cancelled", number], b"" if result is None else pack_result(result)
             )
         except HoloDeckError as error:
             self._channel.send(["error", number, *pack_error(error)])
@@ -305,7 +307,6 @@ class _Worker:
             self._channel.send(["error", number, *pack_error(failure)])
         else:
             head = ["done", number, finished.failure, finished.is_permanent, finished.refusal]
-            body = finished.result.model_dump_json().encode()
             self._channel.send([*head, self._new_notes()], body)
         finally:
             self._limiters.return_unused(number)

@@ -5,6 +5,7 @@ order within a case is that in which its worker sent them.
 """
 
 import json
+import logging
 from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import fields
@@ -34,6 +35,8 @@ from holodeck.models.test_case import TestCaseModel
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.script_run import ScriptRun
+
+logger = logging.getLogger(__name__)
 
 OF_CASE, OF_CONVERSATION = "case", "conversation"
 """The streams."""
@@ -68,7 +71,11 @@ class EventSender:
         conversation.events.relay(lambda event: self._send_event(run, OF_CONVERSATION, event))
 
     def _send_event(self, run: int, stream: str, event: Event) -> None:
-        body = json.dumps(values_of(event), default=str).encode()
+        try:
+            body = json.dumps(values_of(event), default=str).encode()
+        except (TypeError, ValueError, RecursionError):  # of a message that the agent's code made
+            logger.exception("%s cannot be sent to listeners", type(event).__name__)
+            return
         self._send(["event", run, stream, TYPES[type(event)]], body)
 
 

@@ -39,10 +39,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from holodeck import errors
 from holodeck.errors import ExecutionError, HoloDeckError
+from holodeck.lib.records.recorder import json_line
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_result import TestResult
 
 Message = list[Any]
 MAX_BODY = 1_000_000_000
@@ -118,6 +122,19 @@ class FrameReader:
             body = bytes(self._buffer[begin : begin + size])
             del self._buffer[: begin + size]
             yield message, body
+
+
+def pack_result(result: TestResult) -> bytes:
+    """Return a result as the record has it, whatever the texts and values of the agent are."""
+    return json_line(result)
+
+
+def unpack_result(body: bytes) -> TestResult:
+    """Return the result that was packed. Raises ValueError."""
+    try:
+        return TestResult.model_validate_json(body)
+    except ValidationError:  # lone surrogates, and what is deeply nested
+        return TestResult.model_validate(json.loads(body))
 
 
 def pack_error(error: HoloDeckError) -> list[Any]:

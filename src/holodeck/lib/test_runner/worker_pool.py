@@ -26,6 +26,7 @@ from holodeck.lib.test_runner.worker_messages import (
     WorkerTask,
     frame,
     unpack_error,
+    unpack_result,
 )
 from holodeck.lib.test_runner.worker_places import Connection, Place
 from holodeck.lib.ui.activity import Activity, current_case, displayed
@@ -79,7 +80,7 @@ class WorkerRun:
     def keep_interrupted(self, body: bytes) -> None:
         """Keep the result that the worker had when the run was cancelled."""
         if body:
-            self._interrupted = TestResult.model_validate_json(body)
+            self._interrupted = unpack_result(body)
 
 
 @dataclass
@@ -193,7 +194,7 @@ class _Worker:
         match message:
             case ["done", number, failure, is_permanent, refusal, notes]:
                 self._pool.add_notes(notes)
-                result = TestResult.model_validate_json(body)
+                result = unpack_result(body)
                 self._finish(number, FinishedRun(result, failure, is_permanent, refusal))
             case ["cancelled", number]:
                 self._cancelled(number, body)
