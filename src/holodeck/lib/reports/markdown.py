@@ -49,11 +49,16 @@ _WWW_DOT = re.compile(r"(?i)\b(www)\.")
 def inline(text: str, limit: int = INLINE_LIMIT) -> str:
     """Return `text` as one line without markup, for headings, table cells, lists and links."""
     escaped = one_line(text, limit).translate(_ESCAPES)
-    escaped = _LONE_UNDERSCORE.sub("\\_", escaped)
-    escaped = _NOT_LINKED.sub(lambda match: f"{match[0]}&#8203;", escaped)
-    escaped = _URL_COLON.sub("&#58;", escaped)
-    escaped = _WWW_DOT.sub(r"\1&#46;", escaped)
-    return _LIST_START.sub(r"\1\\\2", escaped)
+    # A pattern is only applied where it may match: reports have thousands of short texts.
+    if "_" in escaped:
+        escaped = _LONE_UNDERSCORE.sub("\\_", escaped)
+    if "@" in escaped or "#" in escaped or "-" in escaped:
+        escaped = _NOT_LINKED.sub(lambda match: f"{match[0]}&#8203;", escaped)
+    if "://" in escaped:
+        escaped = _URL_COLON.sub("&#58;", escaped)
+    if "." in escaped:
+        escaped = _WWW_DOT.sub(r"\1&#46;", escaped)
+    return _LIST_START.sub(r"\1\\\2", escaped) if _LIST_START.match(escaped) else escaped
 
 
 def code(text: str, limit: int = INLINE_LIMIT) -> str:
