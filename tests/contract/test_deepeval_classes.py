@@ -118,6 +118,36 @@ async def test_classes_of_the_library_and_of_the_user_are_run(server, agent_file
     assert "Does it allow dogs?" in server.requests[-1].prompt + server.requests[-2].prompt
 
 
+async def test_a_class_without_a_judge_needs_no_model(tmp_path):
+    (tmp_path / "own.py").write_text(OWN + "\ndef reply(text):\n    return 'Yes.'\n")
+    metrics = [{"type": "deepeval", "class": one} for one in ("ExactMatchMetric", "own:Rudeness")]
+    case = {"input": "Dogs?", "ground_truth": "Yes."}
+    config = {"name": "a", "backend": "own:reply", "evaluations": {"metrics": metrics},
+              "test_cases": [case]}  # fmt: skip
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(config))
+    findings = check(holodeck.load_agent(tmp_path / "agent.yaml"))
+    assert [one for one in findings if one.severity == "error"] == []
+
+    report = await holodeck.arun(tmp_path / "agent.yaml")
+
+    rows = report.results[0].metric_results
+    assert [(one.passed, one.judge_trust) for one in rows] == [(True, None)] * 2
+
+
+async def test_a_class_with_a_judge_needs_a_model(tmp_path):
+    config = {
+        "name": "a",
+        "backend": "own:reply",
+        "evaluations": {"metrics": [{"type": "deepeval", "class": "BiasMetric"}]},
+        "test_cases": [{"input": "Dogs?"}],
+    }
+    (tmp_path / "own.py").write_text("def reply(text):\n    return 'Yes.'\n")
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(config))
+
+    with pytest.raises(ConfigError, match="'BiasMetric' needs a model that judges"):
+        await holodeck.arun(tmp_path / "agent.yaml")
+
+
 WRONG = {
     "a class": ({"class": "BaisMetric"}, "no metric class 'BaisMetric'; did you mean 'BiasMetric'"),
     "no metric": ({"class": "deepeval.metrics.DeepAcyclicGraph"}, "no metric class"),

@@ -238,3 +238,20 @@ async def test_tool_calls_that_a_label_lacks_are_unknown_not_none(server, agent_
     assert "tool calls are unknown" in found.errors[0]
     assert found.strict_agreement.false_negatives == 1
     assert asked(server) == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"type": "deepeval", "class": "ExactMatchMetric"},
+        {"type": "azure", "class": "TaskNavigationEfficiencyEvaluator"},
+    ],
+    ids=lambda keys: keys["type"],
+)
+async def test_a_class_that_asks_no_judge_cannot_be_checked(keys, server, agent_file):
+    path = agent_file({"metrics": [keys]})
+
+    with pytest.raises(ConfigError, match=f"'{keys['class']}' asks no judge"):
+        await checked(path, keys["class"], [label()])
+
+    assert server.requests == []

@@ -143,6 +143,8 @@ class LabelledCases:
         agent = self._agent.model_copy(update=update)
         agent = agent.with_locator(LabelLocator(labels, self._agent))
         checks = EvaluatorSet(agent, judges=self._judges)
+        if metric is not None and not checks.checks_of(0).at_end[0].evaluator.asks_judge:
+            raise _asks_no_judge(metric)
         for number, (at, label) in enumerate(group):
             self._cases[at] = (label, cases[number], checks.checks_of(number))
 
@@ -191,12 +193,16 @@ def _judgement_of_criterion(label: Label, row: CriterionRow) -> Judgement:
     return Judgement(label, None if passed is None else float(passed), passed, row.reasoning)
 
 
+def _asks_no_judge(metric: MetricSettings) -> ConfigError:
+    return ConfigError("--metric", f"{metric.label!r} asks no judge; name a judged metric")
+
+
 def _require_verdict(metric: MetricSettings | str | None) -> None:
     """Raise ConfigError for a metric that asks no judge, or that cannot fail."""
     if metric is None or isinstance(metric, str):
         return
     if not needs_judge(metric):
-        raise ConfigError("--metric", f"{metric.label!r} asks no judge; name a judged metric")
+        raise _asks_no_judge(metric)
     if not can_fail(metric.model_copy(update={"required": True, "enabled": True})):
         raise ConfigError(
             "--metric", f"{metric.label!r} has no threshold, so it decides nothing; write one"
