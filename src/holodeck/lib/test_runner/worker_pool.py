@@ -111,14 +111,16 @@ class _Worker:
 
     def send(self, message: Message, body: bytes = b"") -> None:
         """Send a message, together with others of the same turn of the event loop."""
+        if self._connection is None:  # nothing may come before `start`
+            return
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent += frame(message, body)
 
     def _flush(self) -> None:
         data, self._unsent = self._unsent, bytearray()
-        if self._connection is not None:
-            self._connection.send(bytes(data))
+        assert self._connection is not None  # noqa: S101 - `send` has looked
+        self._connection.send(bytes(data))
 
     async def listen(self, place: Place, task: bytes) -> None:
         """Start the worker and handle what it sends until it ends."""
