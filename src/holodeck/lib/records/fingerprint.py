@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool_config import ToolConfig
 
 _DIGITS = 16
+_CASES_AT_ONCE = 1_000
 _IRRELEVANT_KEYS = {"retries", "retry_on", "fail_fast", "cache_key"}
 """Keys of a case that change no response."""
 
@@ -36,13 +38,13 @@ class Fingerprint:
     hashes: tuple[str, ...]
     """Of everything that the result of each case depends on, by the case's index."""
     config: dict[str, Any]
-    """The agent as plain values; keys and other secrets are masked."""
+    """The agent as plain values without its cases; keys and other secrets are masked."""
 
 
 def fingerprint_of(agent: Agent) -> Fingerprint:
     """Return the agent's fingerprint. Secrets do not count: a new API key changes nothing."""
     # One dump of all: pydantic would prepare each part anew, which takes longer than a small run.
-    config = agent.model_dump(mode="json", exclude_none=True)
+    config = agent.model_dump(mode="json", exclude_none=True, exclude={"test_cases"})
     parts = {name: _hash_value(value) for name, value in _parts(agent, config).items()}
     all_parts = _hash_value(parts)
     without_metrics = _hash_value(
@@ -51,13 +53,22 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
     cases, folder = agent.test_cases or [], agent.base_dir
     planned = tuple(
         _plan_case(case, values, folder)
-        for case, values in zip(cases, config.get("test_cases", []), strict=True)
+        for case, values in zip(cases, chain.from_iterable(dump_cases(agent)), strict=True)
     )
     hashes = tuple(
         _hash_text((all_parts if _uses_evaluations(case) else without_metrics) + one.hash)
         for case, one in zip(cases, planned, strict=True)
     )
     return Fingerprint(parts, planned, hashes, config)
+
+
+def dump_cases(agent: Agent) -> Iterator[list[dict[str, Any]]]:
+    """Yield the test cases as plain values, some at a time, as all of them may be many."""
+    cases = agent.test_cases or []
+    for start in range(0, len(cases), _CASES_AT_ONCE):
+        part = agent.model_copy(update={"test_cases": cases[start : start + _CASES_AT_ONCE]})
+        dump = part.model_dump(mode="json", exclude_none=True, include={"test_cases"})
+        yield dump["test_cases"]
 
 
 def _uses_evaluations(case: TestCaseModel) -> bool:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
-from holodeck.lib.records.fingerprint import Fingerprint, fingerprint_of
+from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, fingerprint_of
 from holodeck.models.base import Model
 from holodeck.models.record import (
     CaseFinished,
     CaseSkipped,
     ComparedWith,
-    Event,
     RunFinished,
     RunStarted,
 )
@@ -49,6 +49,8 @@ _MAX_ATTEMPTS = 100
 _MAX_DEPTH = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _REPLACEMENT = "\ufffd".encode()
+_CASES = f"test cases {os.urandom(8).hex()}"
+"""Stands in the first line where the test cases go."""
 
 
 class Recorder:
@@ -117,7 +119,7 @@ class Recorder:
             hashes=fingerprint.parts,
             prompts=prompt_versions(self._agent),
             settings=settings.model_dump(mode="json"),
-            config=fingerprint.config,
+            config=fingerprint.config | {"test_cases": _CASES},
             cases=list(fingerprint.cases),
             selection=selection,
         )
@@ -129,14 +131,20 @@ class Recorder:
             checkout=head.checkout,
             hashes=head.hashes,
         )
-        events: list[Event] = [
-            head,
-            *(
-                self._finished_event(index, result)
-                for index, result in (carried_over or {}).items()
-            ),
-        ]
-        self._file.append(b"".join(map(json_line, events)))
+        carried = (
+            self._finished_event(index, result) for index, result in (carried_over or {}).items()
+        )
+        self._file.append(*self._first_line(head, redactor), *map(json_line, carried))
+
+    def _first_line(self, head: RunStarted, redactor: "Redactor") -> Iterator[bytes]:
+        """Yield the first line in parts: as one, 100,000 test cases would need ten times as much
+        memory for a moment."""
+        before, _, after = json_line(head).partition(to_json(_CASES))
+        yield before + b"["
+        for number, cases in enumerate(dump_cases(self._agent)):
+            listed = _json_of(redactor.redact_report(cases)).removeprefix(b"[").removesuffix(b"]")
+            yield b"," + listed if number else listed
+        yield b"]" + after
 
     def add(self, index: int, result: "TestResult") -> None:
         """Write the result of the case with that index in the file."""
@@ -200,21 +208,25 @@ def _create_folder(parent: Path) -> str:
 
 def _without_secrets(head: RunStarted, redactor: "Redactor") -> RunStarted:
     """Mask secrets; the many cases apart from the rest, whose keys indicate secrets."""
-    config = dict(head.config)
-    cases = redactor.redact_report(config.pop("test_cases", []))
     planned = redactor.redact_report(head.cases)
-    rest = redactor.redact_report(head.model_copy(update={"config": config, "cases": []}))
-    return rest.model_copy(update={"config": rest.config | {"test_cases": cases}, "cases": planned})
+    rest = redactor.redact_report(head.model_copy(update={"cases": []}))
+    return rest.model_copy(update={"cases": planned})
 
 
 def json_line(event: Model) -> bytes:
     """Return the event as one line of JSON."""
+    return _json_of(event) + b"\n"
+
+
+def _json_of(value: Model | list[dict[str, Any]]) -> bytes:
     with suppress(ValueError, RecursionError):  # a lone surrogate; a value that contains itself
-        # As `model_dump_json` does, without its text: the first line names all test cases.
-        line = type(event).__pydantic_serializer__.to_json(event) + b"\n"
-        if _REPLACEMENT not in line:  # pydantic replaces a lone surrogate in a key
-            return line
-    return json.dumps(_to_json(event), default=str).encode() + b"\n"
+        if isinstance(value, Model):
+            found = value.model_dump_json().encode()
+        else:
+            found = to_json(value, inf_nan_mode="null")
+        if _REPLACEMENT not in found:  # pydantic replaces a lone surrogate in a key
+            return found
+    return json.dumps(_to_json(value), default=str).encode()
 
 
 def _to_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
@@ -251,22 +263,22 @@ class AppendOnlyFile:
         self._syncer = threading.Thread(target=self._keep_synced, name="record", daemon=True)
         self._syncer.start()
 
-    def append(self, lines: bytes) -> None:
-        """Write whole lines; the first failure is logged, none is raised."""
+    def append(self, *parts: bytes) -> None:
+        """Write whole lines, given in parts; the first failure is logged, none is raised."""
         if not self._unwritten:
             try:
-                self._write(lines)
+                self._write(parts)
             except OSError as error:
                 self._note_failure(error.strerror or type(error).__name__)
             else:
                 return
-        self._unwritten.append(lines)
+        self._unwritten += parts
 
     def close(self) -> None:
         """Write the lines kept in memory and sync the file."""
         if self._unwritten:
             with suppress(OSError):
-                self._write(b"".join(self._unwritten))
+                self._write(self._unwritten)
                 self.failure = None
                 logger.warning("%s: could be written after all", self.path)
         self._closing.set()
@@ -274,17 +286,20 @@ class AppendOnlyFile:
         self._syncer.join()
         os.close(self._handle)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, parts: Iterable[bytes]) -> None:
         """Write all of it, or leave the file as it was."""
-        written = 0
+        size = self._size
         try:
-            while written < len(data):
-                written += os.write(self._handle, data[written:])
+            for data in parts:
+                written = 0
+                while written < len(data):
+                    written += os.write(self._handle, data[written:])
+                size += written
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._handle, self._size)
             raise
-        self._size += written
+        self._size = size
         self._dirty.set()
 
     def _keep_synced(self) -> None:

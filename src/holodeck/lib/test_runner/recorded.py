@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from holodeck import __version__
 from holodeck.errors import ConfigError
-from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.summary import summarize
@@ -154,7 +155,10 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
     histories = histories_of(agent)
     is_known = run.started is not None and _case_values(run.started.config, "script") is not None
     fingerprint = fingerprint_of(agent)
-    contexts = _case_values(fingerprint.config, "context") if is_known else None
+    contexts: dict[int, Json] = {}
+    if is_known and any(case.context is not None for case in agent.test_cases or []):
+        cases_as_values = list(chain.from_iterable(dump_cases(agent)))
+        contexts = _case_values({"test_cases": cases_as_values}, "context") or {}
     cases = enumerate(zip(agent.test_cases or [], fingerprint.cases, strict=True))
     found = []
     for at, (case, plan) in cases:
@@ -168,7 +172,7 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
             redact(case.user_input),
             tuple(map(redact, history_key(histories.get(at, ())))),
             script,
-            _canonical_json(contexts[at], redact) if contexts and at in contexts else "",
+            _canonical_json(contexts[at], redact) if at in contexts else "",
         )
         found.append(KeyedCase(case, key, plan.hash))
     return found

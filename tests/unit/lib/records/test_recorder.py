@@ -1,12 +1,13 @@
 """Beginning a record: a folder of its own, out of git, without secrets."""
 
 import json
+import os
 
 import pytest
 
 from holodeck.errors import ReportError
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.recorder import RUNS_FOLDER, Recorder
+from holodeck.lib.records.recorder import RUNS_FOLDER, AppendOnlyFile, Recorder
 from holodeck.lib.records.run_store import read_run
 from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
@@ -94,3 +95,38 @@ def test_where_no_folder_can_be_made_the_error_names_the_way_out(recorder, tmp_p
 
     with pytest.raises(ReportError, match=r"cannot be recorded in .*--no-record"):
         recorder()
+
+
+def test_the_first_line_holds_every_case_however_many_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("holodeck.lib.records.fingerprint._CASES_AT_ONCE", 2)
+    texts = ["plain", "a-very-secret-key", "\ufffd", "] , [", "é\n"]
+    cases = [{"name": f"case {at}", "input": one} for at, one in enumerate(texts)]
+    agent = Agent.model_validate(AGENT | {"test_cases": cases}).with_base_dir(tmp_path)
+    made = Recorder(agent, fingerprint_of(agent))
+    made.begin("agent.yaml", ExecutionConfig(), Redactor(["a-very-secret-key"]), version="1.2")
+    made._file.close()
+
+    [line] = made.path.read_text().splitlines()
+    cases = json.loads(line)["config"]["test_cases"]
+    assert [one["input"] for one in cases] == ["plain", "***-key", "\ufffd", "] , [", "é\n"]
+    assert [one["name"] for one in cases] == [f"case {at}" for at in range(5)]
+
+
+def test_parts_of_lines_that_do_not_fit_on_the_disk_are_written_at_the_end(tmp_path, monkeypatch):
+    file = AppendOnlyFile(tmp_path / "j")
+    written, real = [], os.write
+
+    def full_after_one(handle, data):
+        written.append(data)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        return real(handle, data)
+
+    monkeypatch.setattr(os, "write", full_after_one)
+    file.append(b"one ", b"line\n")
+    assert file.failure == "No space left on device"
+    assert (tmp_path / "j").read_bytes() == b""
+    file.append(b"two\n")
+    file.close()
+    assert (tmp_path / "j").read_bytes() == b"one line\ntwo\n"
+    assert file.failure is None

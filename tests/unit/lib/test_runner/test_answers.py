@@ -1,12 +1,13 @@
 """Which recorded answer a case is graded by when a run is graded again."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from fakes import ScriptedBackend
-from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.rescore import rescore
@@ -37,7 +38,9 @@ async def recorded(tmp_path, *cases, redactor=Redactor()):  # noqa: B008 - holds
         agent_name=agent.name,
         agent_config_path="agent.yaml",
         cases=list(fingerprint.cases),
-        config=redactor.redact_report(fingerprint.config),
+        config=redactor.redact_report(
+            {**fingerprint.config, "test_cases": [*chain.from_iterable(dump_cases(agent))]}
+        ),
     )
     finished = {
         at: CaseFinished(index=at, hash="x", result=one) for at, one in enumerate(report.results)

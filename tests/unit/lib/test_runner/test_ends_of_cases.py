@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from pydantic import ValidationError
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from fakes import ScriptedBackend
 from holodeck.config.check import check
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.fingerprint import dump_cases
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.record import RunStarted
 from holodeck.models.test_result import Outcome
@@ -302,7 +303,7 @@ async def graded_again(server, folder, held, **case):
         started="2026-01-01T00:00:00+00:00",
         agent_name="a",
         agent_config_path="agent.yaml",
-        config=fingerprint_of(before).config,
+        config={"test_cases": [*chain.from_iterable(dump_cases(before))]},
     )
     agent = an_agent(server, {**HELD, **case}).with_base_dir(folder)
     return await rescore(agent, replace(recorded(held), started=started))
