@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.test_runner.checks import JudgeProvider
+from holodeck.lib.test_runner.checks import EvaluatorSet, JudgeProvider
 from holodeck.models.agent import Agent
 from holodeck.models.judged_metrics import RAGMetric
 
@@ -30,21 +30,24 @@ def judge_provider(agent_model=None, judge_model=None):
 def test_the_metrics_own_model_judges_before_the_shared_one_and_that_before_the_agents():
     every = judge_provider(model("agents"), model("shared"))
 
-    assert every.judge_of(metric(model=model("own")), "m").name == "openai/own"
-    assert every.judge_of(metric(), "m").name == "openai/shared"
-    assert judge_provider(model("agents")).judge_of(metric(), "m").name == "openai/agents"
+    assert every.find_judge_of(metric(model=model("own"))).name == "openai/own"
+    assert every.find_judge_of(metric()).name == "openai/shared"
+    assert judge_provider(model("agents")).find_judge_of(metric()).name == "openai/agents"
 
 
 def test_a_metric_without_anybody_to_judge_is_a_configuration_error():
-    with pytest.raises(ConfigError, match="needs a model that judges"):
-        judge_provider().judge_of(metric(), "evaluations.metrics[0]")
+    assert judge_provider().find_judge_of(metric()) is None
+    judged = {"type": "judge", "name": "polite", "criteria": ["It is polite."]}
+    agent = Agent(name="x", backend="a:b", evaluations={"metrics": [judged]})
+    with pytest.raises(ConfigError, match=r"metrics\[0\]: .* needs a model that judges"):
+        EvaluatorSet(agent)
 
 
 def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
     seen = judge_provider(model("same"), model("same"))
 
     for _ in range(2):
-        seen.judge_of(metric(), "m")
+        seen.warn_of(metric(model=model("same")).model)
 
     [note] = seen.notes
     assert "the agent's own model" in note
@@ -54,7 +57,7 @@ def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
 def test_a_judge_that_is_too_small_is_warned_of(caplog):
     seen = judge_provider(model("agents"))
 
-    seen.judge_of(metric(model=model("smollm2-135m-instruct", "local")), "m")
-    seen.judge_of(metric(model=model("other")), "m")
+    seen.warn_of(metric(model=model("smollm2-135m-instruct", "local")).model)
+    seen.warn_of(metric(model=model("other")).model)
 
     assert ["too small to judge" in note for note in seen.notes] == [True]
