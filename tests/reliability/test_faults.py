@@ -29,6 +29,7 @@ from support.faults import (
     run_cases,
     settings,
 )
+from support.workers import only_in_one_process
 
 PYTHON_WORDS = re.compile(
     r"Traceback|has no attribute|NoneType|validation error|recursion|not iter"
@@ -119,6 +120,7 @@ async def test_a_wait_of_a_day_for_one_case_does_not_keep_the_others_waiting(way
     assert [result.passed for result in report.results] == [False] + [True] * 59
 
 
+@only_in_one_process("the fixture counts the refused connections of this process")
 @on_both_ways
 async def test_a_server_that_comes_up_late_is_found(way, tmp_path, refused):
     """The first attempts are refused; then somebody listens."""

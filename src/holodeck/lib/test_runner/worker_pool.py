@@ -102,6 +102,7 @@ class _Worker:
     def __init__(self, pool: "WorkerPool", limiters: Limiters) -> None:
         self._pool = pool
         self._connection: Connection | None = None
+        self._is_killed = False
         self._unsent = bytearray()
         self.slots = SlotsOfWorker(limiters, self.send)
         self.ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -128,6 +129,8 @@ class _Worker:
         try:
             async with place.open_worker() as connection:
                 self._connection = connection
+                if self._is_killed:
+                    connection.kill()
                 self.send(["start"], task)
                 await self._handle_all(connection)
                 self._pool.forget(self)
@@ -153,6 +156,7 @@ class _Worker:
     def _fail(self, ended: str) -> None:
         if not self.ready.done():
             self.ready.set_exception(BackendInitError(ended))
+            self.ready.exception()  # nobody may wait for it any more
         for one in self.runs.values():
             if not one.finished.done():
                 one.finished.set_exception(WorkerEnded(ended))
@@ -163,7 +167,8 @@ class _Worker:
         return self.ready.done() and self.ready.exception() is None
 
     def kill(self) -> None:
-        """End the worker and what it has started."""
+        """End the worker and what it has started, now or as soon as it has begun."""
+        self._is_killed = True
         if self._connection is not None:
             self._connection.kill()
 
@@ -306,9 +311,12 @@ class WorkerPool:
             await self._close()
 
     async def _close(self) -> None:
-        """Let the workers close their agents, and end those that take too long."""
-        for worker in self._workers:
-            worker.send(["close"])
+        """Let the workers close their agents, and end those that take too long or have none."""
+        for worker in list(self._workers):
+            if worker.ready.done():
+                worker.send(["close"])
+            else:  # the run was cancelled or has failed, and this worker has done nothing yet
+                worker.kill()
         if self._listening:
             await asyncio.wait(self._listening, timeout=_CLOSE_S)
         for worker in list(self._workers):
