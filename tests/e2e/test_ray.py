@@ -151,11 +151,13 @@ def test_secrets_travel_as_named_variables_only(cluster, bot):
 
 def test_what_needs_this_process_is_an_error(cluster, bot):
     folder = bot(1)
+    agent = json.loads((folder / "agent.yaml").read_text())
+    (folder / "agent.yaml").write_text(json.dumps(agent | {"observability": {"enabled": True}}))
 
-    ran = run_cli("test", "--on", "ray", "--events", "e.jsonl", cwd=folder, env=on_cluster(cluster))
+    ran = run_cli("test", "--on", "ray", cwd=folder, env=on_cluster(cluster))
 
     assert ran.code == 2
-    assert "'run_on' has no effect" in ran.stderr
+    assert "'run_on' has no effect: telemetry is written to the console" in ran.stderr
 
 
 def test_a_cluster_that_is_not_there_is_an_error(bot):
