@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,15 +61,32 @@ def _wording_version(metric: MetricSettings | str, folder: Path) -> str:
     libraries = [_installed_version(one) for one in kind.libraries]
     sources = [module_source(one, folder) for one in metric.python_targets.values()]
     own = [hashlib.sha256(one.encode()).hexdigest()[:16] for one in sources]
-    return " ".join([*libraries, _hash_of_module(kind.__module__), *own])
+    return " ".join([*libraries, _hash_of_adapter(kind.__module__), *own])
 
 
 @cache
 def _hash_of_module(name: str) -> str:
-    spec = find_spec(name)
+    return _hash_of_files([_file_of(name)])
+
+
+@cache
+def _hash_of_adapter(name: str) -> str:
+    """Hash a module that calls a library with the modules beside it that do."""
+    file = _file_of(name)
+    is_package = file.parent.name != "evaluators"
+    siblings = "*.py" if is_package else f"{file.stem.partition('_')[0]}*.py"
+    return _hash_of_files(sorted(file.parent.glob(siblings)))
+
+
+def _file_of(module: str) -> Path:
+    spec = find_spec(module)
     if spec is None or spec.origin is None:
-        raise LookupError(name)
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+        raise LookupError(module)
+    return Path(spec.origin)
+
+
+def _hash_of_files(files: Iterable[Path]) -> str:
+    return hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:16]
 
 
 @cache
