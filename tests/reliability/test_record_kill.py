@@ -9,6 +9,7 @@ import pytest
 
 from support.checks import assert_plain
 from support.fleet import PARALLEL, Fleet, announced
+from support.workers import agent_output
 
 KILLS = 20
 SIZE = 150
@@ -96,7 +97,7 @@ def test_a_signal_at_any_moment_ends_the_run_at_once_with_all_that_had_finished(
     done = moment != "loading"
     (tmp_path / "tmp").mkdir()
     with fleet.start("-j", "100", "-o", "r.json", env={"TMPDIR": str(tmp_path / "tmp")}) as run:
-        wait_for(run.process.stdout, 101 if done else 1)
+        wait_for(agent_output(run.process), 101 if done else 1)
         os.killpg(run.process.pid, sent)
         ran = run.finish()  # long before what hangs would have ended
         with pytest.raises(ProcessLookupError):  # nobody of the group is left
@@ -142,7 +143,7 @@ async def answer(text):
         while seen < 10:
             seen += run.process.stdout.readline().startswith(b"[Test ")
         run.interrupt()
-        while run.process.stdout.readline() != b"not now\n":
+        while agent_output(run.process).readline() != b"not now\n":
             pass
         run.interrupt()
         ran = run.finish()
