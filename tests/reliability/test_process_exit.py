@@ -8,6 +8,7 @@ import yaml
 
 from support.cli import run_cli, start_cli
 from support.own_pytest import run_pytest
+from support.workers import only_in_one_process
 
 IMPORTS = "import asyncio, atexit, multiprocessing, os, posix, signal, sys, threading\n"
 GREETS = "def answer(message):\n    return 'hello'\n"
@@ -140,6 +141,7 @@ def test_an_exit_handler_does_not_turn_a_failed_run_green(folder, way):
         assert run.finish().code == 1
 
 
+@only_in_one_process("it ends its worker, as in the tests of workers")
 @pytest.mark.parametrize(
     ("way", "code"),
     [

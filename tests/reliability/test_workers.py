@@ -318,3 +318,18 @@ async def test_a_cancelled_run_leaves_no_worker(agent_dir, write_bot, monkeypatc
 
     assert not any(map(is_running, pids))
     assert [one.test_name for one in executor.report(interrupted=True).results] == ["0: say a"]
+
+
+def test_a_thread_that_tries_to_exit_fails_the_run_as_in_one_process(agent_dir, write_bot):
+    """It ended the run with exit code 0."""
+    write_bot("say a", "say b")
+    code = "import os, threading\n\ndef answer(message):\n    thread = threading.Thread("
+    code += (
+        "target=os._exit, args=(0,))\n    thread.start()\n    thread.join()\n    return message\n"
+    )
+    agent_dir.write("bot.py", code)
+
+    ran = agent_dir.run(*TWO)
+
+    assert ran.code == 3, ran.stderr
+    assert "os._exit(0) at" in ran.stderr

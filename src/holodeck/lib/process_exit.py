@@ -76,6 +76,12 @@ def process_exit_forbidden() -> Iterator[None]:
         raise ExecutionError(unseen[0])
 
 
+def note_process_exit(message: str) -> None:
+    """Let the present block raise this at its end: a thread of another process tried to exit."""
+    with _guard.lock:
+        _guard.unseen.append(message)
+
+
 def _replace_functions() -> None:
     for module in (os, sys.modules.get(os.name)):
         for name in _NAMES:

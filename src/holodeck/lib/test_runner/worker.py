@@ -76,8 +76,11 @@ def main() -> None:
     for name, level in task.log_levels.items():
         logging.getLogger(name).setLevel(level)
     loop = partial(asyncio.SelectorEventLoop, _FewAtOnce(channel))
-    with process_exit_forbidden(), asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(_Worker(channel, task).serve())
+    try:
+        with process_exit_forbidden(), asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(_Worker(channel, task).serve())
+    except ExecutionError as error:  # a thread of the user's tried to exit
+        channel.send(["exit", str(error)])
     sys.stderr.flush()
     exit_now(0)
 

@@ -26,6 +26,7 @@ To the parent:
 - `reached` or `down`, URL: what was found out about an endpoint
 - `began` activity, run, text, timed, seconds, reason: what a run waits for, for the display
 - `ended` activity: it waits no more
+- `exit` text: a thread of the user's code tried to exit, which ends the run with this error
 - `log` logger, level, text: a line of the log
 - `event` run, stream, type: an event of a case or of its conversation; the body is its JSON
 - `judge` key, what, detail: what became of a request to a judge

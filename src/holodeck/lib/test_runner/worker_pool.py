@@ -19,6 +19,7 @@ from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import build_limiters
 from holodeck.lib.llm.shared_limits import SLOT_MESSAGES, SlotsOfWorker
 from holodeck.lib.observability.names import ELSEWHERE
+from holodeck.lib.process_exit import note_process_exit
 from holodeck.lib.test_runner.case_run import FinishedRun
 from holodeck.lib.test_runner.worker_messages import (
     FrameReader,
@@ -211,6 +212,8 @@ class _Worker:
                 self._begin_activity(number, run, text, timed, seconds, reason)
             case ["ended", number]:
                 self._end_activity(number)
+            case ["exit", text]:
+                note_process_exit(text)
             case ["log", name, level, text]:
                 logging.getLogger(name).log(level, "%s", text, extra={ELSEWHERE: True})
             case ["event", number, stream, kind] if (entry := self.runs.get(number)) is not None:
