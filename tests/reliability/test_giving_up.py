@@ -312,11 +312,12 @@ async def test_every_wait_for_another_try_is_shown_with_its_number():
     assert activities.of(current_case()) is None
 
 
-def test_the_live_line_tells_of_the_wait_for_another_try(agent_dir):
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_live_line_tells_of_the_wait_for_another_try(agent_dir, workers):
     agent_dir.server.otherwise(status=429, headers={"retry-after": "50"})
     agent_dir.write_agent(backend="chat", execution={"max_retries": 3})
 
-    with start_in_pty("test", cwd=agent_dir.path, cols=100) as run:
+    with start_in_pty("test", "--workers", workers, cwd=agent_dir.path, cols=100) as run:
         run.read_until("retry 1 of 3 in 5")
         run.interrupt()
         run.finish()

@@ -223,10 +223,10 @@ class _Worker:
             await self._serve_in_trace()
 
     async def _serve_in_trace(self) -> None:
+        if self._task.is_displayed:  # before `listen`, whose context the runs get
+            displayed.set(_ActivitiesOfParent(self._channel))
         self._channel.listen(self.handle)
         use_limiters(self._limiters)
-        if self._task.is_displayed:
-            displayed.set(_ActivitiesOfParent(self._channel))
         try:
             with _telemetry(self._task):
                 await self._serve()
