@@ -81,7 +81,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    gc.disable()  # start-up frees nothing; `cli.while_waiting` enables it again
+    gc.disable()  # start-up frees nothing; `cli.while_waiting` lets it collect later
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - stays open
@@ -92,7 +92,7 @@ def main() -> None:
 
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
     code = _flush_stdout(run(sys.argv[1:]))
-    gc.disable()  # Python collects once more at the end, whatever this says
+    gc.disable()  # or Python would collect twice while it ends
     sys.exit(code)
 
 

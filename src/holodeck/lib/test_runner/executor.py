@@ -355,7 +355,7 @@ class TestExecutor:
             async with open_place(self.agent_config, self.config, template) as place:
                 count = count or min(place.cores, len(self._run_state.remaining))
                 pool = WorkerPool(
-                    *(place, task, count, self._add_note, self._lost_result), self._follower()
+                    place, task, count, self._add_note, self._lost_result, follow=self._follower()
                 )
                 async with pool.open():
                     setting = self.config.parallel_test_cases
