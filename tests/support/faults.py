@@ -264,8 +264,9 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """What the first row says, without the port of the server."""
-        errors = self.report.results[0].errors
+        """What the first case that ran says, without the port of the server."""
+        ran = (one for one in self.report.results if one.skipped_by != "refused")
+        errors = next(ran).errors
         return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", "; ".join(errors))
 
 
