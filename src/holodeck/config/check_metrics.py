@@ -1,6 +1,7 @@
 """Static checks of metrics: can each be built, and can a response fail it?"""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -225,9 +226,9 @@ def warn_of_no_threshold(
 def check_placeholders(context: CheckContext) -> None:
     """Find placeholders such as `{{name}}` in cases and metrics that no parameter fills."""
     agent = context.agent
-    parts: list[tuple[KeyPath, Any]] = [(("evaluations",), agent.evaluations)]
-    parts += [(("test_cases", at), case) for at, case in enumerate(agent.test_cases or ())]
-    for path, part in parts:
+    shared: tuple[KeyPath, Any] = (("evaluations",), agent.evaluations)
+    cases = ((("test_cases", at), case) for at, case in enumerate(agent.test_cases or ()))
+    for path, part in chain((shared,), cases):
         for key_path, found, may_match in _unfilled_placeholders(part, path):
             if may_match:
                 context.warning(

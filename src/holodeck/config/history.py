@@ -88,6 +88,10 @@ class _SelectedMessages:
                 return self._source.find((self._indices[index], *rest))
         return self._source.find(path)
 
+    def forget_items(self) -> None:
+        """Keep only what locations need."""
+        self._source.forget_items()
+
 
 def _validate(messages: list[Any], source: _SelectedMessages) -> list[EarlierMessage]:
     try:

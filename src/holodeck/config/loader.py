@@ -67,6 +67,15 @@ class GatheredAgent:
     read: set[Path] = field(default_factory=set)
     """The files besides the agent.yaml that cases were read from."""
 
+    def forget_items(self) -> None:
+        """Keep only what locations need of the files of the cases."""
+        self.cases.clear()
+        last = None
+        for origin in self.origins:
+            if origin.source is not last:
+                last = origin.source
+                last.forget_items()
+
     def add(self, case: Any, origin: Origin) -> None:
         """Add a case, or the cases that it becomes with its `parameters`."""
         for one in _expand(case, origin):
@@ -181,10 +190,8 @@ class ConfigLoader:
         gathered = gather_cases(source, file.absolute(), env.substitute, extra_suites)
         self.cases_read |= gathered.read
         agent = _with_sources(self._validate(gathered, folder, source), source)
-        for one in {id(at.source): at.source for at in gathered.origins}.values():
-            if isinstance(one, Source):
-                one.forget_items()
-        for case in agent.test_cases or []:
+        gathered.forget_items()
+        for case in agent.test_cases if isinstance(agent.test_cases, list) else ():
             for part in (case, *case.own_metrics):
                 share_field_names(part)
         return agent

@@ -21,6 +21,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.base import adapter_of
 from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting, validate_min_pass
 from holodeck.models.llm import PROVIDERS, LLMProvider
+from holodeck.models.packed_cases import map_cases
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"
@@ -206,13 +207,15 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
     """
     given = [one for group in _GROUPS if (one := _run_settings(group, settings)) is not None]
     overridden = _overridden_keys(settings)
+
+    def change(index: int, case: TestCaseModel) -> TestCaseModel:
+        changed = _apply(_reset(case, overridden), given)
+        _check_case(agent, index, changed)
+        return changed
+
     cases = agent.test_cases or []
-    changed = [_apply(_reset(case, overridden), given) for case in cases]
-    for index, case in enumerate(changed):
-        _check_case(agent, index, case)
-    if all(new is old for new, old in zip(changed, cases, strict=True)):
-        return agent
-    return agent.model_copy(update={"test_cases": changed})
+    changed = map_cases(cases, change)
+    return agent if changed is cases else agent.model_copy(update={"test_cases": changed})
 
 
 def _run_settings(group: tuple[str, ...], settings: ExecutionConfig) -> _RunSettings | None:

@@ -205,6 +205,10 @@ class NodeSource(Protocol):
         """Return the node at a path, and its path without parts that the file does not have."""
         ...
 
+    def forget_items(self) -> None:
+        """Keep only what locations need, once the configuration is known to be valid."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -19,6 +19,7 @@ from holodeck.models.base import Json, Model, NonBlank, OnDemand
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
+from holodeck.models.packed_cases import cases_at, dump_all, pack_many
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
@@ -173,7 +174,7 @@ class Agent(Model):
     or the embedded all-minilm-l6-v2 if that has none."""
     evaluations: EvaluationConfig | None = None
     """Metrics for every test case without its own `evaluations`."""
-    test_cases: list[TestCaseModel] | None = None
+    test_cases: Annotated[list[TestCaseModel], pack_many, dump_all] | None = None
     """The test cases."""
     execution: OnDemand[ExecutionConfig] | None = None
     """Settings of the run."""
@@ -247,7 +248,7 @@ class Agent(Model):
     def with_cases(self, indexes: Sequence[int]) -> "Agent":
         """Return the agent with the cases at these indexes, in this order; locations are kept."""
         cases = self.test_cases or []
-        copy = self.model_copy(update={"test_cases": [cases[at] for at in indexes]})
+        copy = self.model_copy(update={"test_cases": cases_at(cases, indexes)})
         return (
             copy
             if self._locator is None
@@ -319,9 +320,9 @@ class Agent(Model):
     def _names_are_unique(self) -> "Agent":
         _require_unique("tools", "name", [tool.name for tool in self.tools or []])
         cases = self.test_cases or []
-        named = [None if case.name is None else (case.suite, case.name) for case in cases]
+        named = (None if case.name is None else (case.suite, case.name) for case in cases)
         _require_unique("test_cases", "name", named)
-        _require_unique("test_cases", "id", [case.id for case in cases])
+        _require_unique("test_cases", "id", (case.id for case in cases))
         return self
 
 

@@ -238,12 +238,13 @@ def share_field_names(model: Model) -> None:
     The set takes more memory than most of the values. It never changes: models are frozen, and
     `model_copy` copies it first.
     """
-    shared = _shared_set(frozenset(model.model_fields_set))
+    shared = shared_names(frozenset(model.model_fields_set))
     object.__setattr__(model, "__pydantic_fields_set__", shared)
 
 
 @cache
-def _shared_set(names: frozenset[str]) -> set[str]:
+def shared_names(names: frozenset[str]) -> set[str]:
+    """Return the one set of these names that all models share."""
     return set(names)
 
 

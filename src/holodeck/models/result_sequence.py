@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import WrapSerializer, WrapValidator
 
+from holodeck.models.lazy_sequence import LazySequence
 from holodeck.models.outcome import Outcome
 
 
@@ -20,7 +21,7 @@ class HasOutcome(Protocol):
 R = TypeVar("R", bound=HasOutcome)
 
 
-class ResultSequence(Sequence[R]):
+class ResultSequence(LazySequence[R]):
     """Results that are read when they are asked for; equal to the list of them."""
 
     @abstractmethod
@@ -37,24 +38,6 @@ class ResultSequence(Sequence[R]):
     @abstractmethod
     def at(self, positions: Iterable[int]) -> "ResultSequence[R]":
         """Return the results at these positions of the sequence, which are not negative."""
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ResultSequence | list):
-            return len(self) == len(other) and all(
-                one == another for one, another in zip(self, other, strict=True)
-            )
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # like a list
-
-    def __add__(self, other: Iterable[R]) -> list[R]:
-        return [*self, *other]
-
-    def __radd__(self, other: Iterable[R]) -> list[R]:
-        return [*other, *self]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)  # a copy needs nothing of what the results are read from

@@ -1,27 +1,44 @@
 """Rows of data files and JSON documents; the nodes of their values are built on demand."""
 
 import json
+import marshal
 import math
 import re
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from holodeck.config.source import KeyPath, NodeSource, Source
+from holodeck.config.source import MANY_ITEMS, KeyPath, NodeSource, Source
 from holodeck.config.yaml_nodes import Node, compose, quote
 from holodeck.errors import ConfigError
 
 
-@dataclass(frozen=True)
 class Rows:
-    """The rows of a file, one per line."""
+    """The rows of a file, one per line.
 
-    name: str
-    """The file's name in messages."""
-    values: Sequence[Any]
-    """The values as written."""
-    lines: Sequence[int]
+    Args:
+        name: The file's name in messages.
+        values: The values as written.
+        lines: The line of each.
+    """
+
+    def __init__(self, name: str, values: Sequence[Any], lines: Iterable[int]) -> None:
+        self.name = name
+        self.values = values
+        self.lines = array("L", lines)
+        self._is_packed = False
+
+    def value(self, index: int) -> Any:
+        """Return the value of the row at that index."""
+        found = self.values[index]
+        return marshal.loads(found) if self._is_packed else found  # noqa: S302 - `forget_items`
+
+    def forget_items(self) -> None:
+        """Keep the values of many rows as bytes, which take a third of the memory."""
+        if not self._is_packed and len(self.values) > MANY_ITEMS:
+            self.values, self._is_packed = [*map(marshal.dumps, self.values)], True
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:  # noqa: ARG002 - values are in rows
         """Return the beginning of the file."""
@@ -40,9 +57,13 @@ class Row:
         """The file's name in messages."""
         return self.rows.name
 
+    def forget_items(self) -> None:
+        """Keep only what is needed of many rows."""
+        self.rows.forget_items()
+
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node at a path in the row, and its path without parts that are missing."""
-        value, line = self.rows.values[self.index], self.rows.lines[self.index]
+        value, line = self.rows.value(self.index), self.rows.lines[self.index]
         if not path and isinstance(value, dict):  # fast path for lists of thousands of rows
             return (), Node({}, line, 1)
         return Source(self.name, to_node(value, line)).find(path)
@@ -63,6 +84,10 @@ class RenamedRow:
         """The file's name in messages."""
         return self.source.name
 
+    def forget_items(self) -> None:
+        """Keep only what is needed of many rows."""
+        self.source.forget_items()
+
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node of a key, and its path in the file without parts that are missing."""
         for end in range(len(path), 0, -1):
@@ -82,6 +107,10 @@ class JsonSource:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self._text = text
+
+    def forget_items(self) -> None:
+        """Keep only the text, from which the values are parsed again."""
+        self.__dict__.pop("_source", None)
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node at a path, and its path without parts that the file does not have."""

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
@@ -18,6 +19,7 @@ from holodeck.models.base import share_field_names
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.knowledge import KnowledgeTool
+from holodeck.models.lazy_sequence import LazySequence
 from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool_config import ToolConfig
@@ -34,32 +36,80 @@ class Fingerprint:
 
     parts: dict[str, str]
     """Part of the configuration → its hash."""
-    cases: tuple[PlannedCase, ...]
-    hashes: tuple[str, ...]
+    cases: Sequence[PlannedCase]
+    hashes: Sequence[str]
     """Of everything that the result of each case depends on, by the case's index."""
     config: dict[str, Any]
     """The agent as plain values without its cases; keys and other secrets are masked."""
 
 
+class _Hashes(LazySequence[str]):
+    """Hashes as numbers, which take a tenth of the memory of texts."""
+
+    def __init__(self, hashes: Iterable[str]) -> None:
+        self._numbers = array("Q", (int(one, 16) for one in hashes))  # 64 bits, as _DIGITS
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return [f"{one:0{_DIGITS}x}" for one in self._numbers[at]]
+        return f"{self._numbers[at]:0{_DIGITS}x}"
+
+
+class _PlannedCases(LazySequence[PlannedCase]):
+    """The planned cases of test cases and their hashes."""
+
+    def __init__(self, cases: Sequence[TestCaseModel], hashes: _Hashes) -> None:
+        self._cases = cases
+        self._hashes = hashes
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @overload
+    def __getitem__(self, at: int) -> PlannedCase: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[PlannedCase]: ...
+    def __getitem__(self, at: int | slice) -> PlannedCase | list[PlannedCase]:
+        if isinstance(at, slice):
+            return [self[index] for index in range(*at.indices(len(self)))]
+        case = self._cases[at]
+        planned = PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=self._hashes[at])
+        share_field_names(planned)
+        return planned
+
+
 def fingerprint_of(agent: Agent) -> Fingerprint:
     """Return the agent's fingerprint. Secrets do not count: a new API key changes nothing."""
-    # One dump of all: pydantic would prepare each part anew, which takes longer than a small run.
-    config = agent.model_dump(mode="json", exclude_none=True, exclude={"test_cases"})
-    parts = {name: _hash_value(value) for name, value in _parts(agent, config).items()}
+    parts, config = hash_parts(agent)
     all_parts = _hash_value(parts)
     without_metrics = _hash_value(
         {name: value for name, value in parts.items() if name != "metrics"}
     )
     cases, folder = agent.test_cases or [], agent.base_dir
-    planned = tuple(
-        _plan_case(case, values, folder)
+    own_hashes = _Hashes(
+        _hash_case(case, values, folder)
         for case, values in zip(cases, chain.from_iterable(dump_cases(agent)), strict=True)
     )
-    hashes = tuple(
-        _hash_text((all_parts if _uses_evaluations(case) else without_metrics) + one.hash)
-        for case, one in zip(cases, planned, strict=True)
+    hashes = _Hashes(
+        _hash_text((all_parts if _uses_evaluations(case) else without_metrics) + own)
+        for case, own in zip(cases, own_hashes, strict=True)
     )
-    return Fingerprint(parts, planned, hashes, config)
+    return Fingerprint(parts, _PlannedCases(cases, own_hashes), hashes, config)
+
+
+def hash_parts(agent: Agent) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the hash of each part of the configuration, and the agent as plain values without its
+    cases."""
+    # One dump of all: pydantic would prepare each part anew, which takes longer than a small run.
+    config = agent.model_dump(mode="json", exclude_none=True, exclude={"test_cases"})
+    return {name: _hash_value(value) for name, value in _parts(agent, config).items()}, config
 
 
 def dump_cases(agent: Agent) -> Iterator[list[dict[str, Any]]]:
@@ -98,7 +148,8 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> PlannedCase:
+def _hash_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> str:
+    """Return the hash of a case alone, whatever the agent."""
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT_KEYS}
     parts = [case, *(one for _, one in case.checked_turns)]
     files = [
@@ -115,10 +166,7 @@ def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> 
         *_hash_metric_code(case.own_metrics, folder),
         *_hash_code(case.called_functions, folder),
     ]
-    digest = _hash_text("\0".join(digests))
-    planned = PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)
-    share_field_names(planned)
-    return planned
+    return _hash_text("\0".join(digests))
 
 
 def _hash_agent(agent: Agent) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
@@ -20,12 +20,13 @@ from pydantic_core import to_json
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
-from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, fingerprint_of
+from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
 from holodeck.models.base import Model
 from holodeck.models.record import (
     CaseFinished,
     CaseSkipped,
     ComparedWith,
+    PlannedCase,
     RunFinished,
     RunStarted,
 )
@@ -51,6 +52,9 @@ _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _REPLACEMENT = "\ufffd".encode()
 _CASES = f"test cases {os.urandom(8).hex()}"
 """Stands in the first line where the test cases go."""
+_PLANNED = PlannedCase(hash=f"planned {_CASES}")
+"""Stands where the planned cases go."""
+_AT_ONCE = 1_000
 
 
 class Recorder:
@@ -104,7 +108,7 @@ class Recorder:
         """Write the configuration of the run, and the results of the run that it resumes."""
         fingerprint, self._fingerprint = self._fingerprint, None  # large, and not needed again
         assert fingerprint is not None  # noqa: S101 - a run begins once
-        origin = _origin_of(self._agent, fingerprint)
+        origin = _origin_of(self._agent, fingerprint.parts)
         head = RunStarted(
             id=self.id,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -119,11 +123,10 @@ class Recorder:
             hashes=fingerprint.parts,
             prompts=prompt_versions(self._agent),
             settings=settings.model_dump(mode="json"),
-            config=fingerprint.config | {"test_cases": _CASES},
-            cases=list(fingerprint.cases),
+            config=fingerprint.config,
             selection=selection,
         )
-        head = _without_secrets(head, redactor)
+        head = redactor.redact_report(head)
         self.origin = RunOrigin(
             run=self.id,
             commit=head.commit,
@@ -134,13 +137,23 @@ class Recorder:
         carried = (
             self._finished_event(index, result) for index, result in (carried_over or {}).items()
         )
-        self._file.append(*self._first_line(head, redactor), *map(json_line, carried))
+        first = self._first_line(head, fingerprint.cases, redactor)
+        self._file.append(*first, *map(json_line, carried))
 
-    def _first_line(self, head: RunStarted, redactor: "Redactor") -> Iterator[bytes]:
+    def _first_line(
+        self, head: RunStarted, planned: Sequence[PlannedCase], redactor: "Redactor"
+    ) -> Iterator[bytes]:
         """Yield the first line in parts: as one, 100,000 test cases would need ten times as much
         memory for a moment."""
-        before, _, after = json_line(head).partition(to_json(_CASES))
-        yield before + b"["
+        config = head.config | {"test_cases": _CASES}
+        line = json_line(head.model_copy(update={"cases": [_PLANNED], "config": config}))
+        before, _, rest = line.partition(_json_of(_PLANNED))
+        between, _, after = rest.partition(to_json(_CASES))
+        yield before
+        for start in range(0, len(planned), _AT_ONCE):
+            part = redactor.redact_report(list(planned[start : start + _AT_ONCE]))
+            yield (b"," if start else b"") + b",".join(map(_json_of, part))
+        yield between + b"["
         for number, cases in enumerate(dump_cases(self._agent)):
             listed = _json_of(redactor.redact_report(cases)).removeprefix(b"[").removesuffix(b"]")
             yield b"," + listed if number else listed
@@ -180,10 +193,10 @@ class Recorder:
 
 def origin_of(agent: "Agent") -> RunOrigin:
     """Return what identifies a run without a record."""
-    return _origin_of(agent, fingerprint_of(agent))
+    return _origin_of(agent, hash_parts(agent)[0])
 
 
-def _origin_of(agent: "Agent", fingerprint: Fingerprint) -> RunOrigin:
+def _origin_of(agent: "Agent", hashes: dict[str, str]) -> RunOrigin:
     folder = None
     with suppress(OSError):  # the working folder was removed
         folder = str(Path.cwd())
@@ -192,7 +205,7 @@ def _origin_of(agent: "Agent", fingerprint: Fingerprint) -> RunOrigin:
         commit=checked_out_commit(agent.base_dir),
         folder=folder,
         checkout=None if checkout is None else str(checkout.resolve()),
-        hashes=fingerprint.parts,
+        hashes=hashes,
     )
 
 
@@ -204,13 +217,6 @@ def _create_folder(parent: Path) -> str:
             (parent / name).mkdir()
             return name
     raise FileExistsError(f"no free name in {parent}")
-
-
-def _without_secrets(head: RunStarted, redactor: "Redactor") -> RunStarted:
-    """Mask secrets; the many cases apart from the rest, whose keys indicate secrets."""
-    planned = redactor.redact_report(head.cases)
-    rest = redactor.redact_report(head.model_copy(update={"cases": []}))
-    return rest.model_copy(update={"cases": planned})
 
 
 def json_line(event: Model) -> bytes:

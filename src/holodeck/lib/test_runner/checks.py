@@ -221,6 +221,8 @@ class EvaluatorSet:
         self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
         self._global = self._build(metrics, "evaluations", "metrics")
+        self._without_own = CaseChecks([*self._global])
+        """The checks of cases that have none of their own, which thousands of cases share."""
         self._cases = [
             self._build_case(index, case) for index, case in enumerate(agent.test_cases or [])
         ]
@@ -230,7 +232,7 @@ class EvaluatorSet:
             for name, evaluator in self._injected.items()
             if name not in configured
         ]
-        for checks in self._cases:
+        for checks in {id(one): one for one in self._cases}.values():
             checks.at_end.extend(self._extra)
         self._require_inputs()
         if "_trust" in vars(self) and (note := self._trust.note()) is not None:
@@ -263,6 +265,9 @@ class EvaluatorSet:
     def _build_case(self, index: int, case: TestCaseModel) -> CaseChecks:
         path = ("test_cases", index)
         metrics = self._global
+        has_own = case.evaluations is not None or case.scorers is not None
+        if not (has_own or case.uses_judge or case.checked_turns):
+            return self._without_own
         if case.evaluations is not None:
             metrics = self._build(case.evaluations, *path, "evaluations")
         checks = CaseChecks([*metrics, *self._build_scorers(case, metrics, *path)])

@@ -256,7 +256,7 @@ class TestExecutor:
         return RunEvents(self.agent_config, self.config, self.config_loader)
 
     @property
-    def cases(self) -> list[TestCaseModel]:
+    def cases(self) -> Sequence[TestCaseModel]:
         """The test cases, in the order of the file."""
         return self.agent_config.test_cases or []
 
@@ -422,8 +422,9 @@ class TestExecutor:
             self._note_opened_tools(backend)
             self._prompts = [] if self._is_injected else prompt_versions(self.agent_config)
             require_history_support(self.agent_config, backend)
-            for index, case in self._run_state.remaining:
-                self._backend_for(backend, index, case)  # raises if the backend takes no context
+            for index in self._run_state.remaining:
+                # raises if the backend takes no context
+                self._backend_for(backend, index, self.cases[index])
             yield self._lane(backend)
         finally:
             warming_up.cancel()

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
+from heapq import merge
 from typing import Protocol
 
 from holodeck.errors import ConfigError
@@ -25,8 +26,6 @@ from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 
 logger = logging.getLogger(__name__)
 
-IndexedCase = tuple[int, TestCaseModel]
-"""A case with its index in the file."""
 _ANSWERED = frozenset(Outcome) - {Outcome.AGENT_ERROR, Outcome.SKIPPED}
 
 
@@ -71,9 +70,13 @@ class RunState:
         return self._has_answers
 
     @property
-    def remaining(self) -> list[IndexedCase]:
-        """The cases without a result."""
-        return [one for one in enumerate(self._cases) if one[0] not in self._store]
+    def remaining(self) -> Sequence[int]:
+        """The indexes of the cases without a result."""
+        return array("l", (at for at in range(len(self._cases)) if at not in self._store))
+
+    def case(self, index: int) -> TestCaseModel:
+        """Return the case at that index."""
+        return self._cases[index]
 
     def result_of(self, index: int) -> TestResult | None:
         """Return the result of the case at that index; None without one."""
@@ -102,8 +105,8 @@ class RunState:
 
     def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
         """Add `row(case)` for each case left where that is not None."""
-        for index, case in self.remaining:
-            result = row(case)
+        for index in self.remaining:
+            result = row(self._cases[index])
             if result is not None:
                 self.add(index, result)
 
@@ -179,11 +182,11 @@ class Schedule:
         A few workers take one case after the other, as ten thousand tasks would be slow.
         Repetitions are tasks of their own, so a semaphore limits them all.
         """
-        left = self._left()
-        waiting = iter(left)
+        left = [lane.run_state.remaining for lane in self._lanes]
+        waiting = self._in_order(left)
         try:
             async with self._time_limit(), asyncio.TaskGroup() as group:
-                for _ in range(min(self._concurrency, len(left))):
+                for _ in range(min(self._concurrency, sum(map(len, left)))):
                     group.create_task(self._work(waiting))
             if self._budget.refused is not None:
                 self._stop_run(StopReason("budget", self._budget.refused))
@@ -199,14 +202,14 @@ class Schedule:
                 raise first from None
             self._stop_run(first.stop)
 
-    def _left(self) -> list[tuple[int, int, TestCaseModel]]:
-        """Return the numbers of agent and case, and the case, in the order to run them."""
-        left = [
-            (number, index, case)
-            for number, lane in enumerate(self._lanes)
-            for index, case in lane.run_state.remaining
-        ]
-        return sorted(left, key=itemgetter(1)) if self._lanes[1:] else left
+    def _in_order(self, left: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, TestCaseModel]]:
+        """Yield the numbers of agent and case, and the case, in the order to run them.
+
+        `left` are the indexes of the cases that each agent has to run.
+        """
+        of_agents = ([(index, number) for index in one] for number, one in enumerate(left))
+        for index, number in merge(*of_agents):
+            yield number, index, self._lanes[number].run_state.case(index)
 
     def _stop_run(self, stop: StopReason) -> None:
         for lane in self._lanes:
