@@ -1,8 +1,9 @@
-"""Imports Semantic Kernel without the parts that take half of its import time.
+"""Imports Semantic Kernel without the parts that take most of its import time.
 
-Its Handlebars support compiles a grammar on import, and its OpenAI connectors import a WebRTC
-stack. holodeck uses neither. Stubs replace them while Semantic Kernel loads; code that uses the
-real ones later loads them then.
+Its Handlebars support compiles a grammar on import, its contents import numpy for a type, and its
+OpenAI connectors import audio, images and a WebRTC stack. holodeck uses none of these. Packages
+become lazy, and stubs replace libraries while Semantic Kernel loads; code that uses the real ones
+later loads them then.
 """
 
 import gc
@@ -13,15 +14,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from holodeck.lib.backends.semantic_kernel.lazy_packages import LazyPackages
 from holodeck.lib.ui.activity import loading
 
 _NAME = "Semantic Kernel"
 OPENAI = "semantic_kernel.connectors.ai.open_ai"
-REALTIME = {
-    f"{OPENAI}.services._open_ai_realtime": ("ListenEvents", "SendEvents"),
-    f"{OPENAI}.services.azure_realtime": ("AzureRealtimeWebRTC", "AzureRealtimeWebsocket"),
-    f"{OPENAI}.services.open_ai_realtime": ("OpenAIRealtimeWebRTC", "OpenAIRealtimeWebsocket"),
-}
+LAZY = ("openai.types", "semantic_kernel.connectors.ai", "semantic_kernel.connectors.utils")
 
 
 class PybarsError(Exception):
@@ -41,35 +39,41 @@ class Compiler:
             raise PybarsError(str(error)) from error
 
 
+class _ArrayType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        real = getattr(sys.modules.get("numpy"), "ndarray", cls)
+        return real is not cls and isinstance(instance, real)
+
+
+class Array(metaclass=_ArrayType):
+    """The type of numpy's arrays, without numpy: nobody has an array before it is imported."""
+
+
 def import_semantic_kernel() -> None:
-    """Import Semantic Kernel, unless it or Handlebars is already imported."""
-    if "pybars" in sys.modules or "semantic_kernel" in sys.modules:
+    """Import Semantic Kernel, unless it is already imported."""
+    if "semantic_kernel" in sys.modules:
         return
-    stub = {"pybars": {"Compiler": Compiler, "PybarsError": PybarsError}}
-    with loading(_NAME, "semantic_kernel"), _collector_paused(), _stubs(stub):
+    stubs: dict[str, dict[str, Any]] = {
+        "pybars": {"Compiler": Compiler, "PybarsError": PybarsError},
+        "numpy": {"ndarray": Array},
+    }
+    _make_packages_lazy()
+    with loading(_NAME, "semantic_kernel"), _collector_paused(), _stubs(stubs):
         import semantic_kernel  # noqa: F401
 
 
 def import_openai_connectors() -> None:
-    """Import Semantic Kernel's OpenAI connectors; their realtime classes load at first use."""
+    """Import what Semantic Kernel needs for OpenAI's chat models."""
     if OPENAI in sys.modules:
         return
-    stubs = {module: dict.fromkeys(names) for module, names in REALTIME.items()}
-    with loading(_NAME, OPENAI), _collector_paused(), _stubs(stubs):
-        package = import_module(OPENAI)
-    homes = {name: module for module, names in REALTIME.items() for name in names}
-    for name in homes:
-        delattr(package, name)
-    services = sys.modules[f"{OPENAI}.services"]
-    for module in REALTIME:
-        services.__dict__.pop(module.rpartition(".")[2], None)
+    _make_packages_lazy()
+    with loading(_NAME, OPENAI), _collector_paused():
+        import_module(f"{OPENAI}.services.open_ai_chat_completion")
 
-    def load(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {OPENAI!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
 
-    package.__getattr__ = load  # type: ignore[method-assign]
+def _make_packages_lazy() -> None:
+    if not any(isinstance(one, LazyPackages) for one in sys.meta_path):
+        sys.meta_path.insert(0, LazyPackages(*LAZY))
 
 
 @contextmanager
@@ -87,12 +91,13 @@ def _collector_paused() -> Iterator[None]:
 
 @contextmanager
 def _stubs(modules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Replace the modules by stubs with these attributes inside the block."""
-    for name, attributes in modules.items():
+    """Replace modules that are not imported by stubs with these attributes inside the block."""
+    missing = [name for name in modules if name not in sys.modules]
+    for name in missing:
         sys.modules[name] = ModuleType(name)
-        sys.modules[name].__dict__.update(attributes)
+        sys.modules[name].__dict__.update(modules[name])
     try:
         yield
     finally:
-        for name in modules:
+        for name in missing:
             del sys.modules[name]
