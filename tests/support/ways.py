@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.config.environment import variables_set
+from holodeck.lib import threads
 from holodeck.lib.backends.a2a_backend import A2aBackend
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
@@ -207,6 +208,7 @@ async def tapped_service(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
 @asynccontextmanager
 async def tapped_python(*, uses_tap: bool, facts: Facts = BLIND) -> AsyncIterator[AgentBackend]:
     """A function that reports these facts itself, and whose requests to its model are read."""
+    threads._user_calls.clear()  # of functions that another test left hanging
     with FakeOpenAI(script) as server, variables_set({"OPENAI_BASE_URL": server.url}):
 
         def agent(message: str) -> dict[str, Any]:
