@@ -21,7 +21,6 @@ from holodeck.lib.test_runner.messages import (
 )
 from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.test_runner.tool_checks import check_side_effects, check_tools
-from holodeck.lib.test_runner.turns_to_done import check_turns_to_done
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
@@ -80,6 +79,9 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
         messages = state.messages or conversation_messages(state.turns)
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
     if case.max_turns_to_done is not None:
+        # Imported here because few cases limit the turns.
+        from holodeck.lib.test_runner.turns_to_done import check_turns_to_done  # noqa: PLC0415
+
         state.tool_checks.append(check_turns_to_done(case.max_turns_to_done, state))
     if criteria is not None:
         criteria.end_if_distrusted(state)
