@@ -1,35 +1,47 @@
-"""One run of a test case, from its files to its result, and its retries."""
+"""Runs of test cases: what they share, one run from the files to the result, and retries."""
 
 import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.source import location_of
 from holodeck.errors import Refusal
-from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.backends.base import AgentBackend, backend_in_context
+from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileReader
+from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.test_runner.checks import CaseChecks
+from holodeck.lib.test_runner.checks import CaseCaches, CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import UNGRADED, ObservationBuilder, build_result, grade
-from holodeck.lib.test_runner.messages import History
+from holodeck.lib.test_runner.messages import History, histories_of
 from holodeck.lib.test_runner.observe import observe
 from holodeck.lib.test_runner.scoring import add_events_of_checks
 from holodeck.lib.ui.activity import activity
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
+    from holodeck.lib.conversation.events import Listener
     from holodeck.lib.conversation.script_run import ScriptRun
-    from holodeck.lib.test_runner.conversation import ConversationRunner
-    from holodeck.lib.test_runner.events import CaseEvents, OnConversation, StaticConversation
+    from holodeck.lib.test_runner.conversation import ConversationRunner, ConversationSetup
+    from holodeck.lib.test_runner.events import (
+        CaseEvents,
+        OnConversation,
+        RunEvents,
+        StaticConversation,
+    )
     from holodeck.lib.traces.agent_traces import AgentTraces
 
 logger = logging.getLogger(__name__)
@@ -159,6 +171,173 @@ class CaseRun:
 
     def _elapsed_seconds(self) -> float:
         return time.perf_counter() - self._started
+
+
+class CaseSetup:
+    """What the runs of an agent's cases share, apart from the agent itself.
+
+    Args:
+        agent: The agent.
+        config: The settings of the run, every value given.
+        config_loader: Knows the environment variables.
+        files: Turns the files of a case into text.
+        evaluators: Evaluators of the caller by metric name.
+        is_injected: Whether the caller gave the agent as an object.
+
+    Raises:
+        ConfigError: A check, a script or an earlier conversation is wrong.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        config: ExecutionConfig,
+        config_loader: ConfigLoader,
+        files: FileReader,
+        evaluators: Mapping[str, BaseEvaluator] | None,
+        *,
+        is_injected: bool,
+    ) -> None:
+        self.agent = agent
+        self.config = config
+        self._config_loader = config_loader
+        self._files = files
+        self._is_injected = is_injected
+        self.observations = ObservationBuilder(agent, is_injected=is_injected)
+        judges = Judges(config, agent.base_dir)
+        case_caches = CaseCaches(agent, config, config_loader)
+        self.evaluator_set = EvaluatorSet(
+            agent, evaluators, judges, case_caches, config.judge_trust or "warn"
+        )
+        self._conversations = self._build_conversations()
+        self._histories = histories_of(agent)
+        self.events = None if config.events is None else self._build_events()
+        self._traces = self._build_traces()
+
+    @property
+    def _cases(self) -> Sequence[TestCaseModel]:
+        return self.agent.test_cases or []
+
+    def _build_conversations(self) -> "ConversationSetup | None":
+        if not any(case.is_scripted_or_simulated for case in self._cases):
+            return None
+        # Imported here because most runs have neither scripts nor simulated users.
+        from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415
+
+        return ConversationSetup(self.agent, self.evaluator_set, self.observations)
+
+    def _build_traces(self) -> "AgentTraces | None":
+        if not any(case.checks_spans for case in self._cases):
+            return None
+        # Imported here because few cases check spans.
+        from holodeck.lib.test_runner.traced_turns import build_traces  # noqa: PLC0415
+
+        return build_traces(self.agent, is_injected=self._is_injected)
+
+    def _build_events(self) -> "RunEvents":
+        # Imported here because nobody listens to most runs.
+        from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415
+
+        return RunEvents(self.agent, self.config, self._config_loader)
+
+    @property
+    def judges(self) -> Judges:
+        """The judges of the run."""
+        return self.evaluator_set.judge_provider.judges
+
+    @property
+    def notes(self) -> list[str]:
+        """What readers of the report must know."""
+        return self.evaluator_set.judge_provider.notes
+
+    def note(self, text: str) -> None:
+        """Add a note to the report and log it, once."""
+        self.evaluator_set.judge_provider.note(text)
+
+    def add_note(self, text: str) -> None:
+        """Add a note that has been logged."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @property
+    def agent_to_select(self) -> Agent:
+        """The agent, whose processes are told where spans go, if they are checked."""
+        if self._traces is None:
+            return self.agent
+        # Imported with the traces.
+        from holodeck.lib.test_runner.traced_turns import with_variables  # noqa: PLC0415
+
+        return with_variables(self.agent, self._traces.variables)
+
+    def open_events(
+        self, listener: "Listener | None", run_id: str | None, relay: "Listener | None"
+    ) -> None:
+        """Begin to publish events if somebody listens; see `RunEvents.open`."""
+        if (listener, relay) != (None, None) and self.events is None:
+            self.events = self._build_events()
+        if self.events is not None:
+            self.events.open(listener, run_id, relay)
+
+    async def start_traces(self) -> None:
+        """Begin to receive spans if cases check them."""
+        if self._traces is not None:
+            await self._traces.start()
+
+    def new_run(
+        self,
+        backend: AgentBackend,
+        index: int,
+        case: TestCaseModel,
+        on_conversation: "OnConversation | None",
+    ) -> CaseRun:
+        """Return a new run of the case at that index."""
+        conversations = self._conversations
+        return CaseRun(
+            case=case,
+            backend=self.backend_for(backend, index, case),
+            files=self._files,
+            checks=self.evaluator_set.checks_of(index),
+            observations=self.observations,
+            history=self._histories.get(index, ()),
+            agent_name=self.agent.name,
+            time_limit_s=self.config.case_timeout,
+            conversation=None if conversations is None else conversations.runner_of(index),
+            on_conversation=on_conversation,
+            events=None if self.events is None else self.events.events_of(case),
+            traces=self._traces if case.checks_spans else None,
+        )
+
+    def backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
+        """Return the backend with the context of the case. Raises ConfigError if it takes none."""
+        if case.context is None:
+            return backend
+        location = location_of(self.agent, "test_cases", index, "context")
+        return backend_in_context(backend, case.context, location)
+
+    def lost_result(self, index: int, case: TestCaseModel, reason: str) -> TestResult:
+        """Return the result of a case that ended the processes that ran it."""
+        state = CaseState(case, self._histories.get(index, ()))
+        state.errors.append(reason)
+        return build_result(state, self.evaluator_set.checks_of(index), self.observations, 0)
+
+    async def close_events(self) -> None:
+        """Deliver the events that have happened."""
+        if self.events is not None:
+            await self.events.close()
+
+    async def close_models(self) -> None:
+        """Close the connections of judges and simulated users."""
+        await self.judges.close()
+        if self._conversations is not None:
+            await self._conversations.close()
+
+    async def close_traces(self) -> None:
+        """Stop receiving spans, after the agent has ended; note what was wrong with them."""
+        if self._traces is None:
+            return
+        await self._traces.close()
+        for text in self._traces.notes:
+            self.note(text)
 
 
 async def run_with_retries(

@@ -17,24 +17,20 @@ from holodeck.config.agent_files import prompt_versions
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import require_prices
 from holodeck.config.settings import with_case_settings
-from holodeck.config.source import location_of
 from holodeck.errors import BackendInitError, HoloDeckError
-from holodeck.lib.backends.base import AgentBackend, HasConcurrency, backend_in_context
+from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.exceptions import describe, with_location
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.lazy_names import lazy_names
-from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
-from holodeck.lib.test_runner.case_run import CaseRun
-from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
-from holodeck.lib.test_runner.grade import ObservationBuilder, build_result
-from holodeck.lib.test_runner.messages import histories_of, require_history_support
+from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
+from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
+from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
@@ -43,9 +39,7 @@ from holodeck.lib.text import plural
 from holodeck.lib.tools.toolbox import HasPreparationCosts
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import IN_PYTHON, Agent
-from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.llm import ProviderEnum
 from holodeck.models.outcome import ModelCost
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
@@ -54,15 +48,11 @@ from holodeck.models.test_result import TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
-    from holodeck.lib.backends.callable_backend import CallableBackend
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
-    from holodeck.lib.test_runner.conversation import ConversationSetup
-    from holodeck.lib.test_runner.events import OnConversation, RunEvents
-    from holodeck.lib.test_runner.worker_events import FollowedRun
+    from holodeck.lib.test_runner.events import OnConversation
     from holodeck.lib.test_runner.worker_template import Template
     from holodeck.lib.tools.base import Tool
-    from holodeck.lib.traces.agent_traces import AgentTraces
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -76,16 +66,10 @@ __getattr__ = lazy_names(__name__, {"RAG_EVALUATOR_MAP": _RAG, "RAGEvaluatorCons
 
 logger = logging.getLogger(__name__)
 
-ONE_AT_A_TIME = (
-    "the cases ran one after the other in each process, because 'tap: true' cannot tell the"
-    " requests of Python code apart; '--workers' runs several"
-)
 PREPARED = (
     "before the first case, the tools took {} and {} tokens for documents; budgets count these, the"
     " costs of the report do not"
 )
-ASYNC_CONCURRENCY = 10
-"""How many cases of the user's async code run at once under `parallel_test_cases: auto`."""
 
 
 class TestExecutor:
@@ -196,17 +180,15 @@ class TestExecutor:
         )
         self._owns_backend = self._backend is None or inspect.isclass(backend)
         self._injects_checks = bool(evaluators)
-        self._observations = ObservationBuilder(agent, is_injected=self._is_injected)
-        judges = Judges(self.config, agent.base_dir)
-        case_caches = CaseCaches(agent, self.config, self.config_loader)
-        self._evaluator_set = EvaluatorSet(
-            agent, evaluators, judges, case_caches, self.config.judge_trust or "warn"
+        self._setup = CaseSetup(
+            agent,
+            self.config,
+            self.config_loader,
+            self.file_processor,
+            evaluators,
+            is_injected=self._is_injected,
         )
-        self._conversation_setup = self._build_conversations()
-        self._histories = histories_of(agent)
-        self._events = None if self.config.events is None else self._build_events()
-        self.evaluators = self._evaluator_set.evaluators
-        self._traces = self._build_traces()
+        self.evaluators = self._setup.evaluator_set.evaluators
         self._prompts: list[PromptVersion] = []
         self.carried_over: Mapping[int, TestResult] = {}
         self._run_state = RunState(agent, self._report_result)
@@ -232,28 +214,6 @@ class TestExecutor:
         from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
 
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
-
-    def _build_conversations(self) -> "ConversationSetup | None":
-        if not any(case.is_scripted_or_simulated for case in self.cases):
-            return None
-        # Imported here because most runs have neither scripts nor simulated users.
-        from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415
-
-        return ConversationSetup(self.agent_config, self._evaluator_set, self._observations)
-
-    def _build_traces(self) -> "AgentTraces | None":
-        if not any(case.checks_spans for case in self.cases):
-            return None
-        # Imported here because few cases check spans.
-        from holodeck.lib.test_runner.traced_turns import build_traces  # noqa: PLC0415
-
-        return build_traces(self.agent_config, is_injected=self._is_injected)
-
-    def _build_events(self) -> "RunEvents":
-        # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415
-
-        return RunEvents(self.agent_config, self.config, self.config_loader)
 
     @property
     def cases(self) -> Sequence[TestCaseModel]:
@@ -331,13 +291,13 @@ class TestExecutor:
             or self._injects_checks
             or self._injects_files,
             is_debugged=self.is_debugged,
-            note=self._evaluator_set.judge_provider.note,
+            note=self._setup.note,
         )
 
     @asynccontextmanager
     async def _open_worker_lane(self, count: int | None) -> AsyncIterator[Lane]:
-        from holodeck.lib.test_runner.worker_pool import WorkerPool  # noqa: PLC0415 - as above
-        from holodeck.lib.test_runner.workers import open_place, task_of  # noqa: PLC0415 - as above
+        # Imported here because most runs take place in this process.
+        from holodeck.lib.test_runner.worker_lane import open_worker_lane, task_of  # noqa: PLC0415
 
         self._prompts = prompt_versions(self.agent_config)
         self._open_events()
@@ -347,76 +307,43 @@ class TestExecutor:
             self.config,
             allow_side_effects=self.allow_side_effects,
             force_ingest=self.force_ingest,
-            has_events=self._events is not None,
+            has_events=self._setup.events is not None,
             has_conversations=self.on_conversation is not None,
         )
         try:
-            template = self.worker_template
-            async with open_place(self.agent_config, self.config, template) as place:
-                count = count or min(place.cores, len(self._run_state.remaining))
-                pool = WorkerPool(
-                    place, task, count, self._add_note, self._lost_result, follow=self._follower()
-                )
-                async with pool.open():
-                    setting = self.config.parallel_test_cases
-                    most = setting if isinstance(setting, int) else MAX_SLOTS
-                    yield Lane(
-                        self.agent_config,
-                        self._run_state,
-                        pool.new_run,
-                        self._report_start,
-                        min(most, pool.concurrency * count),
-                        pool.preparation_costs,
-                    )
+            async with open_worker_lane(
+                task,
+                count,
+                self._setup,
+                self._run_state,
+                template=self.worker_template,
+                on_start=self._report_start,
+                on_conversation=self.on_conversation,
+            ) as lane:
+                yield lane
         finally:
-            if self._events is not None:
-                await self._events.close()
+            await self._setup.close_events()
             self._close_files()
 
-    def _follower(self) -> "Callable[[TestCaseModel], FollowedRun] | None":
-        """Return what follows the runs of cases in workers; None if nobody listens."""
-        if self._events is None and self.on_conversation is None:
-            return None
-        # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.worker_events import FollowedRun  # noqa: PLC0415
-
-        return partial(FollowedRun, events=self._events, on_conversation=self.on_conversation)
-
     def _open_events(self) -> None:
-        """Begin to publish events if somebody listens."""
-        if (self.on_event, self.event_relay) != (None, None) and self._events is None:
-            self._events = self._build_events()
-        if self._events is not None:
-            self._events.open(self.on_event, self.run_id, self.event_relay)
-
-    def _lost_result(self, index: int, case: TestCaseModel, reason: str) -> TestResult:
-        """Return the result of a case that ended the processes that ran it."""
-        state = CaseState(case, self._histories.get(index, ()))
-        state.errors.append(reason)
-        return build_result(state, self._evaluator_set.checks_of(index), self._observations, 0)
-
-    def _add_note(self, text: str) -> None:
-        """Add a note that has been logged."""
-        if text not in self.notes:
-            self.notes.append(text)
+        self._setup.open_events(self.on_event, self.run_id, self.event_relay)
 
     @property
     def judges(self) -> Judges:
         """The judges of the run."""
-        return self._evaluator_set.judge_provider.judges
+        return self._setup.judges
 
     @property
     def notes(self) -> list[str]:
         """The notes of the report."""
-        return self._evaluator_set.judge_provider.notes
+        return self._setup.notes
 
     @asynccontextmanager
     async def _open_own_lane(self) -> AsyncIterator[Lane]:
-        warming_up = asyncio.create_task(self._evaluator_set.warm_up())
+        warming_up = asyncio.create_task(self._setup.evaluator_set.warm_up())
         self._open_events()
         try:
-            if self._traces is not None:
-                await self._traces.start()
+            await self._setup.start_traces()
             with activity("starting the agent"):
                 backend = await self._ready_backend()
             self._note_opened_tools(backend)
@@ -424,21 +351,15 @@ class TestExecutor:
             require_history_support(self.agent_config, backend)
             for index in self._run_state.remaining:
                 # raises if the backend takes no context
-                self._backend_for(backend, index, self.cases[index])
+                self._setup.backend_for(backend, index, self.cases[index])
             yield self._lane(backend)
         finally:
             warming_up.cancel()
-            if self._events is not None:
-                await self._events.close()
-            await self.judges.close()
-            if self._conversation_setup is not None:
-                await self._conversation_setup.close()
+            await self._setup.close_events()
+            await self._setup.close_models()
             if self._owns_backend:
                 await self.shutdown()
-            if self._traces is not None:
-                await self._traces.close()
-                for text in self._traces.notes:
-                    self._evaluator_set.judge_provider.note(text)
+            await self._setup.close_traces()
             self._close_files()
 
     def _close_files(self) -> None:
@@ -450,7 +371,7 @@ class TestExecutor:
         offered: Sequence[Tool] | None = getattr(backend, "tools", None)
         if self._is_injected or self.agent_config.has_own_model or offered is None:
             return
-        self._observations.offered = offered
+        self._setup.observations.offered = offered
         if any(tool.type != "function" for tool in self.agent_config.tools or ()):
             # Imported here because `validate` knows all tools of most agents.
             from holodeck.config.check import check_opened_tools  # noqa: PLC0415
@@ -460,7 +381,7 @@ class TestExecutor:
     async def _ready_backend(self) -> AgentBackend:
         if self._backend is None:
             self._backend = await BackendSelector.select(
-                self._agent_to_select(),
+                self._setup.agent_to_select,
                 mode="test",
                 allow_side_effects=self.allow_side_effects,
                 execution=self.config,
@@ -475,21 +396,15 @@ class TestExecutor:
             raise BackendInitError(with_location(error)) from error
         return self._backend
 
-    def _agent_to_select(self) -> Agent:
-        """Return the agent, whose processes are told where spans go, if they are checked."""
-        if self._traces is None:
-            return self.agent_config
-        # Imported with the traces.
-        from holodeck.lib.test_runner.traced_turns import with_variables  # noqa: PLC0415
-
-        return with_variables(self.agent_config, self._traces.variables)
-
     def _lane(self, backend: AgentBackend) -> Lane:
-        concurrency = self._concurrency(backend)
+        config, is_injected = self.config, self._is_injected
+        concurrency = concurrency_of(
+            backend, self.agent_config, config, is_injected=is_injected, note=self._setup.note
+        )
         self.is_one_at_a_time = (
-            self.config.parallel_test_cases == "auto"
+            config.parallel_test_cases == "auto"
             and concurrency == 1
-            and self._python_code(backend) is not None
+            and python_code_of(backend, self.agent_config, is_injected=is_injected) is not None
         )
         return Lane(
             self.agent_config,
@@ -499,6 +414,9 @@ class TestExecutor:
             concurrency,
             self._preparation_costs(backend),
         )
+
+    def _new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
+        return self._setup.new_run(backend, index, case, self.on_conversation)
 
     def _preparation_costs(self, backend: AgentBackend) -> Sequence[ModelCost]:
         """Return what models cost that were asked before the first case; it is noted if somebody
@@ -510,65 +428,8 @@ class TestExecutor:
         if costs and (is_limited or self.agent_config.prices is not None):
             calls = plural(sum(one.calls for one in costs), "request", form=",")
             tokens = sum((one.tokens for one in costs), TokenUsage.zero()).total_tokens
-            self._evaluator_set.judge_provider.note(PREPARED.format(calls, f"{tokens:,}"))
+            self._setup.note(PREPARED.format(calls, f"{tokens:,}"))
         return costs
-
-    def _concurrency(self, backend: AgentBackend) -> int:
-        """Return how many cases may run at once.
-
-        `auto` means as many as the rate limits of a provider allow. The user's own code has no such
-        limit and may not be safe to run concurrently: one case at a time, or a few if the code is
-        async and the cases share no object. A local model answers one request at a time anyway.
-        """
-        setting = self.config.parallel_test_cases
-        model, named = self.agent_config.model, self.agent_config.backend
-        if model is not None and model.provider is ProviderEnum.LOCAL and named is None:
-            return 1
-        if isinstance(named, PythonBackendConfig) and named.tap:
-            if isinstance(setting, int) and setting > 1:
-                self._evaluator_set.judge_provider.note(ONE_AT_A_TIME)
-            return 1
-        if isinstance(setting, int):
-            return setting
-        if isinstance(backend, HasConcurrency):
-            return backend.concurrency
-        code = self._python_code(backend)
-        if code is not None:
-            return ASYNC_CONCURRENCY if code.shares_nothing else 1
-        return 1 if self._is_injected else MAX_SLOTS
-
-    def _python_code(self, backend: AgentBackend) -> "CallableBackend | None":
-        """Return the backend if it is Python code of the user, else None."""
-        if not (self._is_injected or self.agent_config.has_own_model):
-            return None
-        # Imported here because most agents are not Python code.
-        from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
-
-        return backend if isinstance(backend, CallableBackend) else None
-
-    def _new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
-        conversations = self._conversation_setup
-        return CaseRun(
-            case=case,
-            backend=self._backend_for(backend, index, case),
-            files=self.file_processor,
-            checks=self._evaluator_set.checks_of(index),
-            observations=self._observations,
-            history=self._histories.get(index, ()),
-            agent_name=self.agent_config.name,
-            time_limit_s=self.config.case_timeout,
-            conversation=None if conversations is None else conversations.runner_of(index),
-            on_conversation=self.on_conversation,
-            events=None if self._events is None else self._events.events_of(case),
-            traces=self._traces if case.checks_spans else None,
-        )
-
-    def _backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
-        """Return the backend with the context of the case. Raises ConfigError if it takes none."""
-        if case.context is None:
-            return backend
-        location = location_of(self.agent_config, "test_cases", index, "context")
-        return backend_in_context(backend, case.context, location)
 
     def _report_start(self, case: TestCaseModel) -> None:
         if self.on_test_start is not None:
@@ -578,7 +439,7 @@ class TestExecutor:
         named = [tool for turn in result.turns or (result,) for tool in turn.tools or ()]
         tools = named or [tool.name for tool in self.agent_config.tools or ()]
         for text in misnamed_tools(self.cases[index], result, tools):
-            self._evaluator_set.judge_provider.note(text)
+            self._setup.note(text)
         if self.on_result is not None:
             self.on_result(index, result)
         if self.progress_callback is not None:

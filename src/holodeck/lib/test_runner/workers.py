@@ -1,15 +1,11 @@
-"""How many worker processes a run takes, and what they are told."""
+"""How many worker processes a run takes, and where they are started."""
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from holodeck.errors import ConfigError
-from holodeck.lib.observability import is_traced, propagation_headers
-from holodeck.lib.test_runner.worker_messages import WorkerTask
 from holodeck.lib.test_runner.worker_places import LocalProcesses, Place
 from holodeck.lib.test_runner.worker_template import SEMANTIC_KERNEL, Template, can_fork
-from holodeck.lib.ui.activity import displayed
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -20,7 +16,6 @@ LOCAL = "local"
 MIN_CASES = 500
 """Cases that each worker should have at least under `auto`. With two of 250 each, the work that is
 shared takes less time than starting to share it."""
-_LOGGERS = ("", "holodeck")
 
 
 def count_workers(
@@ -134,29 +129,3 @@ def _writes_to_console(exporters: ExportersConfig) -> bool:
 
 def _is_embedded(agent: Agent) -> bool:
     return agent.model is not None and PROVIDERS[agent.model.provider].protocol == "local"
-
-
-def task_of(
-    path: str,
-    agent: Agent,
-    settings: ExecutionConfig,
-    *,
-    allow_side_effects: bool,
-    force_ingest: bool,
-    has_events: bool,
-    has_conversations: bool,
-) -> WorkerTask:
-    """Return what the workers of a run are told."""
-    return WorkerTask(
-        path=path,
-        agent=agent,
-        settings=settings.model_copy(update={"workers": 1, "run_on": None, "events": None}),
-        allow_side_effects=allow_side_effects,
-        force_ingest=force_ingest,
-        log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},
-        is_displayed=displayed.get() is not None,
-        has_events=has_events,
-        has_conversations=has_conversations,
-        has_telemetry=is_traced(),
-        trace=propagation_headers(),
-    )
