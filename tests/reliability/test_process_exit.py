@@ -227,3 +227,35 @@ def test_suites_and_scenarios_in_pytest_whose_agent_calls_os_exit_fail(tmp_path)
 
     assert "2 failed" in shown
     assert shown.count("would end the run") >= 2
+
+
+KEEPS_A_LOG = """
+import time
+
+class Agent:
+    def __init__(self):
+        self.tools = {"answer": self}  # a cycle, which only garbage collection ends
+        self.log = open("log.txt", "a")
+
+    def __call__(self, message):
+        time.sleep(0.2)  # until Python collects garbage again
+        self.log.write(f"said {message}\\n")
+        return "hello"
+
+def leave():
+    with open("left.txt", "a") as file:
+        file.write("left\\n")
+
+atexit.register(leave)
+answer = Agent()
+"""
+
+
+@pytest.mark.parametrize("args", [(), ("--workers", "2")], ids=["one process", "workers"])
+def test_what_the_agent_leaves_to_the_end_of_python_is_not_lost(folder, args):
+    where = folder(KEEPS_A_LOG)
+    with start_cli("test", "agent.yaml", *args, cwd=where) as run:  # no fork: Python has to end
+        ran = run.finish()
+    assert ran.code == 0, ran.stderr
+    assert (where / "log.txt").read_text() == "said hi\n"
+    assert set((where / "left.txt").read_text().split()) == {"left"}

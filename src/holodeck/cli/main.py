@@ -88,11 +88,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by a simpler object, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    from holodeck.lib.garbage import prepare_exit
     from holodeck.lib.process_exit import forbid_process_exit
 
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
     code = _flush_stdout(run(sys.argv[1:]))
-    gc.disable()  # or Python would collect twice while it ends
+    prepare_exit()
     sys.exit(code)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
+from holodeck.lib.garbage import note_user_code
 from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.user_code import import_file
@@ -108,12 +109,14 @@ def _attribute_of_ours(target: str) -> Any:
 
 
 def _from_entry_point(entry: "EntryPoint", location: str) -> Any:
+    note_user_code()
     with _import_errors(f"entry point {entry.value!r}", location):
         return entry.load()
 
 
 def load_module(module_name: str, base_dir: Path | None, *, location: str) -> types.ModuleType:
     """Return the module, that of a file in `base_dir` first. Raises ConfigError."""
+    note_user_code()
     file = None if base_dir is None else _file_in(base_dir, module_name)
     with _import_errors(f"module {module_name!r}", location, looked_in=base_dir):
         if base_dir is None or file is None:

@@ -20,6 +20,7 @@ from types import ModuleType
 
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
+from holodeck.lib.garbage import note_user_code
 from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.ui.activity import activity
 
@@ -35,6 +36,7 @@ def import_file(path: Path, within: Path) -> ModuleType:
     with the line of the file where the import failed.
     """
     file = file_inside(path, within)
+    note_user_code()
     with _lock:
         key = (file, file.stat().st_mtime_ns)
         if key not in _loaded:

@@ -32,7 +32,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.errors import ExecutionError, HoloDeckError
 from holodeck.lib.exceptions import describe
-from holodeck.lib.garbage import collect_from_now_on
+from holodeck.lib.garbage import collect_from_now_on, finish_user_code
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limits import use_limiters
 from holodeck.lib.llm.shared_limits import SharedLimiters
@@ -41,7 +41,7 @@ from holodeck.lib.observability import (
     initialize_observability,
     shutdown_observability,
 )
-from holodeck.lib.process_exit import exit_now, process_exit_forbidden
+from holodeck.lib.process_exit import exit_now, forbid_process_exit, process_exit_forbidden
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane
@@ -81,6 +81,8 @@ def main() -> None:
             runner.run(_Worker(channel, task).serve())
     except ExecutionError as error:  # a thread of the user's tried to exit
         channel.send(["exit", str(error)])
+    forbid_process_exit()
+    finish_user_code()
     sys.stderr.flush()
     exit_now(0)
 
