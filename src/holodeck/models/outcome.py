@@ -1,4 +1,4 @@
-"""How a test or a conversation ended, and what went wrong on the way."""
+"""How a test or a conversation ended, what went wrong on the way, and what models were asked."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -171,3 +171,16 @@ class ModelCost(Model):
     tokens: TokenUsage = Field(default_factory=TokenUsage.zero)
     kept: Count = 0
     """Responses from the cache, which are not counted as calls."""
+
+
+class ModelRequest(Model):
+    """One request of an agent to a model, as a tap saw it."""
+
+    model: str
+    """The model as prices name it, such as `openai/gpt-4o`."""
+    status: int | None = None
+    """The HTTP status of the response; None if none came."""
+    elapsed_ms: Count = 0
+    """Time until the last piece of the response."""
+    token_usage: TokenUsage | None = None
+    """None if the response does not tell it."""

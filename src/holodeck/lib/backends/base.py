@@ -12,8 +12,7 @@ from holodeck.errors import BackendSessionError as BackendSessionError  # noqa: 
 from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: PLC0414
 from holodeck.errors import ConfigError
 from holodeck.models.evidence import Fact, Source
-from holodeck.models.model_request import ModelRequest
-from holodeck.models.outcome import Attempt, ModelCost, RaisedError
+from holodeck.models.outcome import Attempt, ModelCost, ModelRequest, RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 
