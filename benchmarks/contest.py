@@ -11,7 +11,7 @@ PROBED = 20
 """Cases by which a peer's time for more is estimated."""
 CELL_S = 20.0
 """So long may the runs of one contestant at one task take; one is made in any case."""
-LONGEST_S = 60.0
+LONGEST_S = 150.0
 """What is estimated to take longer is not run."""
 
 Say = Callable[[str], None]
@@ -38,6 +38,7 @@ class Contest:
         for group in GROUPS:
             chosen = [self.tasks[name] for name in group if name in wanted & self.tasks.keys()]
             found |= self._group(chosen, estimates)
+            estimates.learn_from(found, self.tasks)
         return found
 
     def _warm_up(self, contestants: Sequence[Contestant]) -> None:
@@ -88,23 +89,36 @@ class Contest:
 
 @dataclass
 class Estimates:
-    """How long a task will take, from a small one of the same kind."""
+    """How long a task will take, from a smaller one of the same kind."""
 
     lab: Lab
-    _small: dict[tuple[str, int | None, int], float] = field(default_factory=dict)
+    _known: dict[tuple[str, int | None, int], float] = field(default_factory=dict)
+
+    def learn_from(self, found: Mapping[Key, Outcome], tasks: Mapping[str, Task]) -> None:
+        """Remember how long tasks took, so that larger ones are estimated from these."""
+        for (name, task_name), outcome in found.items():
+            task = tasks[task_name]
+            if outcome.runs and task.for_peers and task.most_at_once is None:
+                self._known[name, task.parallel, task.cases] = outcome.middle.wall_s
 
     def seconds(self, who: Contestant, task: Task) -> float:
         if isinstance(who, Rival) and not who.peer.is_parallel:
             return task.cases * task.latency_ms / 1000
         if not who.is_peer or task.cases <= PARALLEL:
             return task.waits_s
-        one, some = (self._of(who, task, cases) for cases in (1, PROBED))
-        each = max(0.0, some - one) / (PROBED - 1)
+        known = [
+            cases
+            for name, parallel, cases in self._known
+            if (name, parallel) == (who.name, task.parallel) and PROBED < cases < task.cases
+        ]
+        most = max(known, default=PROBED)
+        one, some = (self._of(who, task, cases) for cases in (1, most))
+        each = max(0.0, some - one) / (most - 1)
         return max(task.waits_s, one + each * task.cases)
 
     def _of(self, who: Contestant, task: Task, cases: int) -> float:
         key = (who.name, task.parallel, cases)
-        if key not in self._small:
+        if key not in self._known:
             small = Task("probe", cases, task.parallel, task.latency_ms)
-            self._small[key] = self.lab.run(who, small).wall_s
-        return self._small[key]
+            self._known[key] = self.lab.run(who, small).wall_s
+        return self._known[key]

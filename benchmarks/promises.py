@@ -257,6 +257,15 @@ PROMISES = (
     ),
     Promise(
         "S18",
+        "{most} cases, 2 workers / one process",
+        "×",
+        ("most in workers", "most"),
+        wall_to_task("most in workers", "most"),
+        {},
+        backends=(SEMANTIC_KERNEL,),
+    ),
+    Promise(
+        "S18",
         "{burning} cases of 10 ms CPU, 2 workers / one process",
         "×",
         ("burning in workers", "burning"),

@@ -58,7 +58,7 @@ GROUPS = (
     ("one",),
     ("many", "unrecorded", "many in workers"),
     ("default",),
-    ("most",),
+    ("most", "most in workers"),
     ("wide", "narrow"),
     ("limited",),
     ("stopped",),
@@ -83,8 +83,9 @@ def tasks(sizes: Sequence[int] = STANDARD, latency_ms: float = LATENCY_MS) -> Ma
     if many is not None:
         found += _of_many(many, latency_ms)
     if most is not None:
-        found.append(Task("most", most, latency_ms=latency_ms, for_peers=True))
+        found += _of_most(most, latency_ms)
     wanted = dict(zip(("one", "many", "most"), STANDARD, strict=True))
+    wanted["most in workers"] = wanted["most"]
     usual = {"limited": 100, "swift one": 1, "swift many": 2 * STANDARD[1]}
     usual |= dict.fromkeys(("object", "process", "swift process"), 500)
     usual |= dict.fromkeys(("burning", "burning in workers"), 500)
@@ -101,6 +102,14 @@ def _of_many(cases: int, latency_ms: float) -> list[Task]:
         Task("narrow", cases, parallel=10, latency_ms=latency_ms / 4),
         Task("tools", cases, latency_ms=latency_ms, with_tool=True, backends=(CHAT,)),
         Task("swift many", 2 * cases, latency_ms=0),
+    ]
+
+
+def _of_most(cases: int, latency_ms: float) -> list[Task]:
+    only = (SEMANTIC_KERNEL,)
+    return [
+        Task("most", cases, latency_ms=latency_ms, for_peers=True),
+        Task("most in workers", cases, latency_ms=latency_ms, workers=2, backends=only),
     ]
 
 
