@@ -18,7 +18,6 @@ from holodeck.lib.evaluators.base import (
     quote,
     to_python,
 )
-from holodeck.lib.evaluators.grader_judge import GraderJudge
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
@@ -81,6 +80,9 @@ class CustomEvaluator(ScoredEvaluator):
             return await self._value_of(call)
         if self._judge is None:
             raise ConfigError("model", f"{self.name} needs a model that judges")
+        # Imported here because few graders ask the judge.
+        from holodeck.lib.evaluators.grader_judge import GraderJudge  # noqa: PLC0415
+
         judge = GraderJudge(self._judge)
         try:
             value = await self._value_of(partial(call, judge=judge))
