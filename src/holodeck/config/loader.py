@@ -46,8 +46,9 @@ from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.base import share_field_names
-from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
+from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.mcp_tool import McpTool
+from holodeck.models.setting import COMMAND_LINE
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,10 @@ from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
 from holodeck.models.agent import Agent
 from holodeck.models.base import adapter_of
-from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting, validate_min_pass
+from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.packed_cases import map_cases
+from holodeck.models.setting import Setting, validate_min_pass
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"

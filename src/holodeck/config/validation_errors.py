@@ -17,9 +17,10 @@ from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
-from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE
 from holodeck.models.matchers import ArgMatcher
+from holodeck.models.setting import Setting
 
 
 def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json, Model, NonBlank, Seconds
-from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.expectations import WrittenScorer
+from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.test_case import RetryKind, TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds
-from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.conversation import (
     BareStep,
     CriterionSettings,
@@ -23,6 +22,7 @@ from holodeck.models.expectations import Expectations, ExpectedTool
 from holodeck.models.history import History
 from holodeck.models.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
 from holodeck.models.outcome import MAX_TURNS
+from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 
 __all__ = [
     "MATCHER_KEYS",

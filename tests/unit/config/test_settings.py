@@ -10,7 +10,8 @@ from holodeck.config.flags import cli_config, cli_options
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.settings import resolve_settings, setting_fields, unknown_variable_warnings
 from holodeck.errors import ConfigError
-from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.setting import Setting
 
 
 def variables(**values):

@@ -12,8 +12,9 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limiter import GROWTH_INTERVAL_S, Limiters, time_limit
 from holodeck.lib.threads import is_cancelled
-from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import Attempt
+from holodeck.models.setting import Setting
 
 T = TypeVar("T")
 

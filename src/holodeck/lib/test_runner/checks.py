@@ -26,11 +26,12 @@ from holodeck.lib.evaluators.build import (
 from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
 from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.judge_trust import CRITERIA, JudgeTrust, TrustMode
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metric import MetricKind
+from holodeck.models.setting import Setting
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
