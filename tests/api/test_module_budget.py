@@ -18,7 +18,7 @@ test_cases:
 """
 BUDGETS = {
     "--help": 72,
-    "validate agent.yaml": 275,
+    "validate agent.yaml": 274,
     "test agent.yaml --quiet": 348,
     "test semantic_kernel.yaml --quiet": 950,
 }

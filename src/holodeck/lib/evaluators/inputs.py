@@ -8,7 +8,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.models.evidence import Evidence, Unknown, evidence, unknown_reason
 from holodeck.models.test_case import ExpectedTool
-from holodeck.models.test_result import ToolInvocation
+from holodeck.models.turn_result import ToolInvocation
 
 
 @dataclass(frozen=True, slots=True)
