@@ -81,6 +81,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    from holodeck.lib.process_end import exit_with, prepare_end
+
+    prepare_end()
     gc.disable()  # start-up frees nothing; `cli.while_waiting` lets it collect later
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
@@ -94,7 +97,7 @@ def main() -> None:
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
     code = _flush_stdout(run(sys.argv[1:]))
     prepare_exit()
-    sys.exit(code)
+    exit_with(code)
 
 
 def run(args: Sequence[str]) -> int:

@@ -25,6 +25,11 @@ def note_user_code() -> None:
     _has_user_code = True
 
 
+def has_user_code() -> bool:
+    """Return whether this process has run code of the user."""
+    return _has_user_code
+
+
 def prepare_exit() -> None:
     """Let Python end as fast as the user's code permits.
 
