@@ -3,8 +3,8 @@
 After a run, that takes longer than writing the reports. What a program may rely on still happens in
 its usual order: Python waits for threads, calls the `atexit` callbacks and flushes stdout and
 stderr. Objects are no longer finalized, so a program that has loaded code of the user, which may
-have left a file open, ends in Python's way. So does one that runs in a debugger, in a profiler, or
-under `coverage`.
+have left a file open, ends in Python's way. So does one that another program runs, such as a
+debugger, a profiler or `coverage`.
 """
 
 import atexit
@@ -34,8 +34,7 @@ def prepare_end() -> None:
     `atexit` calls the first callback last. If others have been registered, their turn is after
     ours, so the teardown stays.
     """
-    is_shown_at_end = sys.flags.inspect or sys.warnoptions
-    if atexit._ncallbacks() or is_shown_at_end or _callers() not in _PROGRAMS:  # noqa: SLF001
+    if atexit._ncallbacks() or sys.flags.inspect or _callers() not in _PROGRAMS:  # noqa: SLF001
         return
     _End.pid = os.getpid()
     atexit.register(_end)
