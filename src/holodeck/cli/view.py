@@ -49,7 +49,7 @@ def _read(
 
     if is_report(run):
         return read_named(run, store, context).report, []
-    found = read_run(store, run, context)
+    found = read_run(store, run, context, is_streamed=True)
     return report_of(found), past_outcomes(found, store)
 
 

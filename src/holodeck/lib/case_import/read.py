@@ -18,7 +18,6 @@ from holodeck.lib.case_import.messages import CONVERSATION_KEYS, is_message
 from holodeck.lib.case_import.promptfoo import KEYS, read_promptfoo
 from holodeck.lib.case_import.records import read_results
 from holodeck.lib.records.run_store import RunStore
-from holodeck.models.record import CaseFinished, CaseSkipped
 
 Format = Literal["openai", "jsonl", "record", "promptfoo"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -55,8 +54,7 @@ def _read_run(name: str, store: RunStore, imported: Imported) -> None:
     run = store.read(name)
     for warning in run.warnings:
         imported.note(name, warning)
-    lines: dict[int, CaseFinished | CaseSkipped] = {**run.skipped, **run.finished}
-    read_results(run.id, [lines[index].result for index in sorted(lines)], imported)
+    read_results(run.id, run.results, imported)
 
 
 def _read_yaml(path: Path, imported: Imported) -> None:

@@ -2,12 +2,13 @@
 
 import json
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,6 +17,7 @@ from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
+from holodeck.lib.result_store import ResultStore
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.record import (
     EVENTS,
@@ -30,12 +32,56 @@ from holodeck.models.record import (
 from holodeck.models.test_result import Outcome, TestResult
 
 RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
-E = TypeVar("E", RunStarted, CaseFinished, RunFinished)
+C = TypeVar("C", CaseFinished, CaseSkipped)
 
 LAST = "last"
 _CASE_FINISHED = b'{"event":"case_finished",'
 _UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 _MAX_NAMES = 10
+
+
+class RecordedCases(Mapping[int, C], Generic[C]):
+    """Lines of a record by the index of their case; the results are in a store.
+
+    Args:
+        kind: The kind of these lines.
+        store: Keeps the results, also those of the lines of another kind.
+        place: Distinguishes the kinds: 0 or 1.
+    """
+
+    def __init__(self, kind: type[C], store: ResultStore, place: int) -> None:
+        self._kind: type[C] = kind
+        self._store = store
+        self._place = place
+        self._lines: dict[int, dict[str, str]] = {}
+        """What a line has besides its result."""
+
+    def add(self, line: C) -> None:
+        """Add a line, in place of an earlier one of the same case."""
+        self._lines[line.index] = {"hash": line.hash} if isinstance(line, CaseFinished) else {}
+        self._store.add(self.number(line.index), line.result)
+
+    def __getitem__(self, index: int) -> C:
+        rest = self._lines[index]
+        line: C = self._kind(index=index, result=self._store.get(self.number(index)), **rest)
+        return line
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._lines))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def results_with(self, other: "RecordedCases[Any]") -> Sequence[TestResult]:
+        """Return the results by index; `other` has those of the cases that are not among these."""
+        indexes = sorted({*self._lines, *other})
+        return self._store.at(
+            (self if index in self._lines else other).number(index) for index in indexes
+        )
+
+    def number(self, index: int) -> int:
+        """Return the number of the result in the store."""
+        return 2 * index + self._place
 
 
 @dataclass(frozen=True)
@@ -58,6 +104,14 @@ class Run:
     @property
     def id(self) -> str:
         return self.path.parent.name
+
+    @property
+    def results(self) -> Sequence[TestResult]:
+        """The results of all cases, in the order of the file."""
+        if isinstance(self.finished, RecordedCases) and isinstance(self.skipped, RecordedCases):
+            return self.finished.results_with(self.skipped)
+        lines: dict[int, CaseFinished | CaseSkipped] = {**self.skipped, **self.finished}
+        return [lines[index].result for index in sorted(lines)]
 
     @property
     def planned(self) -> int | None:
@@ -134,9 +188,9 @@ class RunStore:
             hint = f"; write 'last {wanted}' to mean the last run of that file"
         raise errors.FileNotFoundError(wanted, f"is not a run recorded in {self.folder}{hint}")
 
-    def read(self, run: str | None) -> Run:
-        """Read a run; see `path` for what `run` means."""
-        return read_run(self.path(run))
+    def read(self, run: str | None, *, is_streamed: bool = False) -> Run:
+        """Read a run; see `path` for what `run` means, and `read_run` for the rest."""
+        return read_run(self.path(run), is_streamed=is_streamed)
 
     def overviews(self) -> list[RunOverview]:
         """Return a line about each run, newest first."""
@@ -175,8 +229,11 @@ def _read_overview(path: Path) -> RunOverview:
     )
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path, *, is_streamed: bool = False) -> Run:
     """Read a record; lines that cannot be read are ignored and named in `warnings`.
+
+    With `is_streamed`, only the latest 1,000 results stay in memory, and reading another one again
+    takes time: for commands that go through all results a few times.
 
     Raises FileNotFoundError, and ConfigError if the file cannot be opened, is not a record, or was
     written by a later version.
@@ -185,28 +242,38 @@ def read_run(path: Path) -> Run:
         with path.open("rb") as file:
             is_running = not try_lock(file.fileno())
             warnings: list[str] = []
-            events = list(_read_events(file, path, warnings))
+            results = ResultStore() if is_streamed else ResultStore(sys.maxsize)
+            found = _read_lines(file, path, results, warnings)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         if path.exists():
             raise ConfigError(str(path), f"cannot be read: {reason}") from error
         raise errors.FileNotFoundError(str(path), "this record does not exist") from error
-    if not events and warnings:
+    return replace(found, is_running=is_running, warnings=tuple(warnings))
+
+
+def _read_lines(
+    lines: Iterable[bytes], path: Path, results: ResultStore, warnings: list[str]
+) -> Run:
+    """Return the run that the lines of its record describe; `results` takes its results, and
+    `warnings` a message for each line that is ignored."""
+    finished = RecordedCases(CaseFinished, results, 1)
+    skipped = RecordedCases(CaseSkipped, results, 0)
+    started, ended, is_empty = None, None, True
+    for event in _read_events(lines, path, warnings):
+        is_empty = False
+        match event:
+            case RunStarted():
+                started = event
+            case CaseFinished():
+                finished.add(event)
+            case CaseSkipped():
+                skipped.add(event)
+            case RunFinished():
+                ended = event
+    if is_empty and warnings:
         raise ConfigError(str(path), f"is not the record of a run: {warnings[0]}")
-    finished = {one.index: one for one in events if isinstance(one, CaseFinished)}
-    return Run(
-        path=path,
-        started=_last(events, RunStarted),
-        finished=dict(sorted(finished.items())),
-        ended=_last(events, RunFinished),
-        is_running=is_running,
-        warnings=tuple(warnings),
-        skipped={one.index: one for one in events if isinstance(one, CaseSkipped)},
-    )
-
-
-def _last(events: list[Event], kind: type[E]) -> E | None:
-    return next((one for one in reversed(events) if isinstance(one, kind)), None)
+    return Run(path, started, finished, ended, skipped=skipped)
 
 
 def _read_events(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Iterator[Event]:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
 from holodeck.lib.reports.locations import split_location
 from holodeck.lib.reports.summary import exit_code, summarize
+from holodeck.lib.result_store import ResultStore
 from holodeck.lib.text import one_line, plural
 from holodeck.models.baseline import case_keys
 from holodeck.models.reported_run import MergedRun, RunOrigin
@@ -61,19 +63,21 @@ def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
         raise ConfigError("--merge", "\n  ".join(["these runs are not parts of one:", *problems]))
     labels = _labels(agents)
     merged: list[MergedRun] = []
-    results: list[TestResult] = []
+    results = ResultStore()
     for key, parts in agents.items():
         runs = sorted((run for part in parts for run in part.runs), key=_shard_number)
         merged += [run.model_copy(update={"label": labels[key]}) for run in runs]
         agent_name = labels[key] if len(agents) > 1 else None
-        results += [
-            one.model_copy(update={"agent_name": agent_name})
-            for one in _in_order_of_file([one for part in parts for one in part.results])
-        ]
-    return _report(merged, results)
+        found = [part.results for part in parts]
+        places = [(one, at) for one in found for at in range(len(one))]
+        for index in _order_of_file(chain.from_iterable(found)):
+            of_part, at = places[index]
+            result = of_part[at].model_copy(update={"agent_name": agent_name})
+            results.add(len(results), result)
+    return _report(merged, results.snapshot())
 
 
-def _report(runs: Sequence[MergedRun], results: list[TestResult]) -> TestReport:
+def _report(runs: Sequence[MergedRun], results: Sequence[TestResult]) -> TestReport:
     stops = [f"{one.title}: {one.stopped}" for one in runs if one.stopped is not None]
     missing = list(_missing_shards(runs))
     kinds = {one.stopped_by for one in runs if one.stopped is not None}
@@ -256,19 +260,20 @@ def _shard_number(run: MergedRun) -> int:
     return 0 if run.shard is None else int(run.shard.partition("/")[0])
 
 
-def _in_order_of_file(results: Sequence[TestResult]) -> list[TestResult]:
-    """Return results as the files list their cases; those without location stay where they are."""
-    places = [split_location(one.location) for one in results]
-    files = {file: at for at, file in enumerate(dict.fromkeys(file for file, _, _ in places))}
+def _order_of_file(results: Iterable[TestResult]) -> list[int]:
+    """Return the indexes of results in the order in which the files list their cases; those without
+    location stay where they are."""
+    places = [(*split_location(one.location), one.test_name or "") for one in results]
+    files = {file: at for at, file in enumerate(dict.fromkeys(file for file, *_ in places))}
 
     def place(at: int) -> tuple[object, ...]:
-        file, line, column = places[at]
+        file, line, column, name = places[at]
         if line is None:
             return files[file], 0, 0, [], at
         # cases with parameters share a line
-        return files[file], line, column or 0, _natural(results[at].test_name or ""), at
+        return files[file], line, column or 0, _natural(name), at
 
-    return [results[at] for at in sorted(range(len(results)), key=place)]
+    return sorted(range(len(places)), key=place)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -19,8 +19,8 @@ from holodeck.lib.reports.recap import (
     shown_name,
 )
 from holodeck.lib.reports.summary import RunTotals, unknown_usage_note
+from holodeck.lib.result_store import ResultStore
 from holodeck.lib.test_runner.live_status import LiveStatus
-from holodeck.lib.test_runner.result_store import ResultStore
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.lib.ui.live import SPARE_COLUMNS

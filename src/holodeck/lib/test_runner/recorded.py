@@ -20,7 +20,6 @@ from holodeck.lib.test_runner.messages import histories_of, history_key
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json
 from holodeck.models.baseline import Baseline
-from holodeck.models.record import CaseFinished, CaseSkipped
 from holodeck.models.reported_run import RunOrigin
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult
@@ -61,8 +60,7 @@ def is_report(name: str) -> bool:
 
 def report_of(run: Run) -> TestReport:
     """Return the report of the recorded results; of a killed run, those until then."""
-    lines: dict[int, CaseFinished | CaseSkipped] = {**run.skipped, **run.finished}
-    results = [lines[index].result for index in sorted(lines)]
+    results = run.results
     started, ended = run.started, run.ended
     return TestReport(
         agent_name=started.agent_name if started else "unknown",
@@ -100,7 +98,7 @@ def _stop_reason(run: Run) -> str | None:
     return run.ended.stopped
 
 
-def _wall_time_ms(run: Run, results: list[TestResult]) -> int:
+def _wall_time_ms(run: Run, results: Sequence[TestResult]) -> int:
     if run.ended is not None:
         return run.ended.summary.wall_time_ms
     if run.started is None or not results:
@@ -111,8 +109,8 @@ def _wall_time_ms(run: Run, results: list[TestResult]) -> int:
     return max(0, round(took.total_seconds() * 1000))
 
 
-def _latest(run: Run, results: list[TestResult]) -> str:
-    stamps = [result.timestamp for result in results]
+def _latest(run: Run, results: Sequence[TestResult]) -> str:
+    stamps = (result.timestamp for result in results)
     return max(stamps, default=run.started.started if run.started else "")
 
 

@@ -14,8 +14,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import RunTotals
+from holodeck.lib.result_store import ResultStore
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries
-from holodeck.lib.test_runner.result_store import ResultStore
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.base import share_field_names

@@ -17,7 +17,7 @@ from holodeck.lib.reports.formats import FORMATS, generate_json_report, write_re
 from holodeck.lib.reports.github import annotations, step_summary
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.recap import recap_failures
-from holodeck.lib.test_runner.result_store import ResultStore
+from holodeck.lib.result_store import ResultStore
 from holodeck.models.test_result import MetricResult, Outcome, TestReport, TestResult
 
 COUNT = 25

@@ -1,0 +1,57 @@
+"""The results of a long record are not all in memory, and are the same."""
+
+from pathlib import Path
+
+from holodeck.lib.records.recorder import json_line
+from holodeck.lib.records.run_store import Run, read_run
+from holodeck.lib.test_runner.recorded import report_of
+from holodeck.models.record import CaseFinished, CaseSkipped, RunStarted
+from holodeck.models.test_result import Outcome, TestResult
+from support.results import a_result
+
+COUNT = 1_300
+STARTED = RunStarted(
+    id="a", started="2026-01-01T10:00:00+00:00", agent_name="a", agent_config_path="agent.yaml"
+)
+
+
+def result(at: int, outcome: Outcome = Outcome.PASSED) -> TestResult:
+    return a_result(outcome, test_name=f"case {at}", test_input="\N{SNOWMAN} " * (at % 7))
+
+
+def a_record(path: Path) -> Run:
+    """A record in no order, where cases were skipped and ran later, or ran twice."""
+    lines = [CaseFinished(index=at, hash=f"{at}", result=result(at)) for at in range(COUNT)]
+    lines.reverse()
+    failed = CaseFinished(index=7, hash="again", result=result(7, Outcome.FAILED))
+    skipped = [
+        CaseSkipped(index=at, result=result(at, Outcome.SKIPPED)) for at in (3, COUNT, COUNT + 5)
+    ]
+    events = [STARTED, skipped[0], *lines, failed, *skipped[1:]]
+    path.write_bytes(b"".join(map(json_line, events)) + b'{"event":"case_fin')
+    return read_run(path, is_streamed=True)
+
+
+def test_the_lines_of_cases_are_what_was_written(tmp_path: Path) -> None:
+    run = a_record(tmp_path / "run.jsonl")
+    assert list(run.finished) == list(range(COUNT))
+    assert list(run.skipped) == [3, COUNT, COUNT + 5]
+    assert run.finished[7].hash == "again"
+    assert run.finished[7].result == result(7, Outcome.FAILED)
+    assert run.finished[8] == CaseFinished(index=8, hash="8", result=result(8))
+    assert run.skipped[3].result.outcome is Outcome.SKIPPED
+    assert COUNT not in run.finished
+    assert len(run.warnings) == 1
+    assert "truncated" in run.warnings[0]
+
+
+def test_the_report_is_that_of_a_record_in_memory(tmp_path: Path) -> None:
+    run = a_record(tmp_path / "run.jsonl")
+    in_memory = Run(run.path, run.started, dict(run.finished), run.ended, skipped=dict(run.skipped))
+    assert [one.test_name for one in run.results][-3:] == [
+        f"case {at}" for at in (COUNT - 1, COUNT, COUNT + 5)
+    ]
+    assert run.results[3].outcome is Outcome.PASSED
+    assert isinstance(in_memory.results, list)
+    assert report_of(run) == report_of(in_memory)
+    assert report_of(run).model_dump_json() == report_of(in_memory).model_dump_json()
