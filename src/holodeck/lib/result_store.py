@@ -6,12 +6,13 @@ one after the other, in the order of the test cases.
 
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from threading import Lock
 from typing import IO, overload
 
 from pydantic import ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from holodeck.errors import ExecutionError
 from holodeck.models.outcome import Outcome
@@ -24,6 +25,8 @@ _NOWHERE = -1
 _OUTCOMES = tuple(Outcome)
 _REPLACEMENT = "\ufffd"
 """What pydantic writes in place of half a surrogate pair in a key."""
+_LINE_END = "\0"
+"""Stands for a line end within a line of the file; no JSON contains it."""
 
 
 class ResultStore:
@@ -31,10 +34,14 @@ class ResultStore:
 
     Args:
         most_in_memory: How many results are kept in memory.
+        is_indented: Whether each result is kept as indented JSON, too, from when it is added. It
+            takes as long as later, but a JSON report is then only put together at the end.
     """
 
-    def __init__(self, most_in_memory: int = MOST_IN_MEMORY) -> None:
+    def __init__(self, most_in_memory: int = MOST_IN_MEMORY, *, is_indented: bool = False) -> None:
         self._most = most_in_memory
+        self._indented: dict[int, str] | None = {} if is_indented else None
+        """The JSON of those in memory; None if it is made when it is asked for."""
         self._in_memory: dict[int, TestResult] = {}
         self._only_in_memory: dict[int, TestResult] = {}
         """Those that cannot be written as JSON, or that the full disk did not take."""
@@ -65,6 +72,10 @@ class ResultStore:
             self._outcomes[index] = _OUTCOMES.index(result.outcome)
             self._only_in_memory.pop(index, None)
             self._in_memory[index] = result
+            if self._indented is not None:
+                self._indented.pop(index, None)
+                with suppress(PydanticSerializationError):  # a lone surrogate; `json_of` says so
+                    self._indented[index] = result.model_dump_json(indent=2)
             if len(self._in_memory) > self._most:
                 self._write_oldest()
 
@@ -72,7 +83,7 @@ class ResultStore:
         """Return the result of the case at that index; None if there is none."""
         result = self._in_memory.get(index) or self._only_in_memory.get(index)
         if result is None and self._is_stored(index):
-            return _parse(self._read(index))
+            return _parse(self._read(index).replace(_LINE_END.encode(), b"\n"))
         return result
 
     def outcome_of(self, index: int) -> Outcome:
@@ -84,10 +95,15 @@ class ResultStore:
 
         Raises PydanticSerializationError for a lone surrogate, which JSON must escape.
         """
+        if self._indented is not None and (text := self._indented.get(index)) is not None:
+            return text
         result = self._in_memory.get(index) or self._only_in_memory.get(index)
         if result is not None:
             return result.model_dump_json(indent=2)
-        return to_json(from_json(self._read(index)), indent=2).decode()
+        line = self._read(index)
+        if self._indented is not None:
+            return line.decode().rstrip("\n").replace(_LINE_END, "\n")
+        return to_json(from_json(line), indent=2).decode()
 
     def snapshot(self) -> "StoredResults":
         """Return the results there are now, in the order of their cases."""
@@ -110,6 +126,9 @@ class ResultStore:
                 self._write(index, result)
             except (OSError, ValueError):  # the disk is full; a lone surrogate
                 self._only_in_memory[index] = result
+            else:
+                if self._indented is not None:
+                    del self._indented[index]
             del self._in_memory[index]
 
     def _write(self, index: int, result: TestResult) -> None:
@@ -117,7 +136,12 @@ class ResultStore:
 
         Raises OSError, and ValueError if JSON cannot hold the result.
         """
-        text = result.model_dump_json()
+        if self._indented is None:
+            text = result.model_dump_json()
+        elif index in self._indented:
+            text = self._indented[index].replace("\n", _LINE_END)
+        else:
+            raise ValueError("it is not JSON")
         if _REPLACEMENT in text:
             raise ValueError("the text may have lost a character")
         if self._file is None:

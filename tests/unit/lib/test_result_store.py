@@ -37,9 +37,11 @@ def some_results(count: int = COUNT) -> list[TestResult]:
     ]
 
 
-def stored(results: list[TestResult], most_in_memory: int) -> ResultStore:
+def stored(
+    results: list[TestResult], most_in_memory: int, *, is_indented: bool = False
+) -> ResultStore:
     """Return a store to which the results were added in random order."""
-    store = ResultStore(most_in_memory)
+    store = ResultStore(most_in_memory, is_indented=is_indented)
     for index in random.Random(1).sample(range(len(results)), len(results)):
         store.add(index, results[index])
     return store
@@ -63,12 +65,14 @@ class TestResults:
         assert results[4] in found
         assert repr(found) == repr(results)
 
-    def test_the_report_is_the_same_as_with_a_list(self, most_in_memory: int) -> None:
+    @pytest.mark.parametrize("is_indented", [False, True])
+    def test_the_report_is_the_same_as_with_a_list(
+        self, most_in_memory: int, is_indented: bool
+    ) -> None:
         results = some_results()
         plain = a_report(*results)
-        report = TestReport(
-            **{**vars(plain), "results": stored(results, most_in_memory).snapshot()}
-        )
+        found = stored(results, most_in_memory, is_indented=is_indented).snapshot()
+        report = TestReport(**{**vars(plain), "results": found})
         assert report == plain
         assert generate_json_report(report) == generate_json_report(plain)
         assert report.model_dump() == plain.model_dump()
@@ -84,15 +88,19 @@ class TestResults:
         assert copy.deepcopy(report).results == results
         assert pickle.loads(pickle.dumps(report)).results == results
 
-    def test_a_later_result_replaces_an_earlier_one(self, most_in_memory: int) -> None:
+    @pytest.mark.parametrize("is_indented", [False, True])
+    def test_a_later_result_replaces_an_earlier_one(
+        self, most_in_memory: int, is_indented: bool
+    ) -> None:
         results = some_results()
-        store = stored(results, most_in_memory)
+        store = stored(results, most_in_memory, is_indented=is_indented)
         before = store.snapshot()
         again = results[3].model_copy(update={"agent_response": "again"})
         store.add(3, again)
         for index in range(COUNT, 3 * COUNT):
             store.add(index, results[index % COUNT])
         assert store.get(3) == again
+        assert store.json_of(3) == again.model_dump_json(indent=2)
         assert before[3] == again
         assert len(before) == COUNT
         assert len(store) == len(store.snapshot()) == 3 * COUNT
@@ -115,11 +123,12 @@ def test_what_was_not_added_is_missing() -> None:
     assert 0 in store
 
 
-def test_a_result_that_json_cannot_hold_is_kept_in_memory() -> None:
+@pytest.mark.parametrize("is_indented", [False, True])
+def test_a_result_that_json_cannot_hold_is_kept_in_memory(is_indented: bool) -> None:
     results = some_results()
     results[0] = results[0].model_copy(update={"agent_response": "half \ud83d"})
     results[1] = results[1].model_copy(update={"messages": [{"key \ud83d": 1}]})
-    found = stored(results, 2).snapshot()
+    found = stored(results, 2, is_indented=is_indented).snapshot()
     assert found[0].agent_response == "half \ud83d"
     assert found[1].messages == [{"key \ud83d": 1}]
     with pytest.raises(PydanticSerializationError):
@@ -134,6 +143,9 @@ def test_results_that_the_disk_does_not_take_stay_in_memory(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     results = some_results()
     assert stored(results, 2).snapshot() == results
+    indented = stored(results, 2, is_indented=True).snapshot()
+    assert indented == results
+    assert list(indented.as_json()) == [one.model_dump_json(indent=2) for one in results]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc to see open files")
@@ -181,10 +193,13 @@ def every_kind(count: int) -> list[TestResult]:
     ]
 
 
-def both_kinds(results: list[TestResult], **fields: object) -> tuple[TestReport, TestReport]:
+def both_kinds(
+    results: list[TestResult], *, is_indented: bool = False, **fields: object
+) -> tuple[TestReport, TestReport]:
     """Return a report with a list of results, and the same one with stored results."""
     plain = a_report(*results, **fields)
-    return plain, plain.model_copy(update={"results": stored(results, 2).snapshot()})
+    found = stored(results, 2, is_indented=is_indented).snapshot()
+    return plain, plain.model_copy(update={"results": found})
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
@@ -192,10 +207,12 @@ def both_kinds(results: list[TestResult], **fields: object) -> tuple[TestReport,
 def test_a_report_of_stored_results_is_that_of_a_list_also_written_in_parts(
     tmp_path: Path, name: str, count: int
 ) -> None:
-    plain, report = both_kinds(every_kind(count), interrupted=count == 1, planned_tests=200)
+    results, fields = every_kind(count), {"interrupted": count == 1, "planned_tests": 200}
+    plain, report = both_kinds(results, **fields)
+    _, indented = both_kinds(results, is_indented=True, **fields)
     wanted = FORMATS.load(name)(plain)
     assert FORMATS.load(name)(report) == wanted
-    for one in (plain, report):
+    for one in (plain, report, indented):
         write_report(name, one, tmp_path / "report")
         assert (tmp_path / "report").read_text("utf-8") == wanted
 

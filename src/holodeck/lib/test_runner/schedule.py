@@ -37,6 +37,7 @@ class RunState:
         on_result: Called with each new result and the index of its case.
         carried_over: Results of an earlier run, by the index of their case.
         clean: Returns a result without secrets; it is called before anything else sees the result.
+        is_indented: Whether the results are kept as JSON for a report, too.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class RunState:
         on_result: Callable[[int, TestResult], None],
         carried_over: Mapping[int, TestResult] | None = None,
         clean: Callable[[TestResult], TestResult] | None = None,
+        *,
+        is_indented: bool = False,
     ) -> None:
         self._agent = agent
         self._cases = agent.test_cases or []
         self._on_result = on_result
         self._clean = clean
-        self._store = ResultStore()
+        self._store = ResultStore(is_indented=is_indented)
         self._totals = RunTotals()
         self._has_answers = False
         for index, result in (carried_over or {}).items():
