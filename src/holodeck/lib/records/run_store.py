@@ -46,24 +46,24 @@ class RecordedCases(Mapping[int, C], Generic[C]):
     Args:
         kind: The kind of these lines.
         store: Keeps the results, also those of the lines of another kind.
-        place: Distinguishes the kinds: 0 or 1.
     """
 
-    def __init__(self, kind: type[C], store: ResultStore, place: int) -> None:
+    def __init__(self, kind: type[C], store: ResultStore) -> None:
         self._kind: type[C] = kind
         self._store = store
-        self._place = place
-        self._lines: dict[int, dict[str, str]] = {}
-        """What a line has besides its result."""
+        self._lines: dict[int, tuple[int, str | None]] = {}
+        """The number of the result in the store, and the hash that a line has."""
 
     def add(self, line: C) -> None:
         """Add a line, in place of an earlier one of the same case."""
-        self._lines[line.index] = {"hash": line.hash} if isinstance(line, CaseFinished) else {}
-        self._store.add(self.number(line.index), line.result)
+        number = self._lines[line.index][0] if line.index in self._lines else len(self._store)
+        self._lines[line.index] = number, line.hash if isinstance(line, CaseFinished) else None
+        self._store.add(number, line.result)
 
     def __getitem__(self, index: int) -> C:
-        rest = self._lines[index]
-        line: C = self._kind(index=index, result=self._store.get(self.number(index)), **rest)
+        number, digest = self._lines[index]
+        rest = {} if digest is None else {"hash": digest}
+        line: C = self._kind(index=index, result=self._store.get(number), **rest)
         return line
 
     def __iter__(self) -> Iterator[int]:
@@ -81,7 +81,7 @@ class RecordedCases(Mapping[int, C], Generic[C]):
 
     def number(self, index: int) -> int:
         """Return the number of the result in the store."""
-        return 2 * index + self._place
+        return self._lines[index][0]
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,8 @@ def _read_lines(
 ) -> Run:
     """Return the run that the lines of its record describe; `results` takes its results, and
     `warnings` a message for each line that is ignored."""
-    finished = RecordedCases(CaseFinished, results, 1)
-    skipped = RecordedCases(CaseSkipped, results, 0)
+    finished = RecordedCases(CaseFinished, results)
+    skipped = RecordedCases(CaseSkipped, results)
     started, ended, is_empty = None, None, True
     for event in _read_events(lines, path, warnings):
         is_empty = False

@@ -1,7 +1,7 @@
 """The comparison of two runs, or of two agents, as one HTML page."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from holodeck.lib.reports.against import (
     comparison_notes,
@@ -16,6 +16,7 @@ from holodeck.lib.reports.page_file import Page, PageCase, Row, json_line, rende
 from holodeck.lib.text import one_line
 from holodeck.models.comparison import ComparisonReport, Pair, PairVerdict
 from holodeck.models.outcome import Outcome
+from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import TestResult
 
 _MAX_REASON = 300
@@ -23,8 +24,7 @@ _MAX_REASON = 300
 
 def generate_html_comparison(report: ComparisonReport) -> str:
     """Return the comparison as an HTML page."""
-    rows = [case.row for case in _cases(report)]
-    broken = [one for one in rows if one["outcome"] in {"only_first", "new_failure"}]
+    broken = list(_broken(report))
     verdict = "undecided" if not report.is_complete else "no regressions"
     facts = [("A", side_label(report.first)), ("B", side_label(report.second))]
     return render_page(
@@ -48,27 +48,40 @@ def generate_html_comparison(report: ComparisonReport) -> str:
     )
 
 
+def _broken(report: ComparisonReport) -> Iterator[Row]:
+    """Yield what the page lists of regressions and new failures, without reading other results."""
+    for pair in report.pairs:
+        if pair.verdict is PairVerdict.ONLY_FIRST:
+            yield _pair_case(report, pair).row
+    failed = positions_of(report.second.report.results, {Outcome.FAILED})
+    for result in _new(report, failed):
+        yield _new_case(result).row
+
+
 def _cases(report: ComparisonReport) -> Iterator[PageCase]:
     before, after = report.first.report.results, report.second.report.results
     for pair in report.pairs:
-        yield _pair_case(
-            pair,
-            None if pair.first_at is None else before[pair.first_at],
-            None if pair.second_at is None else after[pair.second_at],
-        )
+        yield _pair_case(report, pair)
     if not report.is_of_runs:
         return
-    paired = {pair.second_at for pair in report.pairs}
-    for result in (one for at, one in enumerate(after) if at not in paired):
-        yield _lone_case(
-            result, "new_failure" if result.outcome is Outcome.FAILED else "new", "second"
-        )
+    yield from map(_new_case, _new(report, range(len(after))))
     paired = {pair.first_at for pair in report.pairs}
-    for result in (one for at, one in enumerate(before) if at not in paired):
+    for result in results_at(before, [at for at in range(len(before)) if at not in paired]):
         yield _lone_case(result, "vanished", "first")
 
 
-def _pair_case(pair: Pair, first: TestResult | None, second: TestResult | None) -> PageCase:
+def _new(report: ComparisonReport, positions: Iterable[int]) -> Sequence[TestResult]:
+    """Return those results of the second run whose case the first one does not have."""
+    if not report.is_of_runs:
+        return []
+    paired = {pair.second_at for pair in report.pairs}
+    return results_at(report.second.report.results, [at for at in positions if at not in paired])
+
+
+def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:
+    before, after = report.first.report.results, report.second.report.results
+    first = None if pair.first_at is None else before[pair.first_at]
+    second = None if pair.second_at is None else after[pair.second_at]
     row: Row = {"name": pair.name, "id": pair.id, "suite": pair.suite, "input": pair.input}
     result = second or first
     if result is not None:
@@ -86,6 +99,12 @@ def _pair_case(pair: Pair, first: TestResult | None, second: TestResult | None) 
     calls = json.dumps(describe_trajectories(pair.trajectories))
     line = ",".join([*parts, f'"pair":{json_line(pair)}', f'"calls":{calls}'])
     return PageCase(row, f"{{{line}}}")
+
+
+def _new_case(result: TestResult) -> PageCase:
+    return _lone_case(
+        result, "new_failure" if result.outcome is Outcome.FAILED else "new", "second"
+    )
 
 
 def _lone_case(result: TestResult, verdict: str, side: str) -> PageCase:

@@ -1,7 +1,7 @@
 """Compare a run with an earlier one: reads both, pairs their cases, and says what else changed."""
 
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +23,10 @@ from holodeck.lib.test_runner.pairs import (
 from holodeck.lib.test_runner.recorded import is_report, read_report, report_of
 from holodeck.lib.text import one_line
 from holodeck.models.baseline import Baseline, BaselineCase, CaseKey, case_keys
-from holodeck.models.comparison import ComparedAgent, ComparisonReport
+from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.outcome import DECIDED, Outcome
 from holodeck.models.reported_run import RunOrigin
+from holodeck.models.result_sequence import results_at
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -89,7 +90,7 @@ def read_side(name: str, store: RunStore, agent_folder: Path) -> ComparedRun:
         return _side_of_baseline(_committed_baseline(agent_folder), f"{BASELINE_FILE} on main")
     if is_report(name):
         return _side_of_file(Path(name))
-    return side_of_run(store.read(name))
+    return side_of_run(store.read(name, is_streamed=True))
 
 
 def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
@@ -330,35 +331,33 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
     if base.is_of_several_agents != head.is_of_several_agents:
         base = of_one_agent(base, head.report.agent_name)
         head = of_one_agent(head, base.report.agent_name)
-    before, after = (
-        dict(zip(side.keys, side.report.results, strict=True)) for side in (base, head)
-    )
-    places = [{key: at for at, key in enumerate(side)} for side in (before, after)]
-    common = [key for key in after if key in before]
-    pairs = [
-        build_pair(at, after[key], before[key], after[key]).model_copy(
-            update={"first_at": places[0][key], "second_at": places[1][key]}
-        )
-        for at, key in enumerate(common)
-    ]
+    before, after = ({key: at for at, key in enumerate(side.keys)} for side in (base, head))
+    old, new = base.report.results, head.report.results
+    currencies: set[str] = set()
+    pairs: list[Pair] = []
+    for key in (key for key in after if key in before):
+        first, second = old[before[key]], new[after[key]]
+        places = {"first_at": before[key], "second_at": after[key]}
+        pairs.append(build_pair(len(pairs), second, first, second).model_copy(update=places))
+        currencies.update(_currencies([first, second]))
+    removed = results_at(old, [at for key, at in before.items() if key not in after])
+    added = results_at(new, [at for key, at in after.items() if key not in before])
+    currencies.update(_currencies(removed), _currencies(added))
     sides = [
         ComparedAgent(
             name=side.report.agent_name, source=_source(side), run=side.run, report=side.report
         )
         for side in (base, head)
     ]
-    report = build_comparison(sides[0], sides[1], pairs, _currency(base, head))
+    currency = currencies.pop() if len(currencies) == 1 else None
+    report = build_comparison(sides[0], sides[1], pairs, currency)
     return report.model_copy(
         update={
             "is_of_runs": True,
             "changes": list(_changes(base, head)),
-            "only_in_first": [case_name(one) for key, one in before.items() if key not in after],
-            "only_in_second": [case_name(one) for key, one in after.items() if key not in before],
-            "new_failures": [
-                case_name(one)
-                for key, one in after.items()
-                if key not in before and one.outcome is Outcome.FAILED
-            ],
+            "only_in_first": list(map(case_name, removed)),
+            "only_in_second": list(map(case_name, added)),
+            "new_failures": [case_name(one) for one in added if one.outcome is Outcome.FAILED],
         }
     )
 
@@ -375,14 +374,8 @@ def case_name(result: TestResult) -> str:
     return shown if result.agent_name is None else f"{result.agent_name} › {shown}"
 
 
-def _currency(base: ComparedRun, head: ComparedRun) -> str | None:
-    found = {
-        one.cost.currency
-        for side in (base, head)
-        for one in side.report.results
-        if one.cost is not None
-    }
-    return found.pop() if len(found) == 1 else None
+def _currencies(results: Iterable[TestResult]) -> set[str]:
+    return {one.cost.currency for one in results if one.cost is not None}
 
 
 def _changes(base: ComparedRun, head: ComparedRun) -> Iterator[str]:

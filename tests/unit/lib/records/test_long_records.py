@@ -4,7 +4,9 @@ from pathlib import Path
 
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import Run, read_run
+from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.run_comparison import compare_runs, side_of_run
 from holodeck.models.record import CaseFinished, CaseSkipped, RunStarted
 from holodeck.models.test_result import Outcome, TestResult
 from support.results import a_result
@@ -30,6 +32,37 @@ def a_record(path: Path) -> Run:
     events = [STARTED, skipped[0], *lines, failed, *skipped[1:]]
     path.write_bytes(b"".join(map(json_line, events)) + b'{"event":"case_fin')
     return read_run(path, is_streamed=True)
+
+
+def test_the_index_of_a_case_says_nothing_about_the_size_of_the_record(tmp_path: Path) -> None:
+    far = CaseFinished(index=10**30, hash="far", result=result(0))
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"".join(map(json_line, [STARTED, far])))
+    assert read_run(path, is_streamed=True).finished[10**30] == far
+
+
+def test_a_comparison_is_that_of_records_in_memory(tmp_path: Path) -> None:
+    outcomes = {5: Outcome.FAILED, COUNT + 3: Outcome.FAILED}
+    later = [result(at, outcomes.get(at, Outcome.PASSED)) for at in range(2, COUNT + 10)]
+    paths = [tmp_path / name / "run.jsonl" for name in ("base", "head")]
+    for path in paths:
+        path.parent.mkdir()
+    a_record(paths[0])
+    events = [CaseFinished(index=at, hash="h", result=one) for at, one in enumerate(later)]
+    paths[1].write_bytes(b"".join(map(json_line, [STARTED, *events])))
+
+    found, expected = (
+        compare_runs(*(side_of_run(read_run(path, is_streamed=streamed)) for path in paths))
+        for streamed in (True, False)
+    )
+
+    assert found.only_in_first == ["case 0", "case 1"]
+    assert found.new_failures == [f"case {COUNT + 3}"]
+    assert found.significance.only_first == 1
+    assert found.model_dump_json() == expected.model_dump_json()
+    page = generate_html_comparison(found)
+    assert f"case {COUNT + 3}" in page
+    assert page == generate_html_comparison(expected)
 
 
 def test_the_lines_of_cases_are_what_was_written(tmp_path: Path) -> None:
