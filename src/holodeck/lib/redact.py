@@ -99,12 +99,15 @@ class Redactor:
     def redact_report(self, report: PartT) -> PartT:
         """Return the report, or any part of one, without secrets; verdicts stay unchanged."""
         texts = list[str]()
-        if _gather(report, texts):
+        lazy = list[ResultSequence[Any]]()
+        if _gather(report, texts, lazy):
             # One search for many texts, as nearly all hold no secret. Only private keys span lines,
             # so joining the texts hides no secret.
             starts = range(0, len(texts), _TEXTS_AT_ONCE)
             joined = ("\n".join(texts[at : at + _TEXTS_AT_ONCE]) for at in starts)
-            if all(self.redact(text) == text for text in joined):
+            is_clean = all(self.redact(text) == text for text in joined)
+            # Of results that are not in memory, each is searched alone, and none is kept.
+            if is_clean and all(self.redact_report(one) is one for part in lazy for one in part):
                 return report
         return cast(PartT, self._walk(report))
 
@@ -137,8 +140,11 @@ class Redactor:
         return self._walk(value)
 
 
-def _gather(value: Any, texts: list[str]) -> bool:
-    """Collect every text in `value`; False if a key marks its value as a secret."""
+def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bool:
+    """Collect every text in `value`; False if a key marks its value as a secret.
+
+    Results that are not all in memory are collected in `lazy` instead.
+    """
     if isinstance(value, str):
         texts.append(value)
         return True
@@ -147,14 +153,16 @@ def _gather(value: Any, texts: list[str]) -> bool:
     parts: Iterable[Any] = ()
     if isinstance(value, BaseModel):
         parts = vars(value).values()
-    elif isinstance(value, list | tuple | ResultSequence):
+    elif isinstance(value, list | tuple):
         parts = value
+    elif isinstance(value, ResultSequence):
+        lazy.append(value)
     elif isinstance(value, dict):
         if any(isinstance(key, str) and _SECRET_KEY.fullmatch(key) for key in value):
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
-        if part and not _gather(part, texts):
+        if part and not _gather(part, texts, lazy):
             return False
     return True
 

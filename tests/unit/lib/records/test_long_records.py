@@ -4,6 +4,7 @@ from pathlib import Path
 
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import Run, read_run
+from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.test_runner.run_comparison import compare_runs, side_of_run
@@ -88,3 +89,12 @@ def test_the_report_is_that_of_a_record_in_memory(tmp_path: Path) -> None:
     assert isinstance(in_memory.results, list)
     assert report_of(run) == report_of(in_memory)
     assert report_of(run).model_dump_json() == report_of(in_memory).model_dump_json()
+
+
+def test_secrets_are_found_in_results_that_are_not_in_memory(tmp_path: Path) -> None:
+    run = a_record(tmp_path / "run.jsonl")
+    report = report_of(run)
+
+    assert Redactor(["not-in-any-result"]).redact_report(report).results is report.results
+    hidden = Redactor(["case 1000"]).redact_report(report).results[1000].test_name
+    assert hidden not in {None, "case 1000"}
