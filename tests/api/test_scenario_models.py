@@ -377,11 +377,11 @@ async def test_a_user_who_is_refused_says_at_once_what_to_change(status, hint, f
 
 @pytest.fixture
 def closed_url():
-    """The URL of a server that is not running."""
+    """The URL of a server that is not running, and never was: a server of another test may have had
+    the same port of 127.0.0.1."""
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    return f"http://127.0.0.1:{port}/v1"
+        yield f"http://localhost:{unused.getsockname()[1]}/v1"
 
 
 async def test_a_server_that_is_not_running_gets_three_attempts_and_then_one(closed_url, caplog):
