@@ -97,6 +97,9 @@ class PythonBackendConfig(Model):
     tap: bool = False
     """Whether holodeck reads the agent's requests to models on a local proxy, to which variables
     such as OPENAI_BASE_URL lead it. The cases then run one after the other."""
+    tools_run_no_agents: bool = False
+    """Whether no tool of an agent of a framework runs an agent of its own. Tool calls are then
+    known even where the tracing of the framework is off, which would show such an agent."""
 
     @model_validator(mode="after")
     def _names_an_attribute(self) -> "PythonBackendConfig":
@@ -133,6 +136,9 @@ class ProcessBackendConfig(Model):
     tap: bool = False
     """Whether holodeck reads the agent's requests to models on a local proxy, to which variables
     such as OPENAI_BASE_URL lead it. Each process then takes one message at a time."""
+    tools_run_no_agents: bool = False
+    """Whether no tool of an agent of a framework runs an agent of its own. Tool calls are then
+    known even where the tracing of the framework is off, which would show such an agent."""
 
     @model_validator(mode="after")
     def _names_one_agent(self) -> "ProcessBackendConfig":
@@ -145,6 +151,10 @@ class ProcessBackendConfig(Model):
             raise ValueError("'python' needs 'target', such as 'support:agent', not 'command'")
         if self.scope is not None and self.target is None:
             raise ValueError("'scope' needs 'target', such as 'support:agent', not 'command'")
+        if self.tools_run_no_agents and self.target is None:
+            raise ValueError(
+                "'tools_run_no_agents' needs 'target', such as 'support:agent', not 'command'"
+            )
         return self
 
 

@@ -108,7 +108,7 @@ def _provider_of_process() -> Any:
     import opentelemetry.trace  # noqa: PLC0415 - only for those who use it
     from opentelemetry.sdk.trace import TracerProvider
 
-    from holodeck.lib.observability.conversation_tracing import process_provider  # noqa: PLC0415
+    from holodeck.lib.process_tracer import process_provider  # noqa: PLC0415
 
     provider = process_provider()
     if provider is None:

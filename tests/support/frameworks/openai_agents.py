@@ -38,9 +38,7 @@ def _subject(server: FakeOpenAI, model: Any) -> Subject:
         model=model("fake", client),
         tools=[function_tool(lookup_order)],
     )
-    config = RunConfig(
-        tracing_disabled=True, tool_error_formatter=lambda failure: f"{failure.error}"
-    )
+    config = RunConfig(tool_error_formatter=lambda failure: f"{failure.error}")
     return Subject(
         partial(Runner.run, agent, hooks=Hooks(), run_config=config),
         server,

@@ -17,7 +17,7 @@ class Witness:
     def __del__(self, write=os.write):
         write(1, b"freed\\n")
 
-sys.witness = Witness()
+sys.trace = Witness()
 
 def thread():
     threading.main_thread().join()

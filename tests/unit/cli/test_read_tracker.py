@@ -21,8 +21,8 @@ from pathlib import Path
 from holodeck.cli.watch import ReadTracker
 
 here = Path.cwd()
-witness = ReadTracker(here)
-witness.start()
+trace = ReadTracker(here)
+trace.start()
 Path("agent.yaml").read_text()
 Path("report.md").write_text("mine")
 Path("report.md").read_text()
@@ -30,10 +30,10 @@ Path("gone.yaml").exists() or None
 Path(".git/HEAD").read_text()
 Path("suites").is_dir() and list(Path("suites").iterdir())
 sys.path.insert(0, str(here))
-witness.stop_tracking()
+trace.stop_tracking()
 Path("later.txt").read_text()
 import helper
-print(sorted(str(Path(one).relative_to(here)) for one in witness.states()))
+print(sorted(str(Path(one).relative_to(here)) for one in trace.states()))
 """
 
 

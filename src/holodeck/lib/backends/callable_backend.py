@@ -52,6 +52,8 @@ class CallableBackend:
         execution: Time limits; their defaults if not given.
         scope: How long an agent lives that a class or a function makes: for one `case`, which is
             the default, or for the `run`.
+        tools_run_no_agents: Whether no tool of the agent runs an agent of its own, so that tool
+            calls are known even where its framework is not traced.
     """
 
     def __init__(
@@ -60,8 +62,11 @@ class CallableBackend:
         base_dir: Path | None = None,
         execution: ExecutionConfig | None = None,
         scope: Scope | None = None,
+        *,
+        tools_run_no_agents: bool = False,
     ) -> None:
         self._target = target
+        self._tools_run_no_agents = tools_run_no_agents
         self._base_dir = base_dir
         self._timeout = call_limits(execution).timeout
         self._scope = scope
@@ -191,7 +196,7 @@ class CallableBackend:
     def _recognize(self, agent: object) -> LoadedAgent:
         """Return the agent. Raises ConfigError, which says what would fit."""
         try:
-            return recognize(agent)
+            return recognize(agent, tools_run_no_agents=self._tools_run_no_agents)
         except ConfigError as error:
             hint = what_fits(agent, self._target, self._base_dir)
             raise ConfigError(LOCATION, f"{error.message}{hint}") from error

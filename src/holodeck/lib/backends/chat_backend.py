@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
+from holodeck.lib.backends.tool_work import ToolWork
 from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
@@ -21,7 +22,6 @@ from holodeck.lib.tools.base import (
     MAX_CONCURRENT_TOOLS,
     Tool,
     ToolImage,
-    run_tool,
 )
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
 from holodeck.models.config import ExecutionConfig
@@ -51,9 +51,10 @@ class ChatTurn(RequestStats):
     """The tools that the model is offered, by name."""
     body_start: str = ""
     """The JSON of each request before its messages."""
+    tool_work: ToolWork = field(default_factory=ToolWork)
 
     def result(self, response: str = "", error_reason: str | None = None) -> ExecutionResult:
-        return ExecutionResult(
+        result = ExecutionResult(
             response=response,
             tool_calls=self.tool_calls,
             tool_results=self.tool_results,
@@ -64,6 +65,7 @@ class ChatTurn(RequestStats):
             is_error=error_reason is not None,
             error_reason=error_reason,
         )
+        return self.tool_work.added_to(result)
 
 
 class ChatBackend:
@@ -260,7 +262,7 @@ class ChatBackend:
             content = f"Error: {error}"
             result |= ToolResult(name=name, result=content, is_error=True, refused=True)
             return result, content
-        run = await run_tool(tool, call["arguments"], call_id=call_id)
+        run = await turn.tool_work.run(tool, call["arguments"], call_id, turn.meter)
         result["duration_ms"] = run.duration_ms
         result["is_error"] = run.error is not None
         if run.server is not None:

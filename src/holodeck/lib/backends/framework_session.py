@@ -44,6 +44,7 @@ class FrameworkConversation:
     ) -> "FrameworkConversation":
         """Return a new conversation, after the earlier messages. Raises BackendError."""
         session = await call_with_limit(partial(adapter.open, context), limit_s)
+        session.tools_run_no_agents = adapter.tools_run_no_agents
         return cls(session, adapter, limit_s)
 
     async def send(self, message: str) -> ExecutionResult:
@@ -65,7 +66,7 @@ class FrameworkConversation:
 
     async def _send(self, message: str) -> ExecutionResult:
         try:
-            return self._result(await self._session.send(message))
+            return self._result(await self._session.take_turn(message))
         except BackendError:
             raise
         except Exception as error:

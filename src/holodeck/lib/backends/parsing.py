@@ -18,7 +18,7 @@ ANSWER_KEYS = ("response", "output", "text")
 RESULT_KEYS = (
     *ANSWER_KEYS,
     *("tool_calls", "tool_results", "usage", "token_usage", "agents", "metadata"),
-    "tool_calls_problem",
+    *("tool_calls_problem", "left_out"),
 )
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 _MISSING: Any = object()
@@ -58,6 +58,7 @@ def parse_result(value: Any) -> ExecutionResult:
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
         agents=parse_agents(first_present(value, ("agents",), None)),
         tool_calls_problem=_text_or_none(first_present(value, ("tool_calls_problem",), None)),
+        left_out=frozenset(map(str, first_present(value, ("left_out",), ()))),
         source="adapter",
     )
 

@@ -174,12 +174,13 @@ class FunctionAgent(LoadedAgent):
         await close_agent(self._agent)
 
 
-def recognize(agent: object) -> LoadedAgent:
+def recognize(agent: object, *, tools_run_no_agents: bool = False) -> LoadedAgent:
     """Return the agent as what it is. Raises ConfigError for an unknown shape, FrameworkError."""
     if isinstance(agent, AgentBackend):
         return BackendAgent(agent)
     adapter, framework = adapt(agent), find_framework(agent)
     if adapter is not None and framework is not None:
+        adapter.tools_run_no_agents = tools_run_no_agents
         return FrameworkAgent(adapter, agent, framework.name)
     return FunctionAgent(agent)
 

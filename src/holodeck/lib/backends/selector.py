@@ -144,7 +144,13 @@ def _python_backend(
     from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
 
     if isinstance(backend, PythonBackendConfig):
-        made = CallableBackend(backend.target, base_dir, execution, backend.scope)
+        made = CallableBackend(
+            backend.target,
+            base_dir,
+            execution,
+            backend.scope,
+            tools_run_no_agents=backend.tools_run_no_agents,
+        )
         return _tapped_python(made) if backend.tap else made
     check_name(backend)
     target = backend if ":" in backend else BACKENDS.load(backend, location="backend")

@@ -26,12 +26,14 @@ from holodeck.lib.backends.base import (
     open_session,
 )
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
+from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.tap.channel import EARLIER_WORK, Channel, Turn, TurnFacts
+from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
 from holodeck.lib.threads import is_user_code_running
 from holodeck.models.evidence import Fact
-from holodeck.models.token_usage import sum_of
+from holodeck.models.token_usage import TokenUsage, sum_of
 
 LOCATION = "backend"
 UNUSED_URL = (
@@ -321,35 +323,117 @@ async def observed(
 
 
 def with_facts(result: ExecutionResult, facts: TurnFacts) -> ExecutionResult:
-    """Return the result with the facts that only the tap knows."""
+    """Return the result with what the tap saw besides; without a problem, it saw every request."""
     changes: dict[str, Any] = {"model_requests": [*facts.requests]}
     tapped = set[Fact]()
-    if result.tool_calls is None:
-        changes["tool_calls_problem"] = facts.problem
-        if facts.problem is None:
-            changes["tool_calls"], changes["tool_results"] = _tool_calls(facts)
-            tapped.add("tool_calls")
-    if result.token_usage is None and facts.problem is None:
-        billed = [one for one in facts.requests if one.status is None or one.status < 400]
-        changes["token_usage"] = sum_of(one.token_usage for one in billed)
-        if changes["token_usage"] is not None:
-            tapped.add("token_usage")
+    if facts.problem is not None:
+        if result.tool_calls is None:
+            changes["tool_calls_problem"] = facts.problem
+        return replace(result, tapped=frozenset(), **changes)
+    merged = _Merged(result, facts)
+    if result.tool_calls is None or merged.has_more:
+        changes |= {"tool_calls": merged.calls, "tool_results": merged.results}
+        tapped.add("tool_calls")
+    if merged.has_all_reported:
+        changes["tool_calls_problem"] = None
+        tapped |= {"tool_calls"} if result.tool_calls_problem is not None else set()
+    changes["token_usage"] = _more_usage(result.token_usage, facts)
+    if changes["token_usage"] not in {None, result.token_usage}:
+        tapped.add("token_usage")
     return replace(result, tapped=frozenset(tapped), **changes)
 
 
-def _tool_calls(facts: TurnFacts) -> tuple[list[ToolCall], list[ToolResult]]:
-    """Return the calls with the results that came back; ids that repeat are made unique."""
-    calls: list[ToolCall] = []
-    results: list[ToolResult] = []
-    known = set[str]()
-    for raw, result in facts.calls:
-        arguments, _ = parse_arguments(raw.arguments)
-        call_id = unique_call_id(raw.id, known)
-        calls.append({"name": raw.name, "arguments": arguments, "call_id": call_id})
-        if result is not None:
-            results.append({"name": raw.name, "result": result.result, "call_id": call_id})
-            if result.is_error is None:
-                results[-1]["is_error_unknown"] = True
-            elif result.is_error:
-                results[-1]["is_error"] = True
-    return calls, results
+def _more_usage(reported: TokenUsage | None, facts: TurnFacts) -> TokenUsage | None:
+    """Return the larger of the token usages that agent and tap know; None if they contradict."""
+    billed = [
+        request.token_usage
+        for request in facts.requests
+        if request.status is None or request.status < 400
+    ]
+    known = [usage for usage in billed if usage is not None]
+    seen = sum_of(known)
+    if reported is None or seen is None:
+        return sum_of(billed) if reported is None else reported
+    if len(known) < len(billed):  # the agent must know of the others
+        return reported if reported != seen and _covers(reported, seen) else None
+    if _covers(seen, reported):
+        return seen
+    return reported if _covers(reported, seen) else None
+
+
+def _covers(usage: TokenUsage, other: TokenUsage) -> bool:
+    return (
+        usage.prompt_tokens >= other.prompt_tokens
+        and usage.completion_tokens >= other.completion_tokens
+    )
+
+
+class _Merged:
+    """The tool calls that the agent reports or the tap saw, each once."""
+
+    def __init__(self, result: ExecutionResult, facts: TurnFacts) -> None:
+        reported = [*(result.tool_calls or ())]
+        seen = [(raw, returned) for raw, returned in facts.calls if raw.name not in result.left_out]
+        partners = _match(reported, [raw for raw, _ in seen])
+        self.has_all_reported = None not in partners
+        """Whether the tap saw every call that the agent reports."""
+        self.has_more = len(seen) > len(reported) - partners.count(None)
+        """Whether the tap saw calls that the agent does not report."""
+        by_partner = dict(zip(partners, reported, strict=True))
+        known = {str(call.get("call_id")) for call in reported}
+        tapped = [_tool_call(raw, returned, known) for raw, returned in seen]
+        rows = [
+            (by_partner[at], None) if at in by_partner else row for at, row in enumerate(tapped)
+        ]
+        if not self.has_all_reported:  # the order between the two is unknown
+            further = [row for at, row in enumerate(tapped) if at not in by_partner]
+            rows = [*((call, None) for call in reported), *further]
+        self.calls = [call for call, _ in rows]
+        self.results = [
+            *result.tool_results,
+            *(returned for _, returned in rows if returned is not None),
+        ]
+
+
+def _match(reported: Sequence[ToolCall], seen: Sequence[RawToolCall]) -> list[int | None]:
+    """Return for each reported call the place of the same call among those that the tap saw."""
+    left = [*range(len(seen))]
+    partners: list[int | None] = [None] * len(reported)
+    for is_same in (_has_same_id, _has_same_arguments, _has_same_name):
+        for at, call in enumerate(reported):
+            if partners[at] is None:
+                place = next((place for place in left if is_same(call, seen[place])), None)
+                if place is not None:
+                    partners[at] = place
+                    left.remove(place)
+    return partners
+
+
+def _has_same_id(call: ToolCall, raw: RawToolCall) -> bool:
+    return _has_same_name(call, raw) and call.get("call_id") == raw.id
+
+
+def _has_same_arguments(call: ToolCall, raw: RawToolCall) -> bool:
+    is_known = _has_same_name(call, raw) and "arguments" in call
+    return is_known and call["arguments"] == parse_arguments(raw.arguments)[0]
+
+
+def _has_same_name(call: ToolCall, raw: RawToolCall) -> bool:
+    return call["name"] == raw.name
+
+
+def _tool_call(
+    raw: RawToolCall, returned: ReturnedResult | None, known: set[str]
+) -> tuple[ToolCall, ToolResult | None]:
+    """Return a call, and its result if that came back; an id that is known is made unique."""
+    arguments, _ = parse_arguments(raw.arguments)
+    call_id = unique_call_id(raw.id, known)
+    call: ToolCall = {"name": raw.name, "arguments": arguments, "call_id": call_id}
+    if returned is None:
+        return call, None
+    result: ToolResult = {"name": raw.name, "result": returned.result, "call_id": call_id}
+    if returned.is_error is None:
+        result["is_error_unknown"] = True
+    elif returned.is_error:
+        result["is_error"] = True
+    return call, result

@@ -69,14 +69,11 @@ def _forget(known: dict[Key, SpanLog], log: SpanLog) -> None:
 def watch(log: SpanLog) -> None:
     """Add the collector to the tracer provider of this process, if it is not there yet."""
     # Imported here because most runs have no spans.
-    from holodeck.lib.observability.conversation_tracing import (  # noqa: PLC0415
-        our_provider,
-        process_provider,
-    )
+    from holodeck.lib.process_tracer import process_provider, sdk_provider  # noqa: PLC0415
 
     with _lock:
         provider = process_provider()
-        provider = our_provider() if provider is None else provider
+        provider = sdk_provider() if provider is None else provider
         if not any(one is provider for one in _providers):
             if not hasattr(provider, "add_span_processor"):
                 name = f"{type(provider).__module__}.{type(provider).__qualname__}"
@@ -108,12 +105,10 @@ def _stop() -> None:
     if not _providers:
         return
     # Imported already, by `watch`.
-    from holodeck.lib.observability.conversation_tracing import (  # noqa: PLC0415
-        remove_our_provider,
-    )
+    from holodeck.lib.process_tracer import close_sdk_provider  # noqa: PLC0415
 
     _providers[:] = [one for one in _providers if not _is_removed_from(one)]
-    remove_our_provider()
+    close_sdk_provider()
 
 
 def _is_removed_from(provider: Any) -> bool:

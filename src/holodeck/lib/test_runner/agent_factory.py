@@ -61,6 +61,8 @@ class AgentExecutionResult:
     Attributes:
         tool_calls: Calls in the order the model made them; each has a name and arguments.
         tool_results: What the tools returned; each has a name and a result.
+        tool_calls_problem: Why there may be more calls, of agents that ran inside of a tool; None
+            if there are none.
         chat_history: The conversation so far.
         token_usage: Tokens of all requests of the invocation; None if the provider reports none.
         response: The agent's answer.
@@ -77,6 +79,7 @@ class AgentExecutionResult:
     attempts: Sequence[Attempt] = ()
     stopped_early: str | None = None
     waited_ms: int = 0
+    tool_calls_problem: str | None = None
 
 
 class AgentThreadRun:
@@ -139,6 +142,7 @@ class AgentThreadRun:
             response=result.response,
             tool_calls=result.tool_calls,
             tool_results=result.tool_results,
+            tool_calls_problem=result.tool_calls_problem,
             token_usage=result.token_usage,
             attempts=list(result.attempts),
             tools=self.offered_tools,
@@ -209,38 +213,29 @@ class AgentThreadRun:
             ) from error
 
     def _failure(self, error: Exception, call: "KernelTurn", *, expired: bool) -> AgentFactoryError:
-        from holodeck.lib.backends.semantic_kernel.invocation import tool_calls, tool_results
+        from holodeck.lib.backends.semantic_kernel.invocation import result_of
 
-        seen = ExecutionResult(
-            response="",
-            tool_calls=tool_calls(call),
-            tool_results=tool_results(call),
-            token_usage=call.known_usage,
-            waited_ms=round(call.waited_s * 1000),
-        )
         message = (
             f"timeout after {current_call_limit(self.timeout):g}s" if expired else describe(error)
         )
         return AgentFactoryError(
             with_attempts(f"Agent invocation failed: {message}", len(call.attempts)),
             call.attempts,
-            seen,
+            result_of(call),
             refusal=refusal_in(error),
         )
 
     def _result(self, call: "KernelTurn", response: str) -> AgentExecutionResult:
-        from holodeck.lib.backends.semantic_kernel.invocation import (
-            MAX_TOOL_ROUNDS,
-            tool_calls,
-            tool_results,
-        )
+        from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, result_of
 
         endless = call.tool_rounds >= MAX_TOOL_ROUNDS
+        result = result_of(call, response)
         return AgentExecutionResult(
-            tool_calls=tool_calls(call),
-            tool_results=tool_results(call),
+            tool_calls=result.tool_calls or [],
+            tool_results=result.tool_results,
+            tool_calls_problem=result.tool_calls_problem,
             chat_history=self.chat_history,
-            token_usage=call.known_usage,
+            token_usage=result.token_usage,
             response=response,
             attempts=tuple(call.attempts),
             waited_ms=round(call.waited_s * 1000),

@@ -12,6 +12,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.source import location_of
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend, backend_in_context
+from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileReader
 from holodeck.lib.judging.judge import Judges
@@ -94,7 +95,9 @@ class CaseRun:
 
     async def run(self) -> FinishedRun:
         """Run the case. Only cancellation and configuration errors are raised."""
-        result = await (self._run() if self.events is None else self.events.publish_run(self._run))
+        with outside_of_turns():  # but for those of the agent
+            run = self._run() if self.events is None else self.events.publish_run(self._run)
+            result = await run
         state = self.state
         failure: RetryKind | None = "failed" if result.outcome is Outcome.FAILED else state.failure
         return FinishedRun(result, failure, state.is_permanent, state.refusal)

@@ -748,7 +748,14 @@ async def test_an_agent_that_does_not_end_is_killed(reach_program, tmp_path):
 async def test_the_process_ends_with_its_stdin(tmp_path):
     (tmp_path / "bot.py").write_text("def agent(message): return message\n")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, python_worker.__file__, str(tmp_path), "bot:agent", "case"),
+        *(
+            sys.executable,
+            python_worker.__file__,
+            str(tmp_path),
+            "bot:agent",
+            "case",
+            "tools_may_run_agents",
+        ),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

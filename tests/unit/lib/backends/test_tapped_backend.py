@@ -117,7 +117,7 @@ async def test_the_variables_are_set_only_for_the_agent(tap, model):
     assert result.tool_calls is None
 
 
-async def test_what_the_agent_reports_itself_wins(tap):
+async def test_calls_that_the_agent_leaves_out_of_its_report_count(tap):
     def agent(message):
         ask_model()
         return {"response": "Done.", "tool_calls": []}
@@ -125,7 +125,41 @@ async def test_what_the_agent_reports_itself_wins(tap):
     backend = await tap(agent)
     result = await backend.invoke_once("Hello")
 
-    assert (result.tool_calls, result.tapped) == ([], {"token_usage"})
+    assert [call["name"] for call in result.tool_calls] == ["look"]
+    assert result.tapped == {"tool_calls", "token_usage"}
+
+
+async def test_a_call_that_the_agent_reports_and_the_tap_saw_counts_once(tap):
+    def agent(message):
+        ask_model()
+        call = {"name": "look", "arguments": {"id": 1}, "result": "here", "agent": "desk"}
+        return {"response": "Done.", "tool_calls": [call]}
+
+    backend = await tap(agent)
+    result = await backend.invoke_once("Hello")
+
+    [call] = result.tool_calls
+    assert (call["name"], call["agent"]) == ("look", "desk")
+    assert [returned["result"] for returned in result.tool_results] == ["here"]
+    assert result.tapped == {"token_usage"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "known"),
+    [((1, 1), (10, 5)), ((10, 5), (10, 5)), ((99, 50), (99, 50)), ((99, 1), None)],
+    ids=["fewer", "the same", "more", "a contradiction"],
+)
+async def test_the_larger_token_usage_of_agent_and_tap_counts(tap, reported, known):
+    def agent(message):
+        ask_model()
+        prompt, completion = reported
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion}
+        return {"response": "Done.", "usage": usage}
+
+    backend = await tap(agent)
+    usage = (await backend.invoke_once("Hello")).token_usage
+
+    assert (usage and (usage.prompt_tokens, usage.completion_tokens)) == known
 
 
 async def test_calls_before_an_error_are_seen(tap):

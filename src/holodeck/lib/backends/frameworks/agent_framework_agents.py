@@ -89,6 +89,8 @@ class AgentAdapter(FrameworkAdapter):
 class AgentConversation(FrameworkSession):
     """A conversation in a session of the framework."""
 
+    traced_as = "Microsoft Agent Framework"
+
     def __init__(
         self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
@@ -141,10 +143,11 @@ class AgentConversation(FrameworkSession):
 
     def _finish(self, session: Any, response: Any) -> TurnRecord:
         """Keep the session, and return what happened in the turn."""
-        requests, self.turn = self.turn, TurnRecord()
-        read_response(self.turn, response)
         if has_chat_middleware(self._agent):
-            self.turn.usage = requests.usage
+            # A run may be repeated, and only the last one yields the response.
+            self.turn.add_missing(_record_of(response))
+        else:
+            self.turn = _record_of(response)
         if not self.turn.tool_calls and not has_client(self._agent):
             self.turn.tool_calls = None  # a remote agent may call tools without saying so
         note_agent_tools(self.turn, self._agent)
@@ -153,6 +156,12 @@ class AgentConversation(FrameworkSession):
         refuse_requests_for_input(response)
         self._session, self._unsent = session, []
         return self.turn
+
+
+def _record_of(response: Any) -> TurnRecord:
+    record = TurnRecord()
+    read_response(record, response)
+    return record
 
 
 def has_chat_middleware(agent: Any) -> bool:

@@ -54,6 +54,8 @@ class FunctionalWorkflowAdapter(FrameworkAdapter):
 class FunctionalWorkflowConversation(FrameworkSession):
     """A conversation with a function, which gets all messages if it takes a list of them."""
 
+    traced_as = "Microsoft Agent Framework"
+
     def __init__(
         self, definition: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:

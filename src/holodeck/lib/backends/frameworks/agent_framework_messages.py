@@ -29,7 +29,7 @@ def has_client(agent: Any) -> bool:
 def read_response(turn: TurnRecord, response: Any, agent: str | None = None) -> None:
     """Note the tool calls, their results and the usage of an agent's response."""
     read_messages(turn, response.messages, agent)
-    turn.add_usage(*token_counts(response.usage_details))
+    turn.add_usage(*token_counts(response.usage_details), requests=None)
 
 
 def read_messages(turn: TurnRecord, messages: Sequence[Any], agent: str | None = None) -> None:
@@ -133,7 +133,7 @@ def note_agent_tools(turn: TurnRecord, agent: Any) -> None:
             continue
         if any(call["name"] == tool.name for call in turn.tool_calls or ()):
             turn.add_agent_tool(tool.name)
-            turn.add_usage(None, None)
+            turn.add_usage(None, None, requests=0)
 
 
 def _tool_name(tool: Any) -> str | None:

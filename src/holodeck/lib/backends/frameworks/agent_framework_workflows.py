@@ -252,6 +252,8 @@ def _is_unexpected(record: logging.LogRecord) -> bool:
 class WorkflowConversation(FrameworkSession):
     """A conversation with a workflow, each turn of which is a run."""
 
+    traced_as = "Microsoft Agent Framework"
+
     def __init__(
         self, shared: SharedWorkflow, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
@@ -336,6 +338,8 @@ def _agent_of(leader: Any) -> Any:
 
 def leave_out_handoffs(turn: TurnRecord) -> None:
     """Remove the calls by which one agent hands over to another; `agents` tells these."""
+    names = {call["name"] for call in turn.tool_calls or ()}
+    turn.left_out += sorted(name for name in names if name.startswith(HANDOFF))
     turn.tool_calls = [
         call for call in turn.tool_calls or () if not call["name"].startswith(HANDOFF)
     ]

@@ -6,10 +6,13 @@ functions: the worker of a process backend loads them in environments without ho
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from holodeck.lib.backends.frameworks.tracing import watch_turn
+from holodeck.lib.backends.frameworks.turn_trace import OtherWork, TurnTrace
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -80,7 +83,12 @@ class TurnRecord:
     """`prompt_tokens` and `completion_tokens` of all requests; None if one of them is unknown."""
     agents: list[str] | None = None
     """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
+    requests: int | None = 0
+    """How many requests `usage` counts; None if the framework tells only their sum."""
+    left_out: list[str] = field(default_factory=list)
+    """Names of tools whose calls are no tool calls: they shape the answer, or hand over."""
     _has_unknown_usage: bool = False
+    _agent_tools: set[str] = field(default_factory=set)
 
     def add_agent(self, name: str | None) -> None:
         """Note that an agent spoke."""
@@ -102,6 +110,7 @@ class TurnRecord:
 
     def add_agent_tool(self, name: str) -> None:
         """Note that an agent was called as a tool, whose own tool calls are not seen."""
+        self._agent_tools.add(name)
         self.tool_calls_problem = (
             f"those of {name!r} are not seen, which is an agent used as a tool"
         )
@@ -122,8 +131,16 @@ class TurnRecord:
             self.tool_results.append({**row, "is_error": True} if is_error else row)
             return
 
-    def add_usage(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
-        """Add the tokens of a request; one of unknown usage makes the sum unknown."""
+    def add_usage(
+        self,
+        prompt_tokens: int | None,
+        completion_tokens: int | None,
+        *,
+        requests: int | None = 1,
+    ) -> None:
+        """Add the tokens of requests; unknown ones make the sum unknown."""
+        if self.requests is not None:
+            self.requests = None if requests is None else self.requests + requests
         if prompt_tokens is None or completion_tokens is None or self._has_unknown_usage:
             self.usage, self._has_unknown_usage = None, True
             return
@@ -133,12 +150,72 @@ class TurnRecord:
             "completion_tokens": before["completion_tokens"] + completion_tokens,
         }
 
+    def add_missing(self, record: "TurnRecord") -> None:
+        """Add the calls and the results of another record of the same turn that this one lacks."""
+        known = {call["call_id"] for call in self.tool_calls or ()}
+        missing = [call for call in record.tool_calls or () if call["call_id"] not in known]
+        self.tool_calls = [*(self.tool_calls or ()), *missing]
+        for result in record.tool_results:
+            is_error = result.get("is_error", False)
+            self.add_result(result["call_id"], result["result"], is_error=is_error)
+
+    def add_other_work(self, work: OtherWork) -> None:
+        """Add what happened beyond the run that the adapter read."""
+        self.left_out += work.left_out
+        if self.tool_calls is not None:
+            self.tool_calls = work.inserted_into(self.tool_calls)
+            self.tool_results += work.results
+            if self._agent_tools and self._agent_tools <= work.seen_tools:
+                self.tool_calls_problem = None
+            self.tool_calls_problem = self.tool_calls_problem or work.problem
+        if work.counts_all:
+            self.usage, self._has_unknown_usage = None, False
+        if work.requests:
+            self.add_usage(*work.usage, requests=len(work.requests))
+
+    def make_unknown(self, problem: str) -> None:
+        """Note that there may be further calls and requests, of which nothing is known."""
+        self.tool_calls_problem = self.tool_calls_problem or problem
+        self.add_usage(None, None, requests=0)
+
 
 class FrameworkSession(ABC):
     """One conversation with an agent of a framework."""
 
+    traced_as: ClassVar[str] = ""
+    """The framework as its tracing is known; empty if no tracing of this process tells of it."""
     turn: TurnRecord
     """What is known of the latest turn; readable after it failed, too."""
+    tools_run_no_agents = False
+    """What the adapter says."""
+
+    async def take_turn(
+        self, message: str, on_piece: Callable[[str], None] | None = None
+    ) -> TurnRecord:
+        """Return what happened in the agent's turn, and in the agents that its tools ran.
+
+        `on_piece` gets the pieces of a streamed response. Raises what `send` raises; `turn` then
+        has what was seen until then.
+        """
+        with watch_turn(self.traced_as) as trace:
+            try:
+                if on_piece is None:
+                    return await self.send(message)
+                async for piece in self.send_streaming(message):
+                    on_piece(piece)
+                return self.turn
+            finally:
+                self._note_other_work(trace)
+
+    def _note_other_work(self, trace: TurnTrace) -> None:
+        turn = self.turn
+        work = trace.other_work(turn.tool_calls or (), turn.requests, turn.left_out)
+        if work is not None:
+            turn.add_other_work(work)
+        has_run_tools = bool(turn.tool_results) and not self.tools_run_no_agents
+        problem = trace.blind_spot(has_run_tools=has_run_tools)
+        if problem is not None:
+            turn.make_unknown(problem)
 
     @abstractmethod
     async def send(self, message: str) -> TurnRecord:
@@ -172,6 +249,8 @@ class FrameworkAdapter(ABC):
     """What its conversations report; anything else is unknown."""
     is_concurrent = True
     """Whether several conversations can take place concurrently."""
+    tools_run_no_agents = False
+    """Whether the user says that no tool of the agent runs an agent of its own."""
 
     @abstractmethod
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:

@@ -114,6 +114,8 @@ class ClaudeSession(FrameworkSession):
     After a turn that failed another process takes over, from the latest turn that succeeded.
     """
 
+    traced_as = "Claude Agent SDK"
+
     def __init__(
         self, options: Any, guard: Guard, reported: set[str], context: Sequence["Message"]
     ) -> None:

@@ -95,6 +95,8 @@ def _is_agent_tool(tool: Any) -> bool:
 class AdkConversation(FrameworkSession):
     """A session of a runner."""
 
+    traced_as = "Google ADK"
+
     def __init__(self, runner: Any, agent: str, agent_tools: Set[str]) -> None:
         self.turn = TurnRecord()
         self._agent_tools = agent_tools
@@ -181,7 +183,7 @@ class AdkConversation(FrameworkSession):
                 self.turn.add_call(call.name, call.args, call.id, event.author)
             if call.name in self._agent_tools:
                 self.turn.add_agent_tool(call.name)
-                self.turn.add_usage(None, None)
+                self.turn.add_usage(None, None, requests=0)
         for response in event.get_function_responses():
             result, is_error = result_of(response.response)
             self.turn.add_result(response.id, result, is_error=is_error)

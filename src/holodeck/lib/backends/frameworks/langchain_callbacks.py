@@ -4,18 +4,21 @@ The callbacks tell of every model and tool, in subgraphs and inside tools, too, 
 that fails. The messages of a graph's state complete them where a node does without LangChain.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from holodeck.lib.backends.frameworks.base import TurnRecord
+
+HANDOFF_BACK = "__is_handoff_back"
+"""What marks the messages that langgraph-supervisor writes itself when an agent has finished."""
 
 
 class TurnReader:
     """Fills in the record of a turn; synchronous nodes call it from threads."""
 
     def __init__(self, turn: TurnRecord, known: Iterable[str]) -> None:
-        """`known`: ids of the messages and tool calls of earlier turns."""
+        """`known`: ids of the messages of earlier turns."""
         turn.tool_calls = None  # until a model answers: a node may do without LangChain
         self._turn = turn
         self._known = set(known)
@@ -23,8 +26,16 @@ class TurnReader:
         """By message or run: the agent that spoke, in order."""
         self._requests: dict[Any, tuple[str | None, bool]] = {}
         """By run of a model: the agent, and whether its tool calls only shape the answer."""
+        self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        """By message of a model: its run, and the calls in it. Ids of calls may repeat."""
+        self._unclaimed: list[dict[str, Any]] = []
+        """The calls of models that no message of the state has yet."""
+        self._ids: dict[str | None, list[str]] = {}
+        """By id of a call as the model wrote it: the ids in the record, which are unique."""
         self._tools: dict[Any, str] = {}
         """By run of a tool: the id of its call."""
+        self._results: list[Any] = []
+        """The messages of tools that were read; the state repeats them."""
         self._errors: dict[str, str] = {}
         """By tool call: the exception; a message with the result, if one comes, goes first."""
         self._lock = Lock()
@@ -43,9 +54,13 @@ class TurnReader:
                 message = getattr(generations[0], "message", None) if generations else None
                 usage = getattr(message, "usage_metadata", None) or {}
                 self._turn.add_usage(usage.get("input_tokens"), usage.get("output_tokens"))
-                self._speakers[getattr(message, "id", None) or str(run)] = agent
-                if message is not None and not is_format:
-                    self._note_calls(message, agent)
+                self._speakers[str(run)] = agent
+                if message is not None and is_format:
+                    self._turn.left_out += [call["name"] for call in message.tool_calls]
+                elif message is not None:
+                    calls = [self._add_call(call, agent) for call in _calls_in(message)]
+                    self._unclaimed += calls
+                    self._runs[message.id or ""] = (str(run), calls)
 
     def note_tool(self, run: Any, name: str, inputs: Any, call_id: str | None) -> None:
         """Note that a tool runs; one that no model asked for is a call, too."""
@@ -54,8 +69,11 @@ class TurnReader:
                 waiting = [call["call_id"] for call in self._open_calls() if call["name"] == name]
                 call_id = waiting[0] if len(waiting) == 1 else None
                 if not waiting:
-                    call_id = str(run)
-                    self._turn.add_call(name, inputs, call_id)
+                    call_id = self._add_call({"id": str(run), "name": name, "args": inputs})[
+                        "call_id"
+                    ]
+            else:
+                call_id = self._open_id(call_id, {*self._tools.values()})
             if call_id is not None:
                 self._tools[run] = call_id
 
@@ -64,7 +82,7 @@ class TurnReader:
         with self._lock:
             call_id = self._tools.pop(run, None)
             if getattr(output, "type", None) == "tool":
-                self._note_result(output)
+                self._note_result(output, call_id)
             elif call_id is not None and type(output).__module__ != "langgraph.types":
                 self._turn.add_result(call_id, output)
 
@@ -78,12 +96,12 @@ class TurnReader:
         """Note messages that a node added to the state."""
         with self._lock:
             for message in messages:
+                if message.response_metadata.get(HANDOFF_BACK):
+                    continue
                 if message.type == "tool":
-                    self._note_result(message)
+                    self._note_result(message, None)
                 elif message.type == "ai" and message.id not in self._known:
-                    agent = message.name or self._speakers.get(message.id) or node
-                    self._speakers[message.id] = agent
-                    self._note_calls(message, agent)
+                    self._note_message(message, node)
 
     def finish(self) -> None:
         """Note what is certain only at the end of the turn, however it ended."""
@@ -93,23 +111,58 @@ class TurnReader:
             for agent in self._speakers.values():
                 self._turn.add_agent(agent)
 
-    def _note_calls(self, message: Any, agent: str | None) -> None:
-        noted = {call["call_id"]: call for call in self._turn.tool_calls or ()}
-        for call in [*message.tool_calls, *message.invalid_tool_calls]:
-            if call["id"] in noted:
-                if agent:
-                    noted[call["id"]]["agent"] = agent
-            elif call["id"] not in self._known:
-                self._turn.add_call(call["name"] or "", call["args"], call["id"], agent)
+    def _note_message(self, message: Any, node: str | None) -> None:
+        """Note a message of an agent, whose calls are those of a model unless a node made it."""
+        run, calls = self._runs.get(message.id or "", (message.id, []))
+        agent = message.name or self._speakers.get(run) or node
+        self._speakers[run] = agent
+        if not calls:
+            calls = [self._claim(call) or self._add_call(call) for call in _calls_in(message)]
+            self._runs[message.id or ""] = (run, calls)
+        for call in calls:
+            if call in self._unclaimed:
+                self._unclaimed.remove(call)
+            if agent:
+                call["agent"] = agent
 
-    def _note_result(self, message: Any) -> None:
-        failed = message.status == "error"
-        self._turn.add_result(message.tool_call_id, message.content, is_error=failed)
+    def _claim(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the call of a model that a node copied into a message of its own."""
+        for noted in self._unclaimed:
+            if noted["call_id"] in self._ids.get(call["id"], ()) and noted["name"] == call["name"]:
+                return noted
+        return None
+
+    def _add_call(self, call: Mapping[str, Any], agent: str | None = None) -> dict[str, Any]:
+        """Add a call to the record under an id that no other one has."""
+        ids = self._ids.setdefault(call["id"], [])
+        call_id = f"{call['id']}_{len(ids) + 1}" if ids and call["id"] else call["id"]
+        self._turn.add_call(call["name"] or "", call["args"], call_id, agent)
+        added = (self._turn.tool_calls or [])[-1]
+        ids.append(added["call_id"])
+        return added
+
+    def _open_id(self, call_id: str | None, taken: Container[str] = ()) -> str | None:
+        """Return the id of the oldest call with this one that has no result; None if none is."""
+        answered = {result["call_id"] for result in self._turn.tool_results}
+        ids = self._ids.get(call_id, ())
+        return next((one for one in ids if one not in answered and one not in taken), None)
+
+    def _note_result(self, message: Any, call_id: str | None) -> None:
+        if any(message is read or (read.id and message.id == read.id) for read in self._results):
+            return
+        self._results.append(message)
+        call_id = call_id or self._open_id(message.tool_call_id)
+        if call_id is not None:
+            self._turn.add_result(call_id, message.content, is_error=message.status == "error")
 
     def _open_calls(self) -> list[dict[str, Any]]:
         """Return the calls without a result."""
         answered = {result["call_id"] for result in self._turn.tool_results}
         return [call for call in self._turn.tool_calls or () if call["call_id"] not in answered]
+
+
+def _calls_in(message: Any) -> list[Any]:
+    return [*message.tool_calls, *message.invalid_tool_calls]
 
 
 def _speaker(metadata: Mapping[str, Any]) -> str | None:
@@ -166,6 +219,5 @@ def config_with(handler: Any, users: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def ids_of(messages: Sequence[Any]) -> set[str]:
-    """Return the ids of messages and of the tool calls in them."""
-    calls = [call["id"] for one in messages for call in getattr(one, "tool_calls", ())]
-    return {name for name in [*calls, *(one.id for one in messages)] if name}
+    """Return the ids of messages."""
+    return {message.id for message in messages if message.id}

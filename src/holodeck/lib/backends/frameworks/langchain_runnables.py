@@ -117,6 +117,8 @@ class RunnableAdapter(FrameworkAdapter):
 class RunnableSession(FrameworkSession):
     """A conversation whose every message comes with those before it."""
 
+    traced_as = "LangChain"
+
     def __init__(
         self,
         runnable: Any,

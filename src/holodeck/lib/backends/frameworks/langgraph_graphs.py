@@ -164,6 +164,8 @@ class GraphSession(FrameworkSession):
     every message comes with those before it.
     """
 
+    traced_as = "LangChain"
+
     def __init__(
         self, graph: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
@@ -200,6 +202,8 @@ class GraphSession(FrameworkSession):
         from langchain_core.messages import convert_to_messages
 
         remembered = convert_to_messages([dict(message) for message in messages])
+        for message in remembered:  # the state may repeat it
+            message.id = uuid4().hex
         self._messages += remembered
         self._known |= ids_of(remembered)
 

@@ -117,6 +117,8 @@ class OpenAIAgentsSession(FrameworkSession):
     The items of the last result come before the next message, which the last agent gets.
     """
 
+    traced_as = "OpenAI Agents SDK"
+
     def __init__(
         self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
@@ -271,10 +273,13 @@ class _TurnReader:
         if self._usage is None or not self._usage.requests:
             return
         known = [one for one in self._usage.request_usage_entries if one.input_tokens]
+        # The requests of an agent used as a tool are in its sum, but not in the responses.
+        requests = self._responses
         if len(known) < self._usage.requests:
-            self._turn.add_usage(None, None)
+            self._turn.add_usage(None, None, requests=requests)
         else:
-            self._turn.add_usage(self._usage.input_tokens, self._usage.output_tokens)
+            usage = self._usage
+            self._turn.add_usage(usage.input_tokens, usage.output_tokens, requests=requests)
 
     def _note_call(self, item: Any, agent: str) -> None:
         call_id = _get(item, "call_id") or _get(item, "id")

@@ -74,6 +74,8 @@ class AgentAdapter(FrameworkAdapter):
 class AgentConversation(FrameworkSession):
     """A conversation that passes its history to each run."""
 
+    traced_as = "PydanticAI"
+
     def __init__(
         self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
@@ -114,7 +116,7 @@ class AgentConversation(FrameworkSession):
     ) -> TurnRecord:
         from pydantic_ai import capture_run_messages
 
-        self.turn = TurnRecord()
+        self.turn = TurnRecord(left_out=sorted(self._output_tools))
         history = [*self._history, *await self._unsent_messages()]
         with capture_run_messages() as seen:
             try:

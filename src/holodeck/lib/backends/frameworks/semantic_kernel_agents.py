@@ -90,6 +90,8 @@ class ChatSession(FrameworkSession):
         options: Further arguments of each invocation, which the user chose.
     """
 
+    traced_as = "Semantic Kernel"
+
     def __init__(
         self,
         agent: "ChatCompletionAgent",

@@ -110,6 +110,8 @@ class AssistantSession(FrameworkSession):
         context: The messages before the first turn.
     """
 
+    traced_as = "Semantic Kernel"
+
     def __init__(
         self,
         agent: Any,

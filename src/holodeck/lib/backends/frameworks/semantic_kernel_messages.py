@@ -116,9 +116,11 @@ class TurnReader:
         async def note_call(context: Any, next: Callable[..., Awaitable[None]]) -> None:  # noqa: A002
             call = context.function_call_content
             self._invoked.add(call.id)
-            if "_as_kernel_function" in getattr(context.function.method, "__qualname__", ""):
+            # a function made of a prompt has no method
+            method = getattr(context.function, "method", None)
+            if "_as_kernel_function" in getattr(method, "__qualname__", ""):
                 self.record.add_agent_tool(call.name)
-                self.record.add_usage(None, None)
+                self.record.add_usage(None, None, requests=0)
             self._note_history(context.chat_history, call)
             token = _running.set((context.function, call))
             try:

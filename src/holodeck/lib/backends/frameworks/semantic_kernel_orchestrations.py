@@ -77,6 +77,8 @@ class OrchestrationAdapter(FrameworkAdapter):
 class OrchestrationSession(FrameworkSession):
     """A conversation with an orchestration."""
 
+    traced_as = "Semantic Kernel"
+
     def __init__(
         self, orchestration: "OrchestrationBase[Any, Any]", context: Sequence["Message"]
     ) -> None:
@@ -155,7 +157,7 @@ class OrchestrationSession(FrameworkSession):
         if "_manager" in state:
             manager = state["_manager"] = _copy_of_manager(state["_manager"])
             if type(manager).__name__ != SILENT_MANAGER:
-                reader.record.add_usage(None, None)
+                reader.record.add_usage(None, None, requests=0)
         return orchestration
 
 

@@ -43,6 +43,8 @@ class ResponsesAgentAdapter(FrameworkAdapter):
 class ResponsesSession(FrameworkSession):
     """A conversation with an agent on the Responses API; it may continue a thread of the user."""
 
+    traced_as = "Semantic Kernel"
+
     def __init__(
         self,
         agent: "OpenAIResponsesAgent",

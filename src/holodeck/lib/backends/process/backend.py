@@ -270,7 +270,8 @@ def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
         return [program_path(program, folder_of(config, base_dir)), *arguments]
     python = sys.executable if config.python is None else program_path(config.python, base_dir)
     scope = config.scope or "case"
-    return [python, str(_WORKER), str(base_dir.absolute()), str(config.target), scope]
+    tools = "tools_run_no_agents" if config.tools_run_no_agents else "tools_may_run_agents"
+    return [python, str(_WORKER), str(base_dir.absolute()), str(config.target), scope, tools]
 
 
 def _variables(config: ProcessBackendConfig) -> dict[str, str]:

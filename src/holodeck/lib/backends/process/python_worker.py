@@ -1,9 +1,9 @@
 """Run a Python agent in an environment of its own, for `backend: {type: process, target: …}`.
 
-A program of its own: `python python_worker.py FOLDER module:object SCOPE`. It speaks the protocol
-of docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer, and need
-not have holodeck installed: the program imports the standard library, the user's code, and the
-modules of holodeck that do the same (`signatures` and `backends.frameworks`), by their path.
+A program of its own: `python python_worker.py FOLDER module:object SCOPE TOOLS`. It speaks the
+protocol of docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer,
+and need not have holodeck installed: the program imports the standard library, the user's code,
+and the modules of holodeck that do the same, by their path (see `OwnModules`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import sysconfig
 import threading
 import traceback
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ EXIT_S = 5.0
 """How long agents may take to close once stdin has ended."""
 RESULT_KEYS = (
     *("response", "output", "text", "tool_calls", "tool_results", "usage", "token_usage"),
-    *("agents", "metadata", "tool_calls_problem"),
+    *("agents", "metadata", "tool_calls_problem", "left_out"),
 )
 """What is read of an object that an agent returns."""
 BACKEND_METHODS = ("initialize", "invoke_once", "create_session", "teardown")
@@ -60,7 +60,11 @@ class OwnModules:
     """
 
     def find_spec(self, name: str, *_: object) -> Any:
-        own = ("holodeck.lib.signatures", "holodeck.lib.backends.frameworks")
+        own = (
+            "holodeck.lib.signatures",
+            "holodeck.lib.process_tracer",
+            "holodeck.lib.backends.frameworks",
+        )
         if not name.startswith(own):
             return None
         stem = HOLODECK.joinpath(*name.split(".")[1:])
@@ -114,15 +118,10 @@ class FrameworkConversation:
         if messages:
             self._session.remember(messages)
         try:
-            if on_piece is None:
-                return plain_answer(await self._session.send(message))
-            pieces: AsyncIterator[str] = self._session.send_streaming(message)
-            async for piece in pieces:
-                on_piece(piece)
+            return plain_answer(await self._session.take_turn(message, on_piece))
         except Exception as error:
             error.seen_by_holodeck = plain_answer(self._session.turn)  # type: ignore[attr-defined]
             raise
-        return plain_answer(self._session.turn)
 
     async def close(self) -> None:
         await self._session.close()
@@ -131,9 +130,10 @@ class FrameworkConversation:
 class LoadedAgent:
     """An agent that answers: one of a framework, a function, or an object."""
 
-    def __init__(self, agent: Any) -> None:
+    def __init__(self, agent: Any, *, tools_run_no_agents: bool) -> None:
         self._agent = agent
         self._adapter = adapter_of(agent)
+        self._tools_run_no_agents = tools_run_no_agents
         self._call: Any = None if self._adapter is not None else agent_call(agent)
 
     def facts(self, *, is_shared: bool) -> dict[str, Json]:
@@ -161,7 +161,9 @@ class LoadedAgent:
     async def open(self, messages: Messages, context: dict[str, Any] | None) -> Any:
         """Return a new conversation."""
         if self._adapter is not None:
-            return FrameworkConversation(await self._adapter.open(messages))
+            session = await self._adapter.open(messages)
+            session.tools_run_no_agents = self._tools_run_no_agents
+            return FrameworkConversation(session)
         return Conversation(self._call, context, messages)
 
     async def close(self) -> None:
@@ -187,9 +189,10 @@ class OwningConversation:
 class Agent:
     """What the target names: an agent that all conversations share, or what makes each its own."""
 
-    def __init__(self, target: str, scope: str) -> None:
+    def __init__(self, target: str, scope: str, tools: str) -> None:
         self._target = target
         self._scope = scope
+        self._tools_run_no_agents = tools == "tools_run_no_agents"
         self._make: Any = None
         """Makes the agent of each conversation; None if all share one."""
         self._agent: LoadedAgent | None = None
@@ -203,7 +206,9 @@ class Agent:
         makes_agents = inspect.isclass(value) or is_factory(value)
         if makes_agents and self._scope == "case":
             self._make = value
-        self._agent = LoadedAgent(await call_user_function(value, value) if makes_agents else value)
+        self._agent = self._loaded(
+            await call_user_function(value, value) if makes_agents else value
+        )
         return self._agent.facts(is_shared=self._make is None)
 
     async def open(self, messages: Messages, context: dict[str, Any] | None) -> Any:
@@ -212,8 +217,11 @@ class Agent:
             return await self._agent.open(messages, context)
         agent, self._agent = self._agent, None
         if agent is None:
-            agent = LoadedAgent(await call_user_function(self._make, self._make))
+            agent = self._loaded(await call_user_function(self._make, self._make))
         return OwningConversation(await agent.open(messages, context), agent)
+
+    def _loaded(self, agent: Any) -> LoadedAgent:
+        return LoadedAgent(agent, tools_run_no_agents=self._tools_run_no_agents)
 
     async def close(self) -> None:
         if self._agent is not None:
@@ -555,14 +563,14 @@ def take_streams() -> tuple[io.BufferedReader, io.BufferedWriter]:
 
 
 def main() -> None:
-    folder, target, scope = sys.argv[1:]
+    folder, target, scope, tools = sys.argv[1:]
     requests, answers = take_streams()
     own = str(Path(__file__).parent)
     sys.path[:] = [folder, *(one for one in sys.path if one != own)]
     sys.argv[1:] = []
     sys.meta_path.insert(0, OwnModules())
     sys.meta_path.append(EmptyPackages())
-    asyncio.run(Worker(Agent(target, scope), requests, answers).serve())
+    asyncio.run(Worker(Agent(target, scope, tools), requests, answers).serve())
 
 
 if __name__ == "__main__":

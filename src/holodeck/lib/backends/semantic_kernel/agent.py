@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -221,12 +220,13 @@ async def _run_called(tool: Tool, call: FunctionCallContent) -> str:
     if error is not None:
         return f"Error: {error}"
     turn = current_turn.get()
-    async with turn.tool_slots if turn is not None else nullcontext():
-        run = await run_tool(tool, arguments, call_id=call.id)
-    if turn is not None and call.id is not None:
-        turn.tool_runs[call.id] = run
-        turn.images += run.images
-        run.meter(turn.meter)
+    if turn is None or call.id is None:
+        return (await run_tool(tool, arguments, call_id=call.id)).result_text
+    async with turn.tool_slots:
+        run = await turn.tool_work.run(tool, arguments, call.id, turn.meter)
+    turn.tool_runs[call.id] = run
+    turn.images += run.images
+    run.meter(turn.meter)
     return run.result_text
 
 

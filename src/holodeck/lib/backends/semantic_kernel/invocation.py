@@ -11,11 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.backends.frameworks.base import TurnRecord
 from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import TurnReader
+from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
 from holodeck.lib.backends.parsing import parse_arguments
+from holodeck.lib.backends.tool_work import ToolWork
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolImage, ToolOutcome
@@ -52,6 +54,7 @@ class KernelTurn(RequestStats):
     first_new: int = 0
     """Index of the turn's first own message in the history."""
     call_ids: set[str] = field(default_factory=set)
+    tool_work: ToolWork = field(default_factory=ToolWork)
     arguments: dict[str, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
     """By the id of the tool call: the parsed arguments, and why they could not be parsed."""
     tool_rounds: int = 0
@@ -86,7 +89,8 @@ class KernelSession(ChatSession):
 def _running(turn: KernelTurn) -> Iterator[None]:
     token = current_turn.set(turn)
     try:
-        yield
+        with outside_of_turns():  # Semantic Kernel's spans are of the agent, not of a tool
+            yield
     finally:
         current_turn.reset(token)
 
@@ -126,6 +130,18 @@ def tool_results(turn: KernelTurn) -> list[ToolResult]:
     results = {one["call_id"]: one for one in record.tool_results}
     ids = [call["call_id"] for call in record.tool_calls or ()]
     return [_tool_result(turn, results[call_id]) for call_id in ids if call_id in results]
+
+
+def result_of(turn: KernelTurn, response: str = "") -> ExecutionResult:
+    """Return what is known of the turn; of one that failed, too."""
+    result = ExecutionResult(
+        response=response,
+        tool_calls=tool_calls(turn),
+        tool_results=tool_results(turn),
+        token_usage=turn.known_usage,
+        waited_ms=round(turn.waited_s * 1000),
+    )
+    return turn.tool_work.added_to(result)
 
 
 def _record(turn: KernelTurn) -> TurnRecord:

@@ -24,7 +24,7 @@ async def backend_of(agent):
     await backend.teardown()
 
 
-async def test_what_a_function_that_is_a_workflow_does_is_unknown():
+async def test_of_a_function_that_is_a_workflow_only_the_tokens_are_known():
     with FakeOpenAI(script) as server:
         support = agent_framework_agent(server)
 
@@ -37,7 +37,8 @@ async def test_what_a_function_that_is_a_workflow_does_is_unknown():
         await support.close()
 
     assert result.response == "OK: order 7 is shipped"
-    assert (result.tool_calls, result.token_usage, result.agents) == (None, None, None)
+    assert (result.tool_calls, result.agents) == (None, None)
+    assert (result.token_usage.prompt_tokens, result.token_usage.completion_tokens) == (20, 10)
 
 
 async def test_a_function_that_takes_messages_gets_those_of_its_conversation():

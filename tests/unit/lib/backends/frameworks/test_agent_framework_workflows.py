@@ -182,7 +182,8 @@ async def test_the_calls_of_magentic_are_known_unless_its_manager_has_tools(agen
     [call] = result.tool_calls
     assert (call["name"], call["agent"]) == ("lookup_order", "clerk")
     assert result.agents == ["clerk"]
-    assert result.token_usage is None  # that of the manager is unknown
+    requests = len(agents.server.requests)
+    assert result.token_usage.prompt_tokens == 10 * requests  # those of the manager, too
 
 
 async def test_what_an_executor_of_the_user_does_is_unknown(agents):

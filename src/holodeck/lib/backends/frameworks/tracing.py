@@ -1,0 +1,126 @@
+"""Listens to the tracing of the agent frameworks of this process while turns are under way.
+
+Spans of OpenTelemetry tell of Semantic Kernel, Agent Framework, PydanticAI and Google ADK, traces
+of their own of the OpenAI Agents SDK, and callbacks of LangChain. A context variable says which
+turn a step belongs to. The user's own tracing gets everything that it got before.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from threading import RLock
+from typing import Any
+
+from holodeck.lib.backends.frameworks import langchain_steps, openai_agents_steps
+from holodeck.lib.backends.frameworks.span_steps import SpanListener
+from holodeck.lib.backends.frameworks.turn_trace import TurnTrace, current_turn, open_turns
+
+SWITCHES: Mapping[str, Callable[[ExitStack], None]]
+"""By package: turns the tracing of a framework on, and the stack turns it off again."""
+
+_lock = RLock()
+_switched_on: set[str] = set()
+_switched = ExitStack()
+"""Puts the tracing of the frameworks back as it was, once no turn is under way."""
+
+
+@contextmanager
+def watch_turn(framework: str) -> Iterator[TurnTrace]:
+    """Yield the trace of the turn that an agent of the framework takes in the block."""
+    trace = TurnTrace(framework, imported_frameworks())
+    with _lock:
+        open_turns.append(trace)
+        _switch_on(trace.packages)
+    token = current_turn.set(trace)
+    try:
+        with langchain_steps.handled(trace):
+            yield trace
+    finally:
+        current_turn.reset(token)
+        with _lock:
+            trace.late_packages = imported_frameworks() - trace.packages
+            open_turns.remove(trace)
+            if not open_turns:
+                _switched_on.clear()
+                _switched.close()
+
+
+def imported_frameworks() -> frozenset[str]:
+    """Return the packages of frameworks that this process has imported."""
+    return frozenset(package for package in SWITCHES if package in sys.modules)
+
+
+def _switch_on(packages: frozenset[str]) -> None:
+    for package in packages - _switched_on:
+        SWITCHES[package](_switched)
+        _switched_on.add(package)
+
+
+def _semantic_kernel(stack: ExitStack) -> None:
+    """Let Semantic Kernel make spans of requests and agents; of functions it always does."""
+    from semantic_kernel.utils.telemetry.agent_diagnostics import decorators as agents
+    from semantic_kernel.utils.telemetry.model_diagnostics import decorators as models
+
+    _listen(stack)
+    for settings in (agents.MODEL_DIAGNOSTICS_SETTINGS, models.MODEL_DIAGNOSTICS_SETTINGS):
+        stack.callback(
+            setattr, settings, "enable_otel_diagnostics", settings.enable_otel_diagnostics
+        )
+        settings.enable_otel_diagnostics = True
+
+
+def _pydantic_ai(stack: ExitStack) -> None:
+    """Let agents make spans: those that the user chose, or else for the listener alone."""
+    from opentelemetry.metrics import NoOpMeterProvider
+    from pydantic_ai import Agent
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+
+    _listen(stack)
+    before = Agent._instrument_default  # noqa: SLF001 - `instrument_all` has no getter
+    if before:
+        listen_to_tracer(getattr(before, "tracer", None))
+        return
+    # Another's exporter gets no content that the user did not ask for.
+    settings = InstrumentationSettings(
+        meter_provider=NoOpMeterProvider(),
+        include_content=_has_our_provider(),
+        include_binary_content=False,
+    )
+    Agent.instrument_all(settings)
+    stack.callback(Agent.instrument_all, before)
+
+
+def _listen(stack: ExitStack) -> None:
+    """Hear of the spans of this process."""
+    from holodeck.lib import process_tracer
+
+    process_tracer.listen(_listener)
+    stack.callback(process_tracer.leave)
+
+
+def _has_our_provider() -> bool:
+    from holodeck.lib import process_tracer
+
+    return process_tracer.process_provider() is None
+
+
+def listen_to_tracer(tracer: Any) -> None:
+    """Hear of the spans of a tracer whose provider is not that of the process."""
+    processor = getattr(tracer, "span_processor", None)
+    if processor is not None and not any(processor is known for known in _heard):
+        processor.add_span_processor(_listener)
+        _heard.append(processor)
+
+
+_listener = SpanListener()
+_heard: list[Any] = []
+"""Span processors of the user's tracers that have the listener."""
+
+SWITCHES = {
+    "semantic_kernel": _semantic_kernel,
+    "agent_framework": _listen,
+    "pydantic_ai": _pydantic_ai,
+    "google.adk": _listen,
+    "agents.tracing": openai_agents_steps.listen,
+    "langchain_core": langchain_steps.listen,
+}

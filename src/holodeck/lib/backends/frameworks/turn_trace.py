@@ -1,0 +1,320 @@
+"""What agent frameworks do in this process while an agent takes a turn, as their tracing tells it.
+
+An adapter reads the run that it started. A tool, a filter or a context provider of that run may
+run further agents, of which the result of the run tells nothing. Their tracing does.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Literal
+
+Operation = Literal["request", "tool", "agent", "other"]
+WITHOUT_SPANS = frozenset({"", "LangChain", "Claude Agent SDK"})
+"""Frameworks of whose own runs no span is expected: their adapters see them in another way."""
+WAYS_OUT = (
+    "write 'tap: true', or 'tools_run_no_agents: true' if no tool of it runs an agent, beside"
+    " 'target'"
+)
+
+
+@dataclass(eq=False)
+class Step:
+    """A request to a model, a call of a tool, or a run of an agent."""
+
+    framework: str
+    operation: Operation
+    name: str = ""
+    """Of the tool or the agent."""
+    parent: "Step | None" = None
+    failed: bool = False
+    calls: list[dict[str, Any]] | None = None
+    """The tool calls that a request yielded; None if unknown."""
+    left_out: list[str] = field(default_factory=list)
+    """Names of tools by which a request's answer is structured."""
+    usage: tuple[int | None, int | None] = (None, None)
+    """Prompt and completion tokens of a request."""
+    call_id: str | None = None
+    arguments: Any = None
+    """Of a tool; None if unknown."""
+    result: Any = None
+    """Of a tool; None if unknown."""
+
+    def around(self, operation: Operation) -> "Step | None":
+        """Return the innermost step of that kind around this one; None if there is none."""
+        step = self.parent
+        while step is not None and step.operation != operation:
+            step = step.parent
+        return step
+
+
+@dataclass
+class OtherWork:
+    """What happened in a turn beyond what its adapter read."""
+
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """Further tool calls, with `name` and `call_id`, and perhaps `arguments` and `agent`."""
+    tools: list[Step | None] = field(default_factory=list)
+    """By the call: the outermost tool inside of which it was requested; None outside of tools."""
+    results: list[dict[str, Any]] = field(default_factory=list)
+    """The results of these calls, as far as they are known."""
+    requests: list[Step] = field(default_factory=list)
+    """The requests that are not, or not certainly, among those that the adapter counted."""
+    counts_all: bool = False
+    """Whether `requests` are all requests of the turn, those of the adapter among them."""
+    left_out: list[str] = field(default_factory=list)
+    """Names of tools by which a model gives a structured answer; their calls are no tool calls."""
+    seen_tools: frozenset[str] = frozenset()
+    """The names of the tools inside of which requests were seen."""
+    problem: str | None = None
+    """Why there may be still more calls."""
+
+    def inserted_into(self, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return all calls in order: those of a tool's agents follow the call of the tool."""
+        groups = [[dict(call)] for call in calls]
+        further: list[dict[str, Any]] = []
+        for call, tool in zip(self.calls, self.tools, strict=True):
+            around = [group for group in groups if tool is not None and _is_of(tool, group[0])]
+            (around[-1] if around else further).append(call)
+        return [call for group in groups for call in group] + further
+
+    @property
+    def usage(self) -> tuple[int | None, int | None]:
+        """The tokens of `requests`; None where one of them is unknown."""
+        prompts = [step.usage[0] for step in self.requests]
+        completions = [step.usage[1] for step in self.requests]
+        return _sum(prompts), _sum(completions)
+
+
+def _is_of(tool: Step, call: Mapping[str, Any]) -> bool:
+    if tool.call_id is None:
+        return bool(tool.name == call["name"])
+    return bool(tool.call_id == call.get("call_id"))
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+class TurnTrace:
+    """The steps of one turn, from any thread.
+
+    Args:
+        framework: The framework whose adapter takes the turn.
+        packages: The packages of frameworks whose tracing is listened to.
+    """
+
+    def __init__(self, framework: str, packages: frozenset[str]) -> None:
+        self.framework = framework
+        self.packages = packages
+        self.late_packages: frozenset[str] = frozenset()
+        """Packages of frameworks that were imported during the turn, too late to listen."""
+        self.strays: list[str] = []
+        """What began outside of every turn, and may belong to this one."""
+        self._steps: list[Step] = []
+        self._by_key: dict[Hashable, Step] = {}
+        self._lock = Lock()
+
+    def begin(self, key: Hashable, parent: Hashable, step: Step) -> None:
+        """Note a step that begins, by the keys that its framework gives to it and its parent."""
+        with self._lock:
+            step.parent = self._by_key.get(parent)
+            self._by_key[key] = step
+            self._steps.append(step)
+
+    def find(self, key: Hashable) -> Step | None:
+        """Return the step with that key; None if it did not begin in this turn."""
+        with self._lock:
+            return self._by_key.get(key)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the run that the adapter started was seen."""
+        return any(step.framework == self.framework for step in self._steps)
+
+    def blind_spot(self, *, has_run_tools: bool) -> str | None:
+        """Return why agents may have run unseen; None if none can.
+
+        Args:
+            has_run_tools: Whether tools ran that may run an agent.
+        """
+        if self.strays:
+            return (
+                f"{self.strays[0]} began in a thread without the context of a turn, and may belong"
+                " to this one"
+            )
+        if not has_run_tools:
+            return None
+        if self.late_packages:
+            package = min(self.late_packages)
+            return (
+                f"a tool imported {package!r} while the agent answered, too late to see what it"
+                " does; import it at the top of the module"
+            )
+        if not self.is_alive and self.framework not in WITHOUT_SPANS:
+            return (
+                f"a tool ran, and the tracing of {self.framework} is off, so that an agent inside"
+                f" of the tool would not be seen; turn it on, or {WAYS_OUT}"
+            )
+        return None
+
+    def other_work(
+        self,
+        calls: Iterable[Mapping[str, Any]],
+        requests: int | None,
+        left_out: Iterable[str],
+    ) -> OtherWork | None:
+        """Return what the adapter did not read; None if that is nothing.
+
+        Args:
+            calls: The tool calls that the adapter read.
+            requests: How many requests to models it counted; None if it cannot.
+            left_out: Names of tools whose calls the adapter leaves out on purpose.
+        """
+        made = [step for step in self._steps if step.operation == "request" and not step.failed]
+        inner = [step for step in made if self._is_foreign(step)]
+        own = len(made) - len(inner)
+        blind = [step for step in self._steps if self._is_blind(step)]
+        is_uncounted = requests is not None and own > requests
+        counts_all = bool(own) and (requests is None or own >= requests)
+        work = OtherWork(
+            requests=made if counts_all else inner,
+            counts_all=counts_all,
+            seen_tools=frozenset(tool.name for step in inner if (tool := step.around("tool"))),
+            problem=_problem(inner, made if is_uncounted else [], blind),
+        )
+        found = self._calls(calls, inner, made if is_uncounted else [], {*left_out})
+        work.calls, work.tools = (
+            [call for _, call in found],
+            [_outermost(step) for step, _ in found],
+        )
+        if not (inner or blind or is_uncounted or work.calls or (requests is None and own)):
+            return None
+        work.results = self._results(work.calls)
+        work.left_out = [name for step in work.requests for name in step.left_out]
+        work.requests = [*work.requests, *blind]  # nobody tells the tokens of these agents
+        return work
+
+    def _is_foreign(self, step: Step) -> bool:
+        """Whether it is the work of a tool or of another framework, not of the adapter's run."""
+        return step.framework != self.framework or step.around("tool") is not None
+
+    def _is_blind(self, step: Step) -> bool:
+        """Whether an agent ran inside of a tool, but none of its requests was seen."""
+        if step.operation != "agent" or not self._is_foreign(step):
+            return False
+        return not any(other.around("agent") is step for other in self._steps)
+
+    def _calls(
+        self,
+        known: Iterable[Mapping[str, Any]],
+        inner: list[Step],
+        uncounted: list[Step],
+        left_out: set[str],
+    ) -> list[tuple[Step, dict[str, Any]]]:
+        """Return the calls that were requested or executed, and that the adapter did not read.
+
+        Each comes with the request, or with the call itself.
+
+        `uncounted` are all requests, if the adapter did not read some of its own run.
+        """
+        tools = [(step, _call_of(step)) for step in self._steps if step.operation == "tool"]
+        executed = [(step, call) for step, call in tools if call["call_id"] is not None]
+        requests = uncounted or inner
+        requested = [(step, call) for step in requests for call in step.calls or ()]
+        read = Counter((call["name"], call.get("call_id")) for call in known)
+        left = _counted(executed) - read
+        left |= _counted(requested) - read if uncounted else _counted(requested)
+        calls = []
+        for step, call in [*requested, *executed]:
+            key = _key(call)
+            if not left[key] or call["name"] in left_out:
+                continue
+            left[key] -= 1
+            agent = step.around("agent")
+            row = {**call, "agent": agent.name} if agent and agent.name else call
+            calls.append((step, row))
+        return calls
+
+    def _results(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the results of these calls, as far as they are known."""
+        keys = {_key(call) for call in calls}
+        rows = []
+        for step in self._steps:
+            call = _call_of(step)
+            if step.operation == "tool" and step.result is not None and _key(call) in keys:
+                row = {"name": step.name, "call_id": step.call_id, "result": step.result}
+                rows.append({**row, "is_error": True} if step.failed else row)
+        return rows
+
+
+def _outermost(step: Step) -> Step | None:
+    """Return the outermost tool around a step; None if there is none."""
+    tool, outer = None, step.around("tool")
+    while outer is not None:
+        tool, outer = outer, outer.around("tool")
+    return tool
+
+
+def _call_of(tool: Step) -> dict[str, Any]:
+    call: dict[str, Any] = {"name": tool.name, "call_id": tool.call_id}
+    return call if tool.arguments is None else {**call, "arguments": tool.arguments}
+
+
+def _key(call: Mapping[str, Any]) -> tuple[str, str | None]:
+    return call["name"], call["call_id"]
+
+
+def _counted(calls: list[tuple[Step, dict[str, Any]]]) -> Counter[tuple[str, str | None]]:
+    return Counter(_key(call) for _, call in calls)
+
+
+def _problem(inner: list[Step], uncounted: list[Step], blind: list[Step]) -> str | None:
+    """Return why calls may be missing: the requests whose answers were not read."""
+    for step in [*inner, *uncounted, *blind]:
+        if step.calls is None:
+            tool, agent = step.around("tool"), step.around("agent")
+            who = step.name if step in blind else agent.name if agent is not None else ""
+            inside = f", which ran inside of the tool {tool.name!r}" if tool is not None else ""
+            named = f"those of the agent {who!r}" if who else "those of a further request"
+            return f"{named}{inside} are not all seen; 'tap: true' shows them"
+    return None
+
+
+current_turn: ContextVar[TurnTrace | None] = ContextVar("holodeck_turn", default=None)
+"""The turn that steps of this context belong to."""
+_is_outside: ContextVar[bool] = ContextVar("holodeck_outside_of_turns", default=False)
+open_turns: list[TurnTrace] = []
+"""The turns that are under way."""
+
+
+@contextmanager
+def outside_of_turns() -> Iterator[None]:
+    """Let no turn have the steps of the block, which are those of judges and graders."""
+    token, outside = current_turn.set(None), _is_outside.set(True)
+    try:
+        yield
+    finally:
+        _is_outside.reset(outside)
+        current_turn.reset(token)
+
+
+def begin_step(key: Hashable, parent: Hashable, step: Step) -> bool:
+    """Note a step in the turn of this context; return whether it has one.
+
+    A step of an earlier turn, and one of a thread, without a context and a parent, may belong to
+    any turn.
+    """
+    trace = current_turn.get()
+    if trace is not None and trace in open_turns:
+        trace.begin(key, parent, step)
+        return True
+    is_lost = trace is not None or (parent is None and not _is_outside.get())
+    if is_lost and step.framework:
+        for turn in [*open_turns]:
+            turn.strays.append(f"work of {step.framework}")
+    return False

@@ -1,0 +1,192 @@
+"""Agents of every framework whose one tool runs a function: another agent, a client, or nothing.
+
+The model of each asks for its tool, and answers once it has the result. The tool of the inner
+agent is `delete_order`, and that of the outer one `ask_desk`.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from support.wire_types import Reply, Request
+
+Ask = Callable[[str], Awaitable[str]]
+"""What the tool of the outer agent does with a question."""
+
+
+def model(request: Request) -> Reply:
+    """Ask for the only tool; answer when its result is there, or without any tool."""
+    if request.tool_results or not request.body.get("tools"):
+        return Reply("done")
+    [tool] = [tool.get("function", tool) for tool in request.body["tools"]]
+    required = tool["parameters"].get("required") or ()
+    return Reply(None, tool_calls=[(tool["name"], dict.fromkeys(required, "7"))])
+
+
+def delete_order(order_id: str) -> str:
+    """Delete an order."""
+    return f"{order_id} deleted"
+
+
+def _semantic_kernel_agent(client: Any, name: str, tool: Callable[..., Any]) -> Any:
+    from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+    from semantic_kernel.functions import KernelPlugin, kernel_function
+
+    service = OpenAIChatCompletion(ai_model_id="fake", async_client=client)
+    plugin = KernelPlugin("desk", functions=[kernel_function(name=tool.__name__)(tool)])
+    return ChatCompletionAgent(
+        service=service, name=name, instructions="Be brief.", plugins=[plugin]
+    )
+
+
+def semantic_kernel(client: Any, ask: Ask) -> Any:
+    async def ask_desk(question: str) -> str:
+        return await ask(question)
+
+    return _semantic_kernel_agent(client, "front", ask_desk)
+
+
+def ask_semantic_kernel(client: Any) -> Ask:
+    agent = _semantic_kernel_agent(client, "desk", delete_order)
+
+    async def ask(question: str) -> str:
+        return str((await agent.get_response(question)).message)
+
+    return ask
+
+
+def _pydantic_ai_agent(client: Any, name: str, tool: Callable[..., Any]) -> Any:
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    llm = OpenAIChatModel("fake", provider=OpenAIProvider(openai_client=client))
+    return Agent(llm, name=name, tools=[tool])
+
+
+def pydantic_ai(client: Any, ask: Ask) -> Any:
+    async def ask_desk(question: str) -> str:
+        return await ask(question)
+
+    return _pydantic_ai_agent(client, "front", ask_desk)
+
+
+def ask_pydantic_ai(client: Any) -> Ask:
+    agent = _pydantic_ai_agent(client, "desk", delete_order)
+
+    async def ask(question: str) -> str:
+        return str((await agent.run(question)).output)
+
+    return ask
+
+
+def _agent_framework_agent(client: Any, name: str, tool: Callable[..., Any]) -> Any:
+    from agent_framework import Agent
+    from agent_framework_openai import OpenAIChatCompletionClient
+
+    llm = OpenAIChatCompletionClient(model="fake", async_client=client)
+    return Agent(llm, "Be brief.", name=name, tools=[tool])
+
+
+def agent_framework(client: Any, ask: Ask) -> Any:
+    async def ask_desk(question: str) -> str:
+        return await ask(question)
+
+    return _agent_framework_agent(client, "front", ask_desk)
+
+
+def ask_agent_framework(client: Any) -> Ask:
+    agent = _agent_framework_agent(client, "desk", delete_order)
+
+    async def ask(question: str) -> str:
+        return str((await agent.run(question)).text)
+
+    return ask
+
+
+def _openai_agent(client: Any, name: str, tool: Callable[..., Any]) -> Any:
+    from agents import Agent, function_tool
+    from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
+
+    llm = OpenAIChatCompletionsModel("fake", client)
+    return Agent(name=name, model=llm, tools=[function_tool(tool, failure_error_function=None)])
+
+
+def openai_agents(client: Any, ask: Ask) -> Any:
+    async def ask_desk(question: str) -> str:
+        return await ask(question)
+
+    return _openai_agent(client, "front", ask_desk)
+
+
+def ask_openai_agents(client: Any) -> Ask:
+    from agents import Runner
+
+    agent = _openai_agent(client, "desk", delete_order)
+
+    async def ask(question: str) -> str:
+        return str((await Runner.run(agent, question)).final_output)
+
+    return ask
+
+
+def _langchain_agent(client: Any, name: str, tool: Callable[..., Any]) -> Any:
+    from langchain.agents import create_agent
+    from langchain_openai import ChatOpenAI
+
+    llm = ChatOpenAI(
+        model="fake",
+        async_client=client.chat.completions,
+        root_async_client=client,
+        api_key="not-a-real-key",
+    )
+    return create_agent(llm, [tool], name=name)
+
+
+def langgraph(client: Any, ask: Ask) -> Any:
+    async def ask_desk(question: str) -> str:
+        """Ask the desk."""
+        return await ask(question)
+
+    return _langchain_agent(client, "front", ask_desk)
+
+
+def ask_langgraph(client: Any) -> Ask:
+    agent = _langchain_agent(client, "desk", delete_order)
+
+    async def ask(question: str) -> str:
+        state = await agent.ainvoke({"messages": [("user", question)]})
+        return str(state["messages"][-1].content)
+
+    return ask
+
+
+def ask_nobody(client: Any) -> Ask:
+    """What an ordinary tool does."""
+
+    async def ask(question: str) -> str:
+        return f"{question} is shipped"
+
+    return ask
+
+
+def ask_client(client: Any) -> Ask:
+    """What a tool does that asks a model without any framework."""
+
+    async def ask(question: str) -> str:
+        response = await client.chat.completions.create(
+            model="fake", messages=[{"role": "user", "content": question}]
+        )
+        return str(response.choices[0].message.content)
+
+    return ask
+
+
+OUTER = [semantic_kernel, agent_framework, openai_agents, pydantic_ai, langgraph]
+INNER = [
+    ask_semantic_kernel,
+    ask_agent_framework,
+    ask_openai_agents,
+    ask_pydantic_ai,
+    ask_langgraph,
+]
