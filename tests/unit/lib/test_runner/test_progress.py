@@ -129,8 +129,8 @@ def test_the_reasons_of_a_failure_are_shown_at_once_or_at_the_end_but_not_twice(
         "    one",
         "    two lines",
         "    three",
-        "    … and 2 more (--verbose shows all)",
         "    found: hello",
+        "    … and 2 more reasons (--verbose shows all)",
     ]
     assert len(after(result, verbose=True).get_reason_lines()) == 5
     assert after(result, verbose=True).get_failures().split("\n")[2:] == ["  FAIL greets: one"]
