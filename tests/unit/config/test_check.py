@@ -147,7 +147,10 @@ def test_a_backend_brings_tools_that_cannot_be_known(folder):
         ),
         ("file: tool.py, function: search", "tools[0].file: 'tool.py': file not found"),
         ("file: ../tools.py, function: search", "lies outside of the agent's folder"),
-        ("file: broken.py, function: f", "tools[0].file: broken.py:1 is not Python"),
+        (
+            "file: broken.py, function: f",
+            "tools[0].file: broken.py:1 is not Python: invalid syntax",
+        ),
         ("file: star.py, function: anything", None),
         ("file: late.py, function: a", None),
         ("file: late.py, function: b", None),

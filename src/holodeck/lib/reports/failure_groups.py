@@ -159,9 +159,8 @@ def each_outcome_first(groups: Sequence[CheckGroup]) -> list[CheckGroup]:
 
 def in_turns(lists: Iterable[Iterable[T]]) -> Iterator[T]:
     """Yield the first of each, then the second of each, and so on."""
-    missing = object()
-    for row in zip_longest(*lists, fillvalue=missing):
-        yield from (item for item in row if item is not missing)
+    for row in zip_longest(*lists):
+        yield from (item for item in row if item is not None)
 
 
 def _cause_of(outcome: Outcome, reasons: Sequence[Reason]) -> tuple[str, ...]:

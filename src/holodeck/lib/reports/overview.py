@@ -236,8 +236,9 @@ def _cause(cause: FailureGroup, bullet: str, cases: _Cases) -> Iterator[str]:
     indent = " " * bullet.index("-")
     yield f"{bullet}{shown or 'no reason is known'}{more}"
     yield f"{indent}  - {cases.listed([cause], cases.most)}"
+    whose = f" ({display_name(cause.first)})" if cause.numbers[1:] else ""
     for title, text in first.unquoted(" ".join(map(str, known))):
-        yield f"{indent}  - {_TITLES[title]}: {inline(text, cases.limit) or '*(empty)*'}"
+        yield f"{indent}  - {_TITLES[title]}{whose}: {inline(text, cases.limit) or '*(empty)*'}"
 
 
 def _flaky(report: TestReport, links: SourceLinks, size: tuple[int, int, int]) -> Iterator[str]:

@@ -116,7 +116,7 @@ def _lines(group: FailureGroup) -> Iterator[str]:
     more = len(group.numbers) - len(cases)
     listed = ", ".join(cases) + (f" and {more} more" if more else "")
     mark = MARKS[group.outcome]
-    head, *rest = _wrapped(f"{count}{listed}", 3 + len(mark.text))
+    head, *rest = wrapped(f"{count}{listed}", 3 + len(mark.text))
     yield f"  {mark} {head}"
     yield from (f"    {line}" for line in rest)
     room = MAX_REASONS
@@ -126,19 +126,23 @@ def _lines(group: FailureGroup) -> Iterator[str]:
         room -= len(shown)
         hidden += len(failure.reasons) - len(shown)
         if shown or not failure.reasons:
-            yield from _failure_lines(failure, shown)
+            whose = f" ({shown_name(named[0])})" if named[1:] else ""
+            yield from _failure_lines(failure, shown, whose)
     if hidden:
         yield f"    … and {plural(hidden, 'more reason')} (--verbose shows all)"
 
 
-def _failure_lines(failure: Failure, shown: Sequence[Reason]) -> Iterator[str]:
-    """Yield the reasons, then the ground truth and the response unless a reason quotes them."""
+def _failure_lines(failure: Failure, shown: Sequence[Reason], whose: str) -> Iterator[str]:
+    """Yield the reasons, then the ground truth and the response unless a reason quotes them.
+
+    `whose` names their case if it is one of several.
+    """
     for reason in shown:
-        yield from (f"    {line}" for line in _wrapped(short_reason(reason), 4))
+        yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
         yield from excerpt_lines(reason, "      ")
     for title, text in failure.unquoted(" ".join(reason.text for reason in shown)):
-        line = f"{title}: {one_line(text, MAX_REASON) or '(empty)'}"
-        yield from (f"    {row}" for row in _wrapped(line, 4))
+        line = f"{title}{whose}: {one_line(text, MAX_REASON) or '(empty)'}"
+        yield from (f"    {row}" for row in wrapped(line, 4))
 
 
 def _place(result: TestResult, columns: int) -> str:
@@ -150,7 +154,7 @@ def _place(result: TestResult, columns: int) -> str:
     return clip(shown_name(result), columns - columns_of(place)) + place
 
 
-def _wrapped(text: str, indent: int) -> list[str]:
+def wrapped(text: str, indent: int) -> list[str]:
     """Return the lines of `text` on a terminal; elsewhere, `text` is one line."""
     return wrap(text, _columns() - indent) if is_tty() else [text]
 
