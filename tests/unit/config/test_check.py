@@ -183,6 +183,15 @@ def test_the_function_of_a_tool_must_be_there(folder, tool, finding):
     assert finding is None or finding in findings[0]
 
 
+def test_a_syntax_error_has_its_place_once(folder):
+    folder.write("bot/broken.py", "def f(:\n")
+    tools = "tools: [{type: function, name: t, file: broken.py, function: f}]\n"
+
+    [finding] = found(folder, tools + GOOD_CASE, "bot/agent.yaml")
+
+    assert finding.endswith("broken.py:1 is not Python: invalid syntax")
+
+
 @pytest.mark.parametrize(
     ("metric", "finding"),
     [

@@ -10,6 +10,7 @@ room for each.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby, zip_longest
 from typing import TypeVar
@@ -190,6 +191,7 @@ def _without_count(reasons: Sequence[Reason]) -> Sequence[Reason]:
     return others or reasons
 
 
+@lru_cache(maxsize=16)  # a reason is read for the cause, then for the checks
 def _normalize(reason: str) -> str:
     """Return an error without what differs from call to call."""
     text = _PLACE.sub("", reason)
