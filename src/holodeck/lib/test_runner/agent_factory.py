@@ -219,7 +219,10 @@ class AgentThreadRun:
             waited_ms=round(call.waited_s * 1000),
         )
         message = (
-            f"timeout after {current_call_limit(self.timeout):g}s" if expired else describe(error)
+            f"timeout after {current_call_limit(self.timeout):g}s;"
+            " raise --llm-timeout, or 'timeout' of the case"
+            if expired
+            else describe(error)
         )
         return AgentFactoryError(
             with_attempts(f"Agent invocation failed: {message}", len(call.attempts)),
