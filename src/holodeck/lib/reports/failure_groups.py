@@ -49,6 +49,7 @@ _VARYING = [
 ]
 """What differs between two errors of the same cause, and what is compared in its place."""
 
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _MAX_CHECKS = 120
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ def group_failures(results: Iterable[TestResult]) -> list[FailureGroup]:
         cause = _cause_of(result.outcome, reasons)
         # Their hash, because reasons quote long texts.
         digest = blake2b(repr(cause).encode(errors="surrogatepass"), digest_size=16).digest()
-        checks = _checks_of(reasons)
+        checks = _checks_of(result.outcome, reasons)
         key = result.outcome, digest, names.setdefault(checks, checks)
         by_cause.setdefault(key, []).append(at)
     return [
@@ -170,19 +171,21 @@ def _cause_of(outcome: Outcome, reasons: Sequence[Reason]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_normalize, texts)) if outcome in _ERRORS else texts)
 
 
-def _checks_of(reasons: Sequence[Reason]) -> str:
+def _checks_of(outcome: Outcome, reasons: Sequence[Reason]) -> str:
     """Return the names of the checks that failed, and the errors of everything else."""
-    names = {_check_of(reason) for reason in _without_count(reasons)}
+    names = {_check_of(outcome, reason) for reason in _without_count(reasons)}
     return one_line(", ".join(sorted(names)), _MAX_CHECKS)
 
 
-def _check_of(reason: Reason) -> str:
+def _check_of(outcome: Outcome, reason: Reason) -> str:
     if reason.check is not None:
         return reason.check
     if reason.raised is not None:
         kind = reason.raised.error.partition(":")[0]
         return f"{kind} at {reason.raised.file}:{reason.raised.line}"
-    return _normalize(reason.text)
+    text = _normalize(reason.text)
+    # In errors, numbers such as status codes name the cause.
+    return text if outcome in _ERRORS else _NUMBER.sub("<n>", text)
 
 
 def _without_count(reasons: Sequence[Reason]) -> Sequence[Reason]:

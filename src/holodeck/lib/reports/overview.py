@@ -14,6 +14,7 @@ from holodeck.lib.reports.failure_groups import (
     explain,
     group_by_check,
     group_failures,
+    in_turns,
 )
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import code, inline
@@ -162,20 +163,23 @@ def _failures(
     sections: Collection[int],
     size: tuple[int, int, int],
 ) -> Iterator[str]:
-    """Yield each failed check with its causes and cases, so that every outcome has a place."""
+    """Yield each failed check with its causes and cases; every outcome has a place."""
     limit, most_causes, most_cases = size
     if not groups:
         return
     count = sum(group.count for group in groups)
     by = f" for {len(groups)} Reasons" if 1 < len(groups) < count else ""
     yield from (f"## Not Passed: {plural(count, 'Test')}{by}", "")
-    # Those with places, in the order of all.
-    chosen = set(map(id, each_outcome_first(groups)[:most_causes]))
+    in_order = in_turns(group.causes for group in each_outcome_first(groups))
+    listed_causes = set(map(id, islice(in_order, most_causes)))
     cases = _Cases(link, sections, limit, most_cases)
+    hidden = []
     for group in groups:
-        if id(group) in chosen:
-            yield from _check(group, cases, most_causes // len(chosen))
-    if hidden := [group for group in groups if id(group) not in chosen]:
+        if places := sum(id(cause) in listed_causes for cause in group.causes[:most_causes]):
+            yield from _check(group, cases, places)
+        else:
+            hidden.append(group)
+    if hidden:
         tests = plural(sum(group.count for group in hidden), "test")
         yield f"- … and {plural(len(hidden), 'more reason')} ({tests})"
     yield ""

@@ -229,7 +229,7 @@ def test_a_check_that_fails_often_is_one_entry_with_its_count_and_places():
     entry = text.partition("- ❌ **14 ×** numeric\n")[2].partition("\n- ❌")[0].splitlines()
     assert entry[0] == "  - numeric: 0.01 (threshold 0.70): expected 1, got 80"
     assert entry[1] == "    - numeric 1 ([agent.yaml:1](agent.yaml#L1))"
-    places = [f"numeric {at} ([agent.yaml:{at}](agent.yaml#L{at}))" for at in range(6, 15)]
+    places = [f"numeric {at} ([agent.yaml:{at}](agent.yaml#L{at}))" for at in range(10, 15)]
     assert entry[-1] == f"  - … and {', '.join(places)}"
 
 
