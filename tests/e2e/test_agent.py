@@ -174,7 +174,7 @@ def test_the_wait_that_a_server_asks_for_is_kept(results):
         ("stays overloaded", ["503", "the server is on fire", "after 3 attempts"], 3),
         ("is refused", ["400", "that is no model of ours"], 1),
         ("sends no JSON", ["not a chat completion", "after 3 attempts"], 3),
-        ("hangs", ["timeout after 8s"], 1),
+        ("hangs", ["timeout after 8s; raise --llm-timeout"], 1),
     ],
 )
 def test_an_agent_that_cannot_be_run_is_an_error_with_its_reason(run, results, name, said, tries):

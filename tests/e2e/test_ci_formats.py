@@ -142,7 +142,9 @@ def test_github_annotates_the_lines_of_what_did_not_pass_and_nothing_else(folder
     assert [name for name, _, _ in found] == ["error"] * 3
     name = folder.path.name
     assert re.fullmatch(rf"file={name}/agent\.yaml,line=\d+,col=\d+,title=errs", found[0][1])
-    assert found[0][2] == "contains: 0.00: did not find 'hello'; got 'bye'"
+    reason, others = found[0][2].split("%0A")
+    assert reason == "contains: 0.00: did not find 'hello'; got 'bye'"
+    assert re.fullmatch(r"contains: also in 1 test: forges \(agent\.yaml:\d+\)", others)
     assert not any(data == "forged" for _, _, data in found)
     summary = (folder.path / "summary.md").read_text()
     assert "❌ **2 of 5 tests passed** (40.0%): 2 failed, 1 agent error, 1 flaky" in summary

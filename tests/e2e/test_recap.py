@@ -57,6 +57,20 @@ def test_what_was_expected_and_found_is_told_once_and_at_the_end(write_bot, bot_
     ]
 
 
+def test_a_case_that_is_graded_again_is_at_the_line_where_it_is_now(write_bot, bot_dir):
+    write_bot(test_cases=[case("errs", "bye", repeat=2)])
+    bot_dir.run("test")
+    file = bot_dir.path / "agent.yaml"
+    file.write_text(f"# moved\n{file.read_text()}")
+
+    graded = bot_dir.run("score", "-o", "r.json")
+
+    line = 1 + next(at for at, text in enumerate(file.read_text().split("\n")) if "errs" in text)
+    [result] = json.loads((bot_dir.path / "r.json").read_text())["results"]
+    assert result["location"].startswith(f"agent.yaml:{line}:")
+    assert recap_of(graded)[0] == "  FAIL errs (agent.yaml:N)"
+
+
 def test_a_run_without_failures_has_no_recap(write_bot, bot_dir):
     write_bot(test_cases=[case("greets", "hello")])
 

@@ -12,7 +12,7 @@ import pytest
 from holodeck.lib.reports.html import generate_html_report
 from holodeck.lib.text import printable
 from holodeck.models.outcome import Outcome
-from holodeck.models.test_result import MetricResult, ToolInvocation
+from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
 from support.chromium import needs_chromium
 from support.report_examples import example_report
 from support.results import a_report, a_result
@@ -152,6 +152,35 @@ def test_the_search_also_reads_conversations_and_tool_calls(tab):
 def test_only_cases_that_fail_a_metric_are_shown_on_request(tab):
     tab.js("change({metric: '!faithfulness'})")
     assert names(tab) == ["returns › refunds nothing on its own"]
+
+
+def numbers_of(tab, name):
+    """The numbers at the right of a listed case."""
+    return tab.js(
+        "[...document.querySelectorAll('.row')]"
+        f".find(row => row.querySelector('.name').textContent.endsWith({json.dumps(name)}))"
+        ".querySelector('.numbers').textContent"
+    )
+
+
+def test_a_failed_case_shows_no_score_of_a_metric_that_passed(chromium, write_page):
+    passed = MetricResult(metric_name="contains", score=1, threshold=1, passed=True)
+    low = MetricResult(metric_name="bleu", score=0.25, threshold=0.2, passed=True)
+    missed = MetricResult(metric_name="rouge", score=0.4, threshold=0.7, passed=False)
+    called = ToolCheck(expectation="no call of pay", passed=False, reason="'pay' was called")
+    report = a_report(
+        a_result(test_name="fine", metric_results=[passed]),
+        a_result(Outcome.FAILED, test_name="tools", tool_checks=[called], metric_results=[passed]),
+        a_result(Outcome.FAILED, test_name="words", metric_results=[passed, low, missed]),
+    )
+
+    with chromium.open(write_page(report)) as tab:
+        shown = {name: numbers_of(tab, name) for name in ("fine", "tools", "words")}
+        tab.js("change({metric: 'contains'})")
+        chosen = numbers_of(tab, "tools")
+
+    assert shown == {"fine": "1.00 · 1.2 s", "tools": "1.2 s", "words": "0.40 · 1.2 s"}
+    assert chosen == "1.00 · 1.2 s"
 
 
 def test_an_address_opens_its_case_and_back_returns(chromium, example):

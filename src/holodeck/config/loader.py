@@ -481,7 +481,9 @@ def agent_file(path: str | Path) -> Path:
 def _suggest_only_yaml_file(folder: Path) -> str:
     names = sorted(one.name for one in folder.glob("*.y*ml")) if folder.is_dir() else []
     return (
-        f"; found there: {', '.join(names[:5])}" if names else "; write one, or name another file"
+        f"; found there: {', '.join(names[:5])}"
+        if names
+        else "; write one with 'holodeck init', or name another file"
     )
 
 

@@ -131,7 +131,8 @@ def _parse(file: str, base_dir: Path, location: str) -> ast.Module:
         return ast.parse(text, filename=file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ConfigError(location, f"{file}{line} is not Python: {error}") from error
+        why = error.msg if isinstance(error, SyntaxError) else error
+        raise ConfigError(location, f"{file}{line} is not Python: {why}") from error
 
 
 def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:

@@ -1,7 +1,7 @@
 """How a test or a conversation ended, what went wrong on the way, and what models were asked."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -92,6 +92,13 @@ class Reason:
 
     text: str
     raised: RaisedError | None = None
+    check: str | None = None
+    """What did not pass: a metric, `expected_tools`, `trace`, `criteria` or `todo`; None for other
+    errors."""
+    expected: str | None = None
+    """The ground truth of the turn that failed; of the case if it is about all of it."""
+    response: str | None = None
+    """The agent's response in that turn; the last one if it is about the whole case."""
 
     def __str__(self) -> str:
         """`KeyError: 'tea' (agent.py:12: return prices[item])`."""
@@ -99,7 +106,11 @@ class Reason:
 
     def with_prefix(self, prefix: str) -> "Reason":
         """Return the reason with a prefix, such as the number of a turn."""
-        return Reason(prefix + self.text, self.raised)
+        return replace(self, text=prefix + self.text)
+
+    def beside(self, expected: str | None, response: str | None) -> "Reason":
+        """Return the reason with what was expected and what the agent answered."""
+        return replace(self, expected=expected, response=response)
 
 
 INTERRUPTED = "interrupted"

@@ -1,6 +1,6 @@
 """The results of a run: test results with their repetitions, and the report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -237,20 +237,27 @@ class TestResult(Model):
             return _of_parts("try", self.tries)
         if self.skip_reason is not None:
             return [Reason(self.skip_reason)]
-        found = [self._reason_of_error(line) for line in self.errors]
-        for number, turn in enumerate(self.turns, 1):
-            found += [one.with_prefix(f"turn {number}: ") for one in turn.detailed_reasons()]
+        errors = [self._reason_of_error(line) for line in self.errors]
         calls = [] if self.turns else self.tool_invocations
-        found += reasons_of(self.tool_checks, self.metric_results, calls)
-        found += [Reason(_criterion_reason(row)) for row in self.criteria if row.is_missed]
+        checks = reasons_of(self.tool_checks, self.metric_results, calls)
+        checks += [
+            Reason(_criterion_reason(row), check="criteria")
+            for row in self.criteria
+            if row.is_missed
+        ]
         if self.outcome is Outcome.UNCHECKED:
-            found.append(Reason(UNCHECKED if self.todo is None else self._todo_reason))
-        return found
+            checks.append(Reason(UNCHECKED) if self.todo is None else self._todo_reason)
+        answer = self.ground_truth, self.agent_response
+        return [
+            *(reason.beside(*answer) for reason in errors),
+            *_of_parts("turn", self.turns),
+            *(reason.beside(*answer) for reason in checks),
+        ]
 
     @property
-    def _todo_reason(self) -> str:
+    def _todo_reason(self) -> Reason:
         place = "" if self.location is None else f" at {self.location}"
-        return f"todo{place}: {self.todo}"
+        return Reason(f"todo{place}: {self.todo}", check="todo")
 
     def _reason_of_error(self, line: str) -> Reason:
         if self.ending is not None and line == self.ending.reasoning:
@@ -259,7 +266,7 @@ class TestResult(Model):
         return Reason(line, next(matching, None))
 
 
-def _of_parts(kind: str, parts: list[TestResult]) -> list[Reason]:
+def _of_parts(kind: str, parts: Sequence[TestResult | TurnResult]) -> list[Reason]:
     return [
         reason.with_prefix(f"{kind} {number}: ")
         for number, part in enumerate(parts, 1)

@@ -77,6 +77,11 @@ class MetricResult(Model):
     votes: list[OnDemand[Vote]] = []
     """What the judge answered, question by question; only of metrics of the type `judge`."""
 
+    @property
+    def is_missed(self) -> bool:
+        """Whether it fails the case, or leaves it undecided."""
+        return self.required and bool(self.error or self.inconclusive or self.passed is False)
+
 
 NO_RESULT = "no result received"
 """The error of a call whose result the backend did not report."""
@@ -173,7 +178,8 @@ class TurnResult(Model):
 
     def detailed_reasons(self) -> list[Reason]:
         """Return why it failed, each with the exception of the user's code if there is one."""
-        return reasons_of(self.tool_checks, self.metric_results, self.tool_invocations)
+        reasons = reasons_of(self.tool_checks, self.metric_results, self.tool_invocations)
+        return [reason.beside(self.ground_truth, self.agent_response) for reason in reasons]
 
 
 def tools_matched(checks: list[ToolCheck]) -> bool | None:
@@ -192,21 +198,25 @@ def reasons_of(
 ) -> list[Reason]:
     """Return the failed checks of a case or turn, and the errors of its tools."""
     tools = [
-        f"{check.expectation}: {check.error}" if check.error else check.reason or check.expectation
+        Reason(_check_reason(check), check="trace" if check.kind == "trace" else "expected_tools")
         for check in checks
         if not check.passed
     ]
     rows = [
-        Reason(_row_reason(row), row.raised)
-        for row in metrics
-        if row.required and (row.error or row.inconclusive or row.passed is False)
+        Reason(_row_reason(row), row.raised, row.metric_name) for row in metrics if row.is_missed
     ]
     raised = [
         Reason(f"tool {one.name!r} raised {one.raised.error}", one.raised)
         for one in calls
         if one.raised
     ]
-    return [*map(Reason, tools), *rows, *raised]
+    return [*tools, *rows, *raised]
+
+
+def _check_reason(check: ToolCheck) -> str:
+    if check.error:
+        return f"{check.expectation}: {check.error}"
+    return check.reason or check.expectation
 
 
 def _row_reason(row: MetricResult) -> str:

@@ -233,7 +233,7 @@ def test_on_a_terminal_the_finished_lines_are_what_stays(folder):
     assert sorted(line.split(": ", 1)[1] for line in lines) == [
         "? says hello there", "✓ says hello", "✗ says hullo",
     ]  # fmt: skip
-    assert "⚠ Test Results: 1/3 passed (33.3%)" in ran.screen
+    assert "✗ Test Results: 1/3 passed (33.3%)" in ran.screen
     assert "/3, " not in ran.screen
     assert ran.raw.count(b"\x1b[?25l") == ran.raw.count(b"\x1b[?25h") == 1
 

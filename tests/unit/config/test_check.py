@@ -147,7 +147,10 @@ def test_a_backend_brings_tools_that_cannot_be_known(folder):
         ),
         ("file: tool.py, function: search", "tools[0].file: 'tool.py': file not found"),
         ("file: ../tools.py, function: search", "lies outside of the agent's folder"),
-        ("file: broken.py, function: f", "tools[0].file: broken.py:1 is not Python"),
+        (
+            "file: broken.py, function: f",
+            "tools[0].file: broken.py:1 is not Python: invalid syntax",
+        ),
         ("file: star.py, function: anything", None),
         ("file: late.py, function: a", None),
         ("file: late.py, function: b", None),
@@ -178,6 +181,15 @@ def test_the_function_of_a_tool_must_be_there(folder, tool, finding):
 
     assert len(findings) == (0 if finding is None else 1), findings
     assert finding is None or finding in findings[0]
+
+
+def test_a_syntax_error_has_its_place_once(folder):
+    folder.write("bot/broken.py", "def f(:\n")
+    tools = "tools: [{type: function, name: t, file: broken.py, function: f}]\n"
+
+    [finding] = found(folder, tools + GOOD_CASE, "bot/agent.yaml")
+
+    assert finding.endswith("broken.py:1 is not Python: invalid syntax")
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_missing_file_lists_what_there_is(folder):
 
 
 def test_a_missing_file_in_an_empty_folder_says_to_write_one(folder):
-    with pytest.raises(errors.FileNotFoundError, match="write one, or name another"):
+    with pytest.raises(errors.FileNotFoundError, match="write one with 'holodeck init', or name"):
         ConfigLoader().load_agent_yaml("nowhere/agent.yaml")
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from holodeck.lib.reports.failure_groups import explained_lines
 from holodeck.lib.reports.junit import case_title, why_incomplete
 from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.text import one_line
@@ -63,7 +64,7 @@ def _row(report: TestReport, result: TestResult) -> dict[str, Any]:
     name = case_title(result)
     agent = result.agent_name or report.agent_name
     identity = "\0".join((agent, result.suite or "", result.test_id or name))
-    description = f"{name}: {'; '.join(result.reasons())}"
+    description = f"{name}: {'; '.join(explained_lines(result, _MAX_DESCRIPTION))}"
     return {
         "description": one_line(description, _MAX_DESCRIPTION),
         "check_name": f"holodeck/{result.outcome.value}",

@@ -1,18 +1,26 @@
 """What GitHub Actions shows of a run: annotations on lines of YAML, and a step summary."""
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from holodeck.lib.reports.failure_groups import (
+    CheckGroup,
+    each_outcome_first,
+    explained_lines,
+    in_turns,
+)
 from holodeck.lib.reports.junit import case_title
-from holodeck.lib.reports.locations import SourceLinks, place_of
+from holodeck.lib.reports.locations import SourceLinks, place_of, short_location
 from holodeck.lib.reports.overview import most_telling_first, overview
-from holodeck.lib.text import one_line
+from holodeck.lib.text import one_line, plural
 from holodeck.models.test_result import TestReport, TestResult
 
 MOST_ANNOTATIONS = 10
 """GitHub shows no more of a kind for one step."""
-_MAX_MESSAGE = 1_000
+_MAX_LINE = 1_000
+_MAX_LINES = 20
+_MAX_NAMED = 5
+"""Other tests in which the same check failed that an annotation names."""
 _DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
 
@@ -20,15 +28,19 @@ _PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ","
 def annotations(report: TestReport, workspace: Path) -> str:
     """Return a workflow command for each of the most telling tests that did not pass.
 
-    Failed tests come before errors, and of the same reason only the first is annotated.
+    Every outcome and every failed check comes before a second test of the same check. The first
+    test of a check names the others.
 
     Args:
         report: The results.
         workspace: The folder of the checkout, to which paths must be relative, unless the report
             knows it better.
     """
-    telling = islice(_most_telling(report), MOST_ANNOTATIONS)
-    lines = [_command(one, report, workspace) for one in telling]
+    groups = each_outcome_first(most_telling_first(report))
+    firsts = [(group.first, _others(group)) for group in groups[:MOST_ANNOTATIONS]]
+    rest = in_turns(islice(group.results(), 1, None) for group in groups)
+    telling = [*firsts, *((result, "") for result in islice(rest, MOST_ANNOTATIONS - len(firsts)))]
+    lines = [_command(result, others, report, workspace) for result, others in telling]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -37,13 +49,22 @@ def step_summary(report: TestReport, links: SourceLinks) -> str:
     return "\n".join(overview(report, most_telling_first(report), links)) + "\n"
 
 
-def _most_telling(report: TestReport) -> Iterator[TestResult]:
-    groups = most_telling_first(report)
-    yield from (group.first for group in groups)
-    yield from (one for group in groups for one in group.results[1:])
+def _others(group: CheckGroup) -> str:
+    """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for one test."""
+    named = [_named(result) for result in islice(group.results(), 1, _MAX_NAMED + 1)]
+    more = group.count - 1 - len(named)
+    if not named:
+        return ""
+    listed = ", ".join(named) + (f" and {more} more" if more else "")
+    return f"{group.checks}: also in {plural(group.count - 1, 'test')}: {listed}"
 
 
-def _command(result: TestResult, report: TestReport, workspace: Path) -> str:
+def _named(result: TestResult) -> str:
+    place = short_location(result.location)
+    return case_title(result) + (f" ({place})" if place else "")
+
+
+def _command(result: TestResult, others: str, report: TestReport, workspace: Path) -> str:
     file, line, column = place_of(report, result, str(workspace))
     properties = {"file": file, "line": line, "col": column}
     properties["title"] = one_line(case_title(result), 100)
@@ -52,5 +73,6 @@ def _command(result: TestResult, report: TestReport, workspace: Path) -> str:
         for key, value in properties.items()
         if value is not None
     )
-    message = "\n".join(one_line(reason, _MAX_MESSAGE) for reason in result.reasons()[:20])
+    lines = [*islice(explained_lines(result, _MAX_LINE), _MAX_LINES), one_line(others, _MAX_LINE)]
+    message = "\n".join(filter(None, lines))
     return f"::error {written}::{message.translate(_DATA)}"

@@ -12,11 +12,11 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from holodeck.errors import ReportError
+from holodeck.lib.reports.failure_groups import explain
 from holodeck.lib.reports.locations import place_of
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.text import one_line, plural, printable, shorten_middle
 from holodeck.models.test_result import (
-    MetricResult,
     Outcome,
     TestReport,
     TestResult,
@@ -210,40 +210,24 @@ def _kind(result: TestResult) -> str:
     """Return the check that decided, such as the metric that failed."""
     if result.outcome is Outcome.AGENT_ERROR:
         return "agent_error"
-    parts: list[TestResult | TurnResult] = [*result.turns, result]
-    if result.repeats is not None:
-        parts = [*result.repeats.runs]
-    for part in parts:
-        if any(not one.passed for one in part.tool_checks):
-            return "expected_tools"
-        for row in part.metric_results:
-            if _is_missed(row):
-                return row.metric_name
-        if isinstance(part, TestResult) and any(row.is_missed for row in part.criteria):
-            return "criteria"
-    return result.outcome.value
-
-
-def _is_missed(row: MetricResult) -> bool:
-    return row.required and bool(row.error or row.inconclusive or row.passed is False)
+    checks = (reason.check for reason in result.detailed_reasons())
+    return next(filter(None, checks), result.outcome.value)
 
 
 def _details(result: TestResult) -> Iterator[str]:
-    """Yield where the case is, why it did not pass, and for metrics what was expected and found."""
+    """Yield where the case is, and why it did not pass, with what was expected and found there."""
     if result.location is not None:
         yield result.location
-    for reason in result.detailed_reasons():
-        yield str(reason)
-        if reason.raised is not None:
-            yield from (f"  {line}" for line in reason.raised.details[:-1])
-    missed = [row for row in result.rows if _is_missed(row)]
+    for failure in explain(result):
+        for reason in failure.reasons:
+            yield str(reason)
+            if reason.raised is not None:
+                yield from (f"  {line}" for line in reason.raised.details[:-1])
+        for title, text in failure.texts:
+            yield f"{title}: {shorten_middle(text, _MAX_VALUE)}"
+    missed = dict.fromkeys(row.metric_name for row in result.rows if row.is_missed)
     if missed:
-        names = ", ".join(dict.fromkeys(row.metric_name for row in missed))
-        yield f"failing metrics: {names}"
-    if result.ground_truth is not None:
-        yield f"expected: {shorten_middle(result.ground_truth, _MAX_VALUE)}"
-    if result.agent_response is not None:
-        yield f"found: {shorten_middle(result.agent_response, _MAX_VALUE)}"
+        yield f"failing metrics: {', '.join(missed)}"
 
 
 def _transcript(result: TestResult) -> Iterator[str]:

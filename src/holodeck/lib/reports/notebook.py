@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from holodeck.lib.reports.failure_groups import explain
 from holodeck.lib.reports.recap import MARKS, MAX_REASONS, case_label
 from holodeck.lib.text import one_line, plural
 from holodeck.models.outcome import Outcome
@@ -97,11 +98,17 @@ def _row(result: TestResult) -> TableRow:
     return TableRow(
         outcome=result.outcome,
         name=f"{result.group} › {name}" if result.group else name,
-        response=result.agent_response,
+        response=_response(result),
         reasons=result.reasons(),
         metrics=_metrics(result.rows),
         duration_ms=result.execution_time_ms if is_run else None,
     )
+
+
+def _response(result: TestResult) -> str | None:
+    """Return the response that failed first; of other cases, the last one."""
+    is_failed = result.outcome is Outcome.FAILED
+    return explain(result)[0].response if is_failed else result.agent_response
 
 
 def _metrics(rows: Sequence[MetricResult]) -> str:

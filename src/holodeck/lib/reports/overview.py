@@ -1,16 +1,20 @@
 """The first screen of a report in Markdown: the verdict, the figures, what failed and why."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from holodeck.lib.reports.case_section import STATUS, anchor, display_name
 from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.failure_groups import (
-    NOT_PASSED,
+    CheckGroup,
     FailureGroup,
-    distinct_reasons,
-    failed_part,
+    each_outcome_first,
+    explain,
+    group_by_check,
     group_failures,
+    in_turns,
 )
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import code, inline
@@ -23,6 +27,9 @@ from holodeck.models.token_usage import TokenUsage
 _SIZES = ((300, 10, 3), (150, 5, 2), (60, 3, 1))
 """Characters of a text, causes, and cases of a cause: the first that fit."""
 _MAX_CHARACTERS = 20_000
+_MAX_PLACES = 3
+"""How often the cases of a cause are listed for the causes that are left out."""
+_TITLES = {"expected": "Expected", "found": "Answer"}
 _MAX_NOTES = 20
 _MAX_ESTIMATES = 5
 _COUNTS = (
@@ -35,17 +42,14 @@ _COUNTS = (
 )
 
 
-def most_telling_first(report: TestReport) -> list[FailureGroup]:
-    """Return the groups of failures: failed before errors, those of many cases first."""
-    return sorted(
-        group_failures(report.results),
-        key=lambda one: (NOT_PASSED.index(one.outcome), -len(one.numbers)),
-    )
+def most_telling_first(report: TestReport) -> list[CheckGroup]:
+    """Return the failures by check: failed before errors, those of many cases first."""
+    return group_by_check(group_failures(report.results))
 
 
 def overview(
     report: TestReport,
-    groups: Sequence[FailureGroup],
+    groups: Sequence[CheckGroup],
     links: SourceLinks,
     sections: Collection[int] = (),
     omitted: str = "",
@@ -154,54 +158,91 @@ def _seconds(elapsed_ms: int) -> str:
 
 
 def _failures(
-    groups: Sequence[FailureGroup],
+    groups: Sequence[CheckGroup],
     link: Callable[[TestResult], str],
     sections: Collection[int],
     size: tuple[int, int, int],
 ) -> Iterator[str]:
-    """Yield each cause with its cases, and with the reason and the answer once."""
+    """Yield each failed check with its causes and cases; every outcome has a place."""
     limit, most_causes, most_cases = size
     if not groups:
         return
-    count = sum(len(one.numbers) for one in groups)
+    count = sum(group.count for group in groups)
     by = f" for {len(groups)} Reasons" if 1 < len(groups) < count else ""
     yield from (f"## Not Passed: {plural(count, 'Test')}{by}", "")
-    for group in groups[:most_causes]:
-        first = group.first
-        known = distinct_reasons(first)
-        reasons = [inline(str(one), limit) for one in known] or ["no reason is known"]
-        more = f" *(and {plural(len(reasons) - 1, 'more reason')})*" if reasons[1:] else ""
-        times = f"**{len(group.numbers)} ×** " if group.numbers[1:] else ""
-        yield f"- {STATUS[group.outcome].split()[0]} {times}{reasons[0]}{more}"
-        yield f"  - {', '.join(_cases(group, link, sections, most_cases))}"
-        yield from _answer(first, " ".join(map(str, known)), limit)
-    hidden = groups[most_causes:]
+    in_order = in_turns(group.causes for group in each_outcome_first(groups))
+    listed_causes = set(map(id, islice(in_order, most_causes)))
+    cases = _Cases(link, sections, limit, most_cases)
+    hidden = []
+    for group in groups:
+        if places := sum(id(cause) in listed_causes for cause in group.causes[:most_causes]):
+            yield from _check(group, cases, places)
+        else:
+            hidden.append(group)
     if hidden:
-        tests = plural(sum(len(one.numbers) for one in hidden), "test")
+        tests = plural(sum(group.count for group in hidden), "test")
         yield f"- … and {plural(len(hidden), 'more reason')} ({tests})"
     yield ""
 
 
-def _cases(
-    group: FailureGroup, link: Callable[[TestResult], str], sections: Collection[int], most: int
-) -> Iterator[str]:
-    for number, result in zip(group.numbers[:most], group.results[:most], strict=True):
+@dataclass(frozen=True)
+class _Cases:
+    """How cases are listed."""
+
+    link: Callable[[TestResult], str]
+    sections: Collection[int]
+    limit: int
+    """Characters of a text."""
+    most: int
+    """Cases of a cause."""
+
+    def listed(self, causes: Sequence[FailureGroup], most: int) -> str:
+        """Return the first cases, with their places."""
+        numbered = (
+            (number, result)
+            for cause in causes
+            for number, result in zip(cause.numbers, cause.results, strict=True)
+        )
+        shown = [self._linked(*one) for one in islice(numbered, most)]
+        more = sum(len(cause.numbers) for cause in causes) - len(shown)
+        return ", ".join([*shown, f"and {more} more"] if more else shown)
+
+    def _linked(self, number: int, result: TestResult) -> str:
         name = display_name(result)
-        place = link(result)
-        linked = f"[{name}](#{anchor(number)})" if number in sections else name
-        yield f"{linked} ({place})" if place else linked
-    if group.numbers[most:]:
-        yield f"and {len(group.numbers) - most} more"
+        place = self.link(result)
+        linked = f"[{name}](#{anchor(number)})" if number in self.sections else name
+        return f"{linked} ({place})" if place else linked
 
 
-def _answer(result: TestResult, quoted: str, limit: int) -> Iterator[str]:
-    """Yield what was expected and answered, unless that is quoted; errors have no answer."""
-    if result.outcome is not Outcome.FAILED:
+def _check(group: CheckGroup, cases: _Cases, most_causes: int) -> Iterator[str]:
+    """Yield a cause, or what failed in several causes and the first of these."""
+    symbol = STATUS[group.outcome].split()[0]
+    times = f"**{group.count} ×** " if group.count > 1 else ""
+    if not group.causes[1:]:
+        yield from _cause(group.causes[0], f"- {symbol} {times}", cases)
         return
-    part = failed_part(result)
-    for title, text in (("Expected", part.ground_truth), ("Answer", part.agent_response)):
-        if text is not None and repr(text) not in quoted:
-            yield f"  - {title}: {inline(text, limit) or '*(empty)*'}"
+    yield f"- {symbol} {times}{inline(group.checks, cases.limit)}"
+    for cause in group.causes[:most_causes]:
+        several = f"**{len(cause.numbers)} ×** " if cause.numbers[1:] else ""
+        yield from _cause(cause, f"  - {several}", cases)
+    if hidden := group.causes[most_causes:]:
+        yield f"  - … and {cases.listed(hidden, _MAX_PLACES * cases.most)}"
+
+
+def _cause(cause: FailureGroup, bullet: str, cases: _Cases) -> Iterator[str]:
+    """Yield the first reason, the cases, and what was expected and answered."""
+    first, *others = explain(cause.first)
+    # How many repetitions passed does not say why one did not.
+    known = first.reasons[: 1 if cause.first.repeats is None else 2]
+    shown = "; ".join(inline(str(reason), cases.limit) for reason in known)
+    hidden = sum(len(failure.reasons) for failure in (first, *others)) - len(known)
+    more = f" *(and {plural(hidden, 'more reason')})*" if hidden else ""
+    indent = " " * bullet.index("-")
+    yield f"{bullet}{shown or 'no reason is known'}{more}"
+    yield f"{indent}  - {cases.listed([cause], cases.most)}"
+    whose = f" ({display_name(cause.first)})" if cause.numbers[1:] else ""
+    for title, text in first.unquoted(" ".join(map(str, known))):
+        yield f"{indent}  - {_TITLES[title]}{whose}: {inline(text, cases.limit) or '*(empty)*'}"
 
 
 def _flaky(report: TestReport, links: SourceLinks, size: tuple[int, int, int]) -> Iterator[str]:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holodeck.lib.reports.failure_groups import (
+    Failure,
     FailureGroup,
     distinct_reasons,
-    failed_part,
+    explain,
     group_failures,
 )
 from holodeck.lib.reports.locations import short_location
@@ -115,28 +116,33 @@ def _lines(group: FailureGroup) -> Iterator[str]:
     more = len(group.numbers) - len(cases)
     listed = ", ".join(cases) + (f" and {more} more" if more else "")
     mark = MARKS[group.outcome]
-    head, *rest = _wrapped(f"{count}{listed}", 3 + len(mark.text))
+    head, *rest = wrapped(f"{count}{listed}", 3 + len(mark.text))
     yield f"  {mark} {head}"
     yield from (f"    {line}" for line in rest)
-    reasons = distinct_reasons(named[0])
-    for reason in reasons[:MAX_REASONS]:
-        yield from (f"    {line}" for line in _wrapped(short_reason(reason), 4))
+    room = MAX_REASONS
+    hidden = 0
+    for failure in explain(named[0]):
+        shown = failure.reasons[:room]
+        room -= len(shown)
+        hidden += len(failure.reasons) - len(shown)
+        if shown or not failure.reasons:
+            whose = f" ({shown_name(named[0])})" if named[1:] else ""
+            yield from _failure_lines(failure, shown, whose)
+    if hidden:
+        yield f"    … and {plural(hidden, 'more reason')} (--verbose shows all)"
+
+
+def _failure_lines(failure: Failure, shown: Sequence[Reason], whose: str) -> Iterator[str]:
+    """Yield the reasons, then the ground truth and the response unless a reason quotes them.
+
+    `whose` names their case if it is one of several.
+    """
+    for reason in shown:
+        yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
         yield from excerpt_lines(reason, "      ")
-    texts = []
-    if reasons[MAX_REASONS:]:
-        texts.append(f"… and {len(reasons) - MAX_REASONS} more (--verbose shows all)")
-    texts += _expected_and_found(named[0], [one.text for one in reasons])
-    yield from (f"    {line}" for text in texts for line in _wrapped(text, 4))
-
-
-def _expected_and_found(result: TestResult, reasons: Sequence[str]) -> Iterator[str]:
-    """Yield the ground truth and the response, unless a reason quotes them."""
-    if result.outcome is not Outcome.FAILED:
-        return
-    part = failed_part(result)
-    for title, text in (("expected", part.ground_truth), ("found", part.agent_response)):
-        if text is not None and not any(repr(text) in one for one in reasons):
-            yield f"{title}: {one_line(text, MAX_REASON) or '(empty)'}"
+    for title, text in failure.unquoted(" ".join(reason.text for reason in shown)):
+        line = f"{title}{whose}: {one_line(text, MAX_REASON) or '(empty)'}"
+        yield from (f"    {row}" for row in wrapped(line, 4))
 
 
 def _place(result: TestResult, columns: int) -> str:
@@ -148,7 +154,7 @@ def _place(result: TestResult, columns: int) -> str:
     return clip(shown_name(result), columns - columns_of(place)) + place
 
 
-def _wrapped(text: str, indent: int) -> list[str]:
+def wrapped(text: str, indent: int) -> list[str]:
     """Return the lines of `text` on a terminal; elsewhere, `text` is one line."""
     return wrap(text, _columns() - indent) if is_tty() else [text]
 

@@ -216,7 +216,10 @@ class AgentThreadRun:
         from holodeck.lib.backends.semantic_kernel.invocation import result_of
 
         message = (
-            f"timeout after {current_call_limit(self.timeout):g}s" if expired else describe(error)
+            f"timeout after {current_call_limit(self.timeout):g}s;"
+            " raise --llm-timeout, or 'timeout' of the case"
+            if expired
+            else describe(error)
         )
         return AgentFactoryError(
             with_attempts(f"Agent invocation failed: {message}", len(call.attempts)),

@@ -17,12 +17,13 @@ from holodeck.lib.reports.recap import (
     recap_failures,
     short_reason,
     shown_name,
+    wrapped,
 )
 from holodeck.lib.reports.summary import RunTotals, unknown_usage_note
 from holodeck.lib.result_store import ResultStore
 from holodeck.lib.test_runner.live_status import LiveStatus
 from holodeck.lib.text import one_line, percent, plural
-from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
+from holodeck.lib.ui import SpinnerMixin, is_tty
 from holodeck.lib.ui.live import SPARE_COLUMNS
 from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.outcome import Reason
@@ -204,8 +205,9 @@ class ProgressIndicator(SpinnerMixin):
         if not is_tty():
             return ""
         if 0 < self.passed == self.total_tests - self.skipped:
-            return colorize("✓", ANSIColors.GREEN) + " "
-        return colorize("⚠", ANSIColors.RED) + " "
+            return f"{PASS} "
+        is_failed = Outcome.FAILED in self._totals.summary(0).outcomes
+        return f"{FAIL if is_failed else ERROR} "
 
     def _duration(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms
@@ -233,7 +235,7 @@ def _usage_lines(found: ReportSummary) -> Iterator[str]:
 
 
 def _reason_lines(reason: Reason) -> Iterator[str]:
-    yield f"    {short_reason(reason)}"
+    yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
     if reason.raised is not None:
         yield from (f"      {one_line(one, MAX_REASON)}" for one in reason.raised.traceback)
         yield from excerpt_lines(reason, "      ")

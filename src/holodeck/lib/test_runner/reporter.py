@@ -58,8 +58,9 @@ class _Document:
         """Return the document; what is more important gets room first."""
         results = self.report.results
         groups = most_telling_first(self.report)
-        first = [group.numbers[0] for group in groups]
-        others = sorted(number for group in groups for number in group.numbers[1:])
+        causes = [cause for group in groups for cause in group.causes]
+        first = [cause.numbers[0] for cause in causes]
+        others = sorted(number for cause in causes for number in cause.numbers[1:])
         by_outcome = {
             outcome: [at + 1 for at in positions_of(results, {outcome})]
             for outcome in (Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)

@@ -9,7 +9,7 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run, find_cases, is_of_second_agent
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.test_runner.case_run import with_earlier_tries
+from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import (
@@ -65,7 +65,7 @@ async def rescore(
     for index, case in enumerate(agent.test_cases or []):
         skipped = result_if_skipped(case)
         if skipped is not None:
-            results.append(skipped)
+            results.append(with_location(skipped, agent, index))
             continue
         if index not in answers:
             ungraded.append(case.name or f"#{index + 1}")
@@ -73,7 +73,7 @@ async def rescore(
         checks = evaluator_set.checks_of(index)
         result = await _regrade(answers[index], case, checks, observations)
         result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
-        results.append(with_cost(result, agent))
+        results.append(with_location(with_cost(result, agent), agent, index))
     await evaluator_set.judge_provider.judges.close()
     before = report_of(run)
     stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded response"

@@ -15,9 +15,9 @@ from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import RunTotals
 from holodeck.lib.result_store import ResultStore
-from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries
+from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
-from holodeck.models.agent import UNLOCATED, Agent
+from holodeck.models.agent import Agent
 from holodeck.models.base import share_field_names
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
@@ -91,9 +91,7 @@ class RunState:
 
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
-        location = self._agent.location("test_cases", index)
-        if location != UNLOCATED:
-            result = result.model_copy(update={"location": location})
+        result = with_location(result, self._agent, index)
         if self._clean is not None:
             result = self._clean(result)
         for part in (result, *result.single_runs, *result.rows):

@@ -1,16 +1,24 @@
 """Failures are grouped by cause: what differs from call to call is ignored, and nothing else."""
 
 from itertools import chain
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.reports.failure_groups import NOT_PASSED, distinct_reasons, group_failures
+from holodeck.lib.reports.failure_groups import (
+    NOT_PASSED,
+    distinct_reasons,
+    group_by_check,
+    group_failures,
+)
+from holodeck.lib.reports.github import MOST_ANNOTATIONS, annotations, step_summary
+from holodeck.lib.reports.locations import SourceLinks
 from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult
-from support.results import a_result
+from support.results import a_report, a_result
 
 NUMBERS = st.integers(1, 99_999)
 SECONDS = st.floats(0, 999).map("{:.2f}".format)
@@ -144,3 +152,89 @@ def test_a_reason_that_a_case_has_twice_is_told_once():
     result = a_result(Outcome.FAILED, errors=["no", "yes", "no"])
 
     assert list(map(str, distinct_reasons(result))) == ["no", "yes"]
+
+
+def a_miss(metric, number, **fields):
+    """A failed case whose reason differs from the others' in its numbers only."""
+    row = MetricResult(
+        metric_name=metric,
+        score=number / 100,
+        threshold=0.7,
+        passed=False,
+        reasoning=f"expected {number}, got {number * 80}",
+    )
+    location = f"agent.yaml:{number}:5"
+    name = f"{metric} {number}"
+    return a_result(
+        Outcome.FAILED, test_name=name, metric_results=[row], location=location, **fields
+    )
+
+
+def test_reasons_that_differ_in_their_numbers_are_of_one_check():
+    misses = [a_miss("numeric", number) for number in (41, 43)]
+    other = a_miss("bleu", 41)
+
+    groups = group_by_check(group_failures([other, *misses]))
+
+    assert [(group.checks, group.count) for group in groups] == [("numeric", 2), ("bleu", 1)]
+
+
+def test_errors_of_one_line_of_code_are_listed_together():
+    raised = [
+        RaisedError(error=f"KeyError: '{key}'", file="agent.py", line=line, function="answer")
+        for key, line in (("tea", 3), ("milk", 3), ("tea", 7))
+    ]
+
+    groups = group_by_check(group_failures(an_error(one.error, raised=[one]) for one in raised))
+
+    assert [(group.checks, group.count) for group in groups] == [
+        ("KeyError at agent.py:3", 2),
+        ("KeyError at agent.py:7", 1),
+    ]
+
+
+def many_failures_and_an_error():
+    """More failed checks than there are places, each failed with several numbers, and an error."""
+    misses = [
+        a_miss(f"metric{metric:02}", metric * 10 + number)
+        for metric in range(1, 15)
+        for number in (1, 2, 3)
+    ]
+    return a_report(*misses, an_error("HTTP 500", test_name="down", location="agent.yaml:7:1"))
+
+
+def test_errors_have_a_place_in_the_summary_whatever_number_of_checks_failed():
+    text = step_summary(many_failures_and_an_error(), SourceLinks())
+
+    assert "- ⚠️ HTTP 500\n  - down ([agent.yaml:7](agent.yaml#L7))" in text
+    assert text.count("- ❌ **3 ×** metric") == 9
+    assert "- … and 5 more reasons (15 tests)" in text
+
+
+def test_errors_have_a_place_among_the_annotations_whatever_number_of_checks_failed():
+    lines = annotations(many_failures_and_an_error(), Path()).splitlines()
+
+    assert len(lines) == MOST_ANNOTATIONS
+    assert any("title=down::HTTP 500" in line for line in lines)
+    assert "metric01: also in 2 tests: metric01 12 (agent.yaml:12), metric01 13" in lines[0]
+    assert "title=metric02" in next(line for line in lines[1:] if "metric" in line)
+
+
+def test_a_check_that_fails_often_is_one_entry_with_its_count_and_places():
+    misses = [a_miss("numeric", number) for number in range(1, 15)]
+
+    text = step_summary(a_report(*misses, a_miss("bleu", 20)), SourceLinks())
+
+    assert "## Not Passed: 15 Tests for 2 Reasons" in text
+    entry = text.partition("- ❌ **14 ×** numeric\n")[2].partition("\n- ❌")[0].splitlines()
+    assert entry[0] == "  - numeric: 0.01 (threshold 0.70): expected 1, got 80"
+    assert entry[1] == "    - numeric 1 ([agent.yaml:1](agent.yaml#L1))"
+    places = [f"numeric {at} ([agent.yaml:{at}](agent.yaml#L{at}))" for at in range(10, 15)]
+    assert entry[-1] == f"  - … and {', '.join(places)}"
+
+
+def test_without_other_checks_a_check_has_all_places():
+    text = step_summary(a_report(*(a_miss("m", number) for number in range(1, 13))), SourceLinks())
+
+    assert text.count("  - m: 0.") == 10
+    assert "  - … and m 11 ([agent.yaml:11](agent.yaml#L11)), m 12" in text

@@ -404,14 +404,15 @@ async def test_a_schema_for_the_answer_is_sent_and_the_answer_parsed(build, fake
     assert sent["json_schema"]["strict"] is True
 
 
-async def test_a_run_made_by_hand_keeps_its_own_limits(build, fake_openai):
+@pytest.mark.parametrize("limit_s", [60, None])
+async def test_a_run_made_by_hand_keeps_its_own_limits(build, fake_openai, limit_s):
     fake_openai.otherwise(status=503)
     factory = build()
     run = AgentThreadRun(
         agent=factory.agent,
         kernel=factory.kernel,
         kernel_arguments=factory.kernel_arguments,
-        timeout=60,
+        timeout=limit_s,
         max_retries=1,
         retry_delay=0.01,
     )

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from holodeck.lib.reports.recap import recap_failures
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
@@ -129,8 +130,8 @@ def test_the_reasons_of_a_failure_are_shown_at_once_or_at_the_end_but_not_twice(
         "    one",
         "    two lines",
         "    three",
-        "    … and 2 more (--verbose shows all)",
         "    found: hello",
+        "    … and 2 more reasons (--verbose shows all)",
     ]
     assert len(after(result, verbose=True).get_reason_lines()) == 5
     assert after(result, verbose=True).get_failures().split("\n")[2:] == ["  FAIL greets: one"]
@@ -268,7 +269,34 @@ def test_the_summary_counts_each_way_of_not_passing():
 def test_the_summary_on_a_terminal_begins_with_a_symbol():
     assert "\n\x1b[92m✓\x1b[0m Test Results: 1/1" in after(a_result()).get_summary()
     failed = after(a_result(Outcome.FAILED))
-    assert "\n\x1b[91m⚠\x1b[0m Test Results: 0/1" in failed.get_summary()
+    assert "\n\x1b[91m✗\x1b[0m Test Results: 0/1" in failed.get_summary()
+    broken = after(a_result(Outcome.AGENT_ERROR))
+    assert "\n\x1b[93m⚠\x1b[0m Test Results: 0/1" in broken.get_summary()
+
+
+@on_terminal
+def test_a_long_reason_is_broken_between_words():
+    words = ["responded"] * 30
+    failed = a_result(Outcome.FAILED, errors=[" ".join(words)])
+
+    lines = after(failed, verbose=True).get_reason_lines()
+
+    assert " ".join(lines).split() == words
+    assert max(map(len, lines)) <= 80
+
+
+@on_pipe
+def test_the_answer_of_one_of_several_tests_names_the_test():
+    failed = [
+        a_result(Outcome.FAILED, test_name=name, errors=["no"], agent_response=f"{name}!")
+        for name in ("one", "two")
+    ]
+
+    assert recap_failures(failed, brief=False).split("\n")[2:] == [
+        "  FAIL 2 cases: one, two",
+        "    no",
+        "    found (one): one!",
+    ]
 
 
 @on_pipe

@@ -96,9 +96,11 @@ function ascending(one, other) {
   return (one ?? Infinity) === (other ?? Infinity) ? 0 : (one ?? Infinity) - (other ?? Infinity);
 }
 
-function lowestScore(row) {
+/** Return the lowest score; as a reason for a failure, only of metrics that failed. */
+function lowestScore(row, isReason = false) {
   const name = metricChoice()[0];
-  const chosen = name ? [metricOf(row, name)] : Object.values(row.scores ?? {});
+  const chosen = (name ? [metricOf(row, name)] : Object.values(row.scores ?? {}))
+    .filter((found) => !isReason || found[1] === false);
   const known = chosen.flatMap((found) => (found && found[0] !== null ? [found[0]] : []));
   return known.length ? Math.min(...known) : undefined;
 }

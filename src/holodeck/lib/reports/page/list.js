@@ -2,6 +2,7 @@
 
 const ROW_HEIGHT = 54; // as in page.css
 const SPARE_ROWS = 8;
+const UNDECIDED_OR_FAILED = new Set(["failed", "agent_error", "metric_error"]);
 let shown = [];
 let active = -1;
 const rendered = new Map();
@@ -80,7 +81,7 @@ function rowElement(row, place) {
 
 function numbersOf(row) {
   if (page.kind === "comparison") return row.delta ?? "";
-  const lowest = lowestScore(row);
+  const lowest = lowestScore(row, UNDECIDED_OR_FAILED.has(row.outcome) && !metricChoice()[0]);
   return [
     lowest === undefined ? "" : lowest.toFixed(2),
     row.cost === undefined ? "" : money(row.cost, page.currency),
