@@ -164,8 +164,8 @@ class McpBackendConfig(Model):
     cwd: NonBlank | None = None
     """Working folder of the server, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
-    """Environment variables of the server, in addition to those of holodeck; their values are never
-    printed."""
+    """Environment variables of the server, in addition to the few of holodeck that it gets (`PATH`,
+    `HOME`, language, proxies and certificates); their values are never printed."""
 
     @model_validator(mode="after")
     def _names_one_server(self) -> "McpBackendConfig":
