@@ -1,5 +1,7 @@
 """`holodeck view` and the HTML of comparisons: recorded runs in a real browser."""
 
+import socket
+import struct
 import sys
 import threading
 from contextlib import closing
@@ -130,6 +132,22 @@ def test_the_live_page_is_served_to_its_own_address_only(growing):
     assert status(address.path, Host=f"attacker.example:{address.port}")[0] == 403
     for path in ("/", "/results", f"{address.path}../x", f"{address.path}agent.yaml", "/%2e%2e/"):
         assert status(path)[0] == 404
+
+
+def test_a_browser_that_resets_its_connection_leaves_the_terminal_alone(growing, capsys):
+    address = urlsplit(growing[2])
+    with socket.create_connection((address.hostname, address.port)) as browser:
+        browser.sendall(b"GET / HTTP/1.1\r\n")
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with closing(HTTPConnection(address.hostname, address.port, timeout=60)) as connection:
+        connection.request("GET", "/")
+        connection.getresponse().read()
+
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join()
+
+    assert capsys.readouterr().err == ""
 
 
 def side(*results):
