@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from holodeck import errors
+from holodeck import __version__, errors
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
@@ -390,6 +390,10 @@ def describe_changes(run: Run, present: Fingerprint) -> list[str]:
             more = len(names) - _MAX_NAMES
             listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
             lines.append(f"test cases {change}: {listed}")
+    recorded = run.started.versions.get("holodeck")
+    if lines and recorded not in {None, __version__}:
+        reason = "which alone can change the lines below"
+        lines.insert(0, f"holodeck: changed from {recorded} to {__version__}, {reason}")
     return lines
 
 
