@@ -1,5 +1,6 @@
 """`holodeck view` and the HTML of comparisons: recorded runs in a real browser."""
 
+import os
 import socket
 import struct
 import sys
@@ -65,6 +66,24 @@ def test_view_opens_the_last_run_with_the_past_of_each_case_or_says_what_to_do(r
     ran = runs.run("view", "results.json", env=nothing)
     assert HtmlPage(Path(ran.stdout.strip()).read_text()).index["rows"] == page.index["rows"]
     assert "No browser was found: open /" in ran.stderr
+
+
+def test_view_removes_the_pages_of_its_user_that_are_older_than_a_day(runs, tmp_path):
+    def view():
+        ran = runs.run("view", "--no-open", env={"TMPDIR": str(tmp_path)})
+        return Path(ran.stdout.strip())
+
+    old, recent = view(), view()
+    link = tmp_path / f"{old.parent.name}-link"
+    link.symlink_to(runs.path)
+    for path in (old.parent, link):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    newest = view()
+
+    assert not old.parent.exists()
+    assert recent.exists()
+    assert newest.exists()
+    assert (runs.path / "bot.py").exists()
 
 
 @pytest.fixture
