@@ -99,8 +99,8 @@ def describe(error: BaseException) -> str:
     if status is None:
         broken = next(filter(_is_not_http, error_chain(error)), None)
         if broken is not None:
-            reason = one_line(str(getattr(broken, "message", broken)), MAX_EXCERPT)
-            return f"the provider's answer is not valid HTTP: {reason}"
+            problem = one_line(str(getattr(broken, "message", broken)), MAX_EXCERPT)
+            return f"the provider's answer is not valid HTTP: {problem}"
         if _is_malformed(list(error_chain(error))):
             return NOT_A_COMPLETION
         reason = unreachable_reason(error)
