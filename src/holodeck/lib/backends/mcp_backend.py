@@ -1,6 +1,7 @@
 """MCP servers as what is tested: `backend: {type: mcp, …}`."""
 
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -8,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.environment import process_variables
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, Message, Method, ToolCall, ToolResult
 from holodeck.lib.llm.limiter import MAX_SLOTS
@@ -157,7 +157,7 @@ def _server_of(config: McpBackendConfig, base_dir: Path) -> ServerProcess | Serv
     return ServerProcess(
         command=[program_path(program, folder), *arguments],
         cwd=folder.absolute(),
-        env=passed_on(process_variables()) | _plain(config.env),
+        env=passed_on(os.environ) | _plain(config.env),  # noqa: TID251 - a few of them
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from holodeck import __version__, errors
+from holodeck import errors
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
@@ -369,8 +369,11 @@ def find_cases(planned: Sequence[PlannedCase], present: Sequence[PlannedCase]) -
     return list(dict.fromkeys(index for index in indexes if index is not None))
 
 
-def describe_changes(run: Run, present: Fingerprint) -> list[str]:
-    """Return a line for each difference between the run's configuration and the present one."""
+def describe_changes(run: Run, present: Fingerprint, version: str) -> list[str]:
+    """Return a line for each difference between the run's configuration and the present one.
+
+    `version` is that of the present holodeck.
+    """
     if run.started is None:
         return ["the configuration of the run is unknown: the record's first line is damaged"]
     before, now = run.started.hashes, present.parts
@@ -391,9 +394,9 @@ def describe_changes(run: Run, present: Fingerprint) -> list[str]:
             listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
             lines.append(f"test cases {change}: {listed}")
     recorded = run.started.versions.get("holodeck")
-    if lines and recorded not in {None, __version__}:
+    if lines and recorded not in {None, version}:
         reason = "which alone can change the lines below"
-        lines.insert(0, f"holodeck: changed from {recorded} to {__version__}, {reason}")
+        lines.insert(0, f"holodeck: changed from {recorded} to {version}, {reason}")
     return lines
 
 
