@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fakes import case, run_cli
+from fakes import Reply, case, run_cli
 from support.checks import assert_plain, results_in
 
 
@@ -179,3 +179,33 @@ def test_code_holds_a_conversation_and_a_resumed_run_keeps_them(bot_dir, write_b
     assert "1 of 1 results are kept" in again.stderr
     turns = results_in(bot_dir.path / "r.json")["talks"]["turns"]
     assert [turn["outcome"] for turn in turns] == ["passed", "passed"]
+
+
+def test_an_answer_that_does_not_follow_a2a_shows_no_code_of_a_library(agent_dir):
+    server = agent_dir.server
+    interface = {
+        "protocolBinding": "JSONRPC",
+        "protocolVersion": "1.0",
+        "url": f"{server.root}/rpc",
+    }
+    server.when(
+        lambda request: request.method == "GET",
+        Reply(json={"name": "support", "supportedInterfaces": [interface]}),
+    )
+    server.otherwise(Reply(json={"jsonrpc": "2.0", "id": "1", "result": {"task": 3}}))
+    agent_dir.write(
+        "agent.yaml",
+        json.dumps(
+            {
+                "name": "support",
+                "backend": {"type": "a2a", "url": server.root},
+                "test_cases": [case("order", "Where is 7?", contains="late")],
+            }
+        ),
+    )
+
+    ran = agent_dir.run("test", "-v")
+
+    assert ran.code == 3
+    assert "the agent's response does not follow A2A (ParseError: " in ran.stdout
+    assert ".py" not in ran.stdout

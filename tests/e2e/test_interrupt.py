@@ -1,8 +1,11 @@
 """Ctrl-C in the middle of a run: what had finished is reported, and the end comes quickly."""
 
+import json
+
 import pytest
 
 from fakes import case, start_cli
+from support.a2a_service import Support, serving_a2a
 from support.checks import assert_plain, results_in
 
 CASES = [
@@ -34,6 +37,22 @@ def test_an_interrupted_run_ends_at_once_and_reports_what_had_finished(hanging):
     assert "**Interrupted: 1 of 3 tests ran.**" in (hanging.path / "report.md").read_text()
     assert list(results_in(hanging.path / "report.json")) == ["done"]
     assert hanging.server.requests[-1].prompt == "hang for ever"
+
+
+def test_an_interrupted_run_cancels_the_task_of_an_a2a_agent(bot_dir):
+    agent = Support()
+    with serving_a2a(streaming=False, agent=agent) as url:
+        cases = [{"name": "under way", "turns": [{"input": "ask"}, {"input": "hang"}]}]
+        config = {"name": "support", "backend": {"type": "a2a", "url": url}, "test_cases": cases}
+        bot_dir.write("agent.yaml", json.dumps(config))
+        with start_cli("test", cwd=bot_dir.path) as run:
+            assert agent.is_working.wait(180)
+            run.interrupt()
+            ran = run.finish()
+
+        assert agent.is_canceled.wait(60)
+    assert_plain(ran)
+    assert ran.code == 130
 
 
 def test_a_second_ctrl_c_ends_the_run_even_where_the_first_cannot(bot_dir, write_bot):

@@ -1,5 +1,8 @@
 """`holodeck view` and the HTML of comparisons: recorded runs in a real browser."""
 
+import os
+import socket
+import struct
 import sys
 import threading
 from contextlib import closing
@@ -63,6 +66,24 @@ def test_view_opens_the_last_run_with_the_past_of_each_case_or_says_what_to_do(r
     ran = runs.run("view", "results.json", env=nothing)
     assert HtmlPage(Path(ran.stdout.strip()).read_text()).index["rows"] == page.index["rows"]
     assert "No browser was found: open /" in ran.stderr
+
+
+def test_view_removes_the_pages_of_its_user_that_are_older_than_a_day(runs, tmp_path):
+    def view():
+        ran = runs.run("view", "--no-open", env={"TMPDIR": str(tmp_path)})
+        return Path(ran.stdout.strip())
+
+    old, recent = view(), view()
+    link = tmp_path / f"{old.parent.name}-link"
+    link.symlink_to(runs.path)
+    for path in (old.parent, link):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    newest = view()
+
+    assert not old.parent.exists()
+    assert recent.exists()
+    assert newest.exists()
+    assert (runs.path / "bot.py").exists()
 
 
 @pytest.fixture
@@ -130,6 +151,22 @@ def test_the_live_page_is_served_to_its_own_address_only(growing):
     assert status(address.path, Host=f"attacker.example:{address.port}")[0] == 403
     for path in ("/", "/results", f"{address.path}../x", f"{address.path}agent.yaml", "/%2e%2e/"):
         assert status(path)[0] == 404
+
+
+def test_a_browser_that_resets_its_connection_leaves_the_terminal_alone(growing, capsys):
+    address = urlsplit(growing[2])
+    with socket.create_connection((address.hostname, address.port)) as browser:
+        browser.sendall(b"GET / HTTP/1.1\r\n")
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with closing(HTTPConnection(address.hostname, address.port, timeout=60)) as connection:
+        connection.request("GET", "/")
+        connection.getresponse().read()
+
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join()
+
+    assert capsys.readouterr().err == ""
 
 
 def side(*results):

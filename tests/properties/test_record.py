@@ -163,7 +163,7 @@ class Records(RuleBasedStateMachine):
         before, earlier = dict(self.known), self.newest()
         assert (
             earlier.started is None
-            or describe_changes(earlier, fingerprint_of(agent_in(self.folder))) == []
+            or describe_changes(earlier, fingerprint_of(agent_in(self.folder)), "1") == []
         )
         self.run(
             ending,

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from holodeck import __version__
 from support.checks import assert_plain
 from support.fleet import Fleet, announced
 
@@ -102,6 +103,21 @@ def test_changed_code_of_the_agent_counts_as_a_change(half):
     refused = half.run("--resume")
 
     assert refused.code == 2
+    assert "  backend: changed\n" in refused.stderr
+
+
+def test_a_record_of_another_version_of_holodeck_names_both_versions(half):
+    record = newest(half)
+    head, *results = record.read_text().splitlines(keepends=True)
+    started = json.loads(head)
+    started["versions"]["holodeck"] = "0.0.1"
+    started["hashes"]["backend"] = "as 0.0.1 computed it"
+    record.write_text("".join([json.dumps(started) + "\n", *results]))
+
+    refused = half.run("--resume")
+
+    assert refused.code == 2
+    assert f"\n  holodeck: changed from 0.0.1 to {__version__}, which alone" in refused.stderr
     assert "  backend: changed\n" in refused.stderr
 
 

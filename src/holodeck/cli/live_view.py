@@ -3,11 +3,13 @@
 import hmac
 import json
 import secrets
+import sys
 from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from holodeck.lib.file_lock import try_lock
@@ -101,6 +103,15 @@ class GrowingRun:
         return replace(page, verdict="running", verdict_text=done, notes=())
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *request: Any) -> None:
+        """Print nothing about a browser that closed its connection."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(*request)
+
+
 def live_server(path: Path, redactor: Redactor) -> tuple[str, ThreadingHTTPServer]:
     """Return a server for the record of a run, and its address.
 
@@ -143,8 +154,7 @@ def live_server(path: Path, redactor: Redactor) -> tuple[str, ThreadingHTTPServe
             self.end_headers()
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    server.daemon_threads = True
+    server = _Server((HOST, 0), Handler)
     port = server.server_address[1]
     return f"http://{HOST}:{port}/{token}/", server
 

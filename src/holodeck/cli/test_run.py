@@ -79,7 +79,7 @@ def resume_run(
     for warning in run.warnings:
         context.warn(warning)
     present = fingerprint_of(agent)
-    changed = "".join(f"\n  {line}" for line in describe_changes(run, present))
+    changed = "".join(f"\n  {line}" for line in describe_changes(run, present, __version__))
     if changed and not force:
         raise ConfigError(
             "--resume",

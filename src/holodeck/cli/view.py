@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from holodeck.models.record import PastOutcome
     from holodeck.models.test_result import TestReport
 
+_FOLDERS = "holodeck-view-"
+_KEPT_S = 86_400
+
 
 @click.command()
 @click.argument("run", default="last")
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
 def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Path) -> None:
     """Open RUN in the browser: an id, `last`, or the path of a record or JSON report.
 
-    The page is a temporary file; `holodeck report RUN -o report.html` writes one to keep. With
-    --live, holodeck serves it on 127.0.0.1, at an address that contains a secret.
+    The page is a temporary file, which a later call removes after a day; `holodeck report RUN -o
+    report.html` writes one to keep. With --live, holodeck serves it on 127.0.0.1, at an address
+    that contains a secret.
     """
     from holodeck.lib.ui.browser import open_in_browser
 
@@ -65,15 +69,32 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
     report, trends = _read(run, store, context)
     page = page_of(context.redactor.redact_report(report), trends=trends)
     try:
-        folder = Path(tempfile.mkdtemp(prefix="holodeck-"))
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDERS))
     except OSError as error:
         raise ReportError(
             f"no temporary file can be written ({error.strerror});"
             " `holodeck report -o report.html` writes the page to a file"
         ) from error
+    _remove_old_pages(folder.parent)
     path = folder / "report.html"
     write_report_text(page_parts(page), path)
     return path
+
+
+def _remove_old_pages(parent: Path) -> None:
+    """Remove the pages that this user viewed more than a day ago: conversations do not stay."""
+    import os
+    import shutil
+    import stat
+    import time
+    from contextlib import suppress
+
+    for folder in parent.glob(f"{_FOLDERS}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+            if is_own and time.time() - status.st_mtime > _KEPT_S:
+                shutil.rmtree(folder)
 
 
 def _serve(record: Path, no_open: bool, context: CliContext) -> None:

@@ -360,7 +360,11 @@ def parse_scalar(text: str) -> Scalar:
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _INT.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        if text[:2] not in ("0o", "0x"):
+            return int(text)
+        number = int(text, 0)  # of any length, unlike a decimal
+        str(number)  # raises as a decimal does: no message could show it
+        return number
     return float(text) if _FLOAT.fullmatch(text) else text
 
 

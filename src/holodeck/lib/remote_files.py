@@ -7,6 +7,7 @@ import asyncio
 import ipaddress
 import re
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -298,9 +299,9 @@ async def _checked_addresses(server: Server, allowed_hosts: tuple[str, ...]) -> 
         problem = f"the host name {server.host!r} cannot be resolved"
         raise DownloadError(problem, is_transient=passes) from error
     addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
-    is_allowed = _is_allowed(server, allowed_hosts)
+    allowed = is_allowed(server, allowed_hosts)
     for address in addresses:
-        kind = None if is_allowed else _kind_if_not_public(ipaddress.ip_address(address))
+        kind = None if allowed else _kind_if_not_public(ipaddress.ip_address(address))
         if kind is not None:
             of = "" if server.host == address else f" of {server.host!r}"
             raise DownloadError(
@@ -310,7 +311,8 @@ async def _checked_addresses(server: Server, allowed_hosts: tuple[str, ...]) -> 
     return addresses
 
 
-def _is_allowed(server: Server, allowed_hosts: tuple[str, ...]) -> bool:
+def is_allowed(server: Server, allowed_hosts: Sequence[str]) -> bool:
+    """Whether a server is among the hosts, each as `host` or `host:port`."""
     names = {server.host, f"[{server.host}]"}
     names |= {f"{name}:{server.port}" for name in names}
     return any(one.strip().lower() in names for one in allowed_hosts)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, Seconds
+from holodeck.models.setting import HostName
 
 
 class HttpAnswerPaths(Model):
@@ -173,8 +174,8 @@ class McpBackendConfig(Model):
     cwd: NonBlank | None = None
     """Working folder of the server, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
-    """Environment variables of the server, in addition to those of holodeck; their values are never
-    printed."""
+    """Environment variables of the server, in addition to the few of holodeck that it gets (`PATH`,
+    `HOME`, language, proxies and certificates); their values are never printed."""
 
     @model_validator(mode="after")
     def _names_one_server(self) -> "McpBackendConfig":
@@ -200,4 +201,7 @@ class A2aBackendConfig(Model):
     """URL of the agent, below which its card is at `/.well-known/agent-card.json`; or of the card
     itself, which ends with `.json`."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request; their values are never printed."""
+    """Headers of each request; their values are never printed. They are sent to the host of `url`,
+    and to others only if `allowed_hosts` names them."""
+    allowed_hosts: list[HostName] = []
+    """Other hosts that may get the headers, if the card names them, as `host` or `host:port`."""

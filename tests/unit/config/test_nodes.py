@@ -110,6 +110,8 @@ def test_a_thousand_cases_may_share_their_metrics():
         ("# only a comment\n", "agent.yaml: the file is empty"),
         ("null", "agent.yaml: the file is empty"),
         (f"a: {'9' * 5000}", "agent.yaml:1:4: a number of 5000 digits is too long"),
+        (f"a: 0x{'f' * 4998}", "agent.yaml:1:4: a number of 5000 digits is too long"),
+        (f"a: 0o{'7' * 4998}", "agent.yaml:1:4: a number of 5000 digits is too long"),
         (f"? {'k' * 5000}\n: 1", "agent.yaml:1:3: a key of 5000 characters; 1024 are allowed"),
     ],
 )

@@ -3,19 +3,28 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, MissingExtra
 from holodeck.lib.backends.base import ExecutionResult, Message, Method
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import describe, message_of
+from holodeck.lib.llm.http_client import Server
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.observability import continue_trace
+from holodeck.lib.remote_files import is_allowed
 from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 NO_HISTORY = "an A2A agent takes no earlier messages; send them as turns of the case"
 _POLL_S = 0.5
+_CANCEL_S = 0.5
+"""How long the agent may take to confirm that a task is canceled; Ctrl-C waits for it."""
+_WORKING = {"SUBMITTED", "WORKING"}
+_FAILED = {"FAILED", "CANCELED", "REJECTED", "AUTH_REQUIRED"}
+_MAX_EXACT = 2**53
+"""Beyond it, the floats of protobuf do not hold each whole number."""
 
 
 class A2aBackend:
@@ -43,6 +52,8 @@ class A2aBackend:
             await self.teardown()
             if isinstance(error.__cause__, ImportError):
                 raise MissingExtra("a2a", "backend") from error
+            if isinstance(error, BackendInitError):
+                raise
             raise BackendInitError(f"the agent card cannot be read: {error}") from error
 
     async def invoke_once(
@@ -68,20 +79,44 @@ class A2aBackend:
 
     async def _connect(self) -> None:
         import httpx  # noqa: PLC0415
-        from a2a.client import A2ACardResolver, ClientConfig, ClientFactory  # noqa: PLC0415
+        from a2a.client import (  # noqa: PLC0415
+            A2ACardResolver,
+            AgentCardResolutionError,
+            ClientConfig,
+            ClientFactory,
+        )
 
-        headers = {name: one.get_secret_value() for name, one in self._config.headers.items()}
+        headers = {name: value.get_secret_value() for name, value in self._config.headers.items()}
         self._http = httpx.AsyncClient(
             headers=headers,
             timeout=None,  # noqa: S113 - call_with_limit
+            follow_redirects=False,  # the headers are for this host
             event_hooks={"request": [continue_trace]},
         )
         is_card = self._config.url.endswith(".json")
-        card = await A2ACardResolver(self._http, self._config.url).get_agent_card(
-            relative_card_path="/" if is_card else None
-        )
+        resolver = A2ACardResolver(self._http, self._config.url)
+        try:
+            card = await resolver.get_agent_card(relative_card_path="/" if is_card else None)
+        except AgentCardResolutionError as error:
+            raise BackendSessionError(_problem(error)) from error
+        if headers:
+            self._check_hosts(card)
         self._name = card.name
         self._client = ClientFactory(ClientConfig(httpx_client=self._http)).create(card)
+
+    def _check_hosts(self, card: Any) -> None:
+        """Raise BackendInitError if the card leads the headers to a host that is not allowed."""
+        own = Server(self._config.url)
+        # the SDK uses interfaces of this kind only
+        interfaces = [one for one in card.supported_interfaces if one.protocol_binding == "JSONRPC"]
+        for server in (Server(interface.url) for interface in interfaces):
+            if _origin(server) == _origin(own) or is_allowed(server, self._config.allowed_hosts):
+                continue
+            raise BackendInitError(
+                f"the agent card of {own.contact} names {server.contact}, to which 'headers' are"
+                " not sent unless it is allowed; write"
+                f" 'allowed_hosts: [\"{server.authority}\"]' in 'backend'"
+            )
 
 
 class A2aSession:
@@ -117,6 +152,25 @@ class A2aSession:
         return self._result(answer)
 
     async def _take_turn(self, message: str, answer: "_Answer") -> AsyncIterator[str]:
+        """Yield the texts of the response; a task that is left before its end is canceled."""
+        answer.task_id = self._task_id
+        try:
+            async for piece in self._ask(message, answer):
+                yield piece
+        except BaseException as error:
+            if answer.task_id and answer.state in {"", *_WORKING}:
+                await self._cancel(answer.task_id)
+            if not isinstance(error, Exception):
+                raise
+            raise BackendSessionError(_problem(error), seen=self._result(answer)) from error
+        self._context_id = answer.context_id or self._context_id
+        self._task_id = answer.task_id if answer.state == "INPUT_REQUIRED" else ""
+        if answer.state in _FAILED:
+            what = answer.state.lower().replace("_", " ")
+            said = f": {answer.said}" if answer.said else ""
+            raise BackendSessionError(f"the task is {what}{said}", seen=self._result(answer))
+
+    async def _ask(self, message: str, answer: "_Answer") -> AsyncIterator[str]:
         from a2a.helpers import new_text_message  # noqa: PLC0415
         from a2a.types import GetTaskRequest, Role, SendMessageRequest  # noqa: PLC0415
 
@@ -126,21 +180,20 @@ class A2aSession:
             task_id=self._task_id or None,
             role=Role.ROLE_USER,
         )
-        try:
-            async for event in self._client.send_message(SendMessageRequest(message=sent)):
-                if piece := answer.note(event):
-                    yield piece
-            while answer.state in {"SUBMITTED", "WORKING"}:
-                await asyncio.sleep(_POLL_S)
-                answer.note_task(await self._client.get_task(GetTaskRequest(id=answer.task_id)))
-        except Exception as error:
-            raise BackendSessionError(describe(error), seen=self._result(answer)) from error
-        self._context_id = answer.context_id or self._context_id
-        self._task_id = answer.task_id if answer.state == "INPUT_REQUIRED" else ""
-        if answer.state in {"FAILED", "CANCELED", "REJECTED", "AUTH_REQUIRED"}:
-            what = answer.state.lower().replace("_", " ")
-            said = f": {answer.said}" if answer.said else ""
-            raise BackendSessionError(f"the task is {what}{said}", seen=self._result(answer))
+        async for event in self._client.send_message(SendMessageRequest(message=sent)):
+            if piece := answer.note(event):
+                yield piece
+        while answer.state in _WORKING:
+            await asyncio.sleep(_POLL_S)
+            answer.note_task(await self._client.get_task(GetTaskRequest(id=answer.task_id)))
+
+    async def _cancel(self, task_id: str) -> None:
+        """Ask the agent to stop working on a task, whatever it answers."""
+        from a2a.types import CancelTaskRequest  # noqa: PLC0415
+
+        with suppress(Exception):
+            async with asyncio.timeout(_CANCEL_S):
+                await self._client.cancel_task(CancelTaskRequest(id=task_id))
 
     def _result(self, answer: "_Answer") -> ExecutionResult:
         return ExecutionResult(answer.text(), structured_output=answer.data(), agents=[self._agent])
@@ -152,7 +205,7 @@ class _Answer:
     def __init__(self) -> None:
         self.state = ""
         self.said = ""
-        """The text of the message, or of the task's latest status."""
+        """The text of the message, or of the status in which the task stopped; not its progress."""
         self.context_id = ""
         self.task_id = ""
         self._artifacts: dict[str, list[str]] = {}
@@ -163,6 +216,8 @@ class _Answer:
     def note(self, event: Any) -> str:
         """Note an event; return its text that is part of the response."""
         kind = event.WhichOneof("payload")
+        if kind is None:
+            raise ValueError("an event has neither a message nor a task")
         if kind == "message":
             self.context_id = event.message.context_id
             self._note_message(event.message)
@@ -204,7 +259,7 @@ class _Answer:
         from a2a.types import TaskState  # noqa: PLC0415
 
         self.state = TaskState.Name(status.state).removeprefix("TASK_STATE_")
-        if status.HasField("message"):
+        if status.HasField("message") and self.state not in _WORKING:
             self._note_message(status.message)
 
     def _note_message(self, message: Any) -> None:
@@ -221,6 +276,10 @@ class _Answer:
         return "".join(texts)
 
 
+def _origin(server: Server) -> tuple[bool, str, int]:
+    return server.is_secure, server.host, server.port
+
+
 def _read(parts: Any) -> tuple[list[str], list[Any]]:
     """Return the texts of parts, and their data."""
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
@@ -233,7 +292,31 @@ def _read(parts: Any) -> tuple[list[str], list[Any]]:
             case "url":
                 texts.append(part.url)
             case "data":
-                data.append(MessageToDict(part.data))
+                data.append(_reproducible(MessageToDict(part.data)))
             case _:
                 texts.append(f"({part.filename or part.media_type or 'file'})")
     return texts, data
+
+
+def _reproducible(value: Any) -> Any:
+    """Return data with its keys sorted and its whole numbers as such: protobuf keeps neither."""
+    if isinstance(value, dict):
+        return {key: _reproducible(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_reproducible(item) for item in value]
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
+    return int(value) if is_whole else value
+
+
+def _problem(error: Exception) -> str:
+    """Return what went wrong; it does not end with the error, as that of the user's code would."""
+    import httpx  # noqa: PLC0415
+    from a2a.utils.errors import A2AError  # noqa: PLC0415
+
+    cause = error.__cause__
+    if isinstance(cause, httpx.HTTPStatusError) and cause.response.is_redirect:
+        status = cause.response.status_code
+        return f"HTTP {status}: the URL redirects; write the URL that it redirects to"
+    if isinstance(error, A2AError):
+        return " ".join(message_of(error).split())
+    return f"the agent's response does not follow A2A ({describe(error)})"

@@ -14,7 +14,7 @@ from holodeck.lib.backends.base import ExecutionResult, Message, Method, ToolCal
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.mcp_client.connection import McpConnection
-from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl
+from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
 from holodeck.lib.programs import program_path
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line
@@ -157,7 +157,7 @@ def _server_of(config: McpBackendConfig, base_dir: Path) -> ServerProcess | Serv
     return ServerProcess(
         command=[program_path(program, folder), *arguments],
         cwd=folder.absolute(),
-        env={**os.environ, **_plain(config.env)},  # noqa: TID251 - it inherits all of them
+        env=passed_on(os.environ) | _plain(config.env),  # noqa: TID251 - a few of them
     )
 
 

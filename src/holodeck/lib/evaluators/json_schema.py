@@ -7,11 +7,12 @@ from typing import Any, NoReturn, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator, quote
-from holodeck.lib.json_schemas import check_keywords
+from holodeck.lib.json_schemas import check_keywords, schemas_in
 from holodeck.lib.patterns import compile_pattern, find
 from holodeck.lib.threads import run_in_thread
 
 _PATTERN_SECONDS = 1.0
+_REFERENCES = {"$ref", "$dynamicRef"}
 
 
 class JsonSchemaEvaluator(ScoredEvaluator):
@@ -68,14 +69,9 @@ def _without_fence(text: str) -> str:
 def _errors(validator: Any, document: Any) -> list[str]:
     """Return the first three errors, each with its path in the document."""
     from jsonschema.exceptions import best_match
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - part of jsonschema
 
     try:
         errors = list(islice(validator.iter_errors(document), 3))
-    except Unresolvable as error:
-        raise EvaluationError(
-            f"json_schema: the schema refers to {error}, which it does not contain"
-        ) from error
     except TimeoutError as error:
         raise EvaluationError(
             f"json_schema: a pattern of the schema took longer than {_PATTERN_SECONDS:g} s"
@@ -100,6 +96,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     except SchemaError as error:
         raise ConfigError("schema", f"{error.json_path}: {_shorten(error.message)}") from error
     check_keywords(schema, "schema", formats=Draft202012Validator.FORMAT_CHECKER.checkers)
+    _check_references(schema)
     if {"patternProperties", "unevaluatedProperties"} <= set(_keys(schema)):
         # the library matches the patterns of these two together itself, without a time limit
         raise ConfigError(
@@ -115,6 +112,34 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     bounded = extend(Draft202012Validator, keywords)
     # without an empty registry, the library would download references to URLs
     return bounded(schema, registry=Registry(), format_checker=bounded.FORMAT_CHECKER)
+
+
+def _check_references(schema: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a reference to what the schema does not contain."""
+    from referencing import Registry  # noqa: PLC0415 - part of jsonschema
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - part of jsonschema
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415 - part of jsonschema
+
+    resolver: Any = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
+    pending: list[tuple[str, Any, Any]] = [("schema", schema, resolver)]
+    checked: set[int] = set()
+    while pending:
+        location, part, resolver = pending.pop()
+        if not isinstance(part, Mapping) or id(part) in checked:
+            continue
+        checked.add(id(part))
+        for keyword in _REFERENCES & part.keys():
+            place = f"{location}.{keyword}"
+            try:
+                target = resolver.lookup(part[keyword])
+            except Unresolvable as error:
+                raise ConfigError(
+                    place, f"the schema does not contain {part[keyword]!r}; copy it to '$defs'"
+                ) from error
+            pending.append((place, target.contents, target.resolver))
+        for name, below in schemas_in(part):
+            inner = resolver.in_subresource(DRAFT202012.create_resource(below))
+            pending.append((f"{location}.{name}", below, inner))
 
 
 def _keys(value: Any) -> Iterator[str]:

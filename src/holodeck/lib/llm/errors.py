@@ -96,12 +96,20 @@ def is_transient_status(status: int, refusal: Refusal | None) -> bool:
     return (status in TRANSIENT_STATUS or status >= 500) and refusal != "quota"
 
 
+def is_redirect(status: int) -> bool:
+    """Whether a response leads elsewhere, where no request and no key is sent."""
+    return 300 <= status < 400
+
+
+def redirect_message(status: int) -> str:
+    """Return the message about a redirect."""
+    return f"HTTP {status}: the endpoint redirects; write the URL that it redirects to"
+
+
 def status_error(status: int, headers: Mapping[str, str], body: bytes) -> RequestError:
     """Return the error for a provider's response that is not a 200."""
-    if 300 <= status < 400:
-        return RequestError(
-            f"HTTP {status}: the endpoint redirects; write the URL that it redirects to"
-        )
+    if is_redirect(status):
+        return RequestError(redirect_message(status))
     message, codes = _provider_error(body)
     refusal = classify_refusal(status, codes)
     return RequestError(

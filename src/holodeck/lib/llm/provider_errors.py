@@ -10,15 +10,19 @@ from pydantic import ValidationError
 
 from holodeck.errors import BackendError, BackendSessionError, ConfigError, HoloDeckError, Refusal
 from holodeck.lib.llm.errors import (
+    MAX_EXCERPT,
     RequestError,
     classify_refusal,
     error_chain,
+    is_redirect,
     is_transient_status,
     no_connection_message,
+    redirect_message,
     unreachable_reason,
 )
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge
 from holodeck.lib.llm.retry import parse_retry_after
+from holodeck.lib.text import one_line
 
 PYTHON_ERRORS = (AttributeError, TypeError, LookupError, RecursionError)
 """Errors of a library that reads a response of an unexpected shape."""
@@ -90,7 +94,13 @@ def describe(error: BaseException) -> str:
     if isinstance(error, HoloDeckError):
         return str(error)
     status = status_of(error)
+    if status is not None and is_redirect(status):
+        return redirect_message(status)
     if status is None:
+        broken = next(filter(_is_not_http, error_chain(error)), None)
+        if broken is not None:
+            problem = one_line(str(getattr(broken, "message", broken)), MAX_EXCERPT)
+            return f"the provider's answer is not valid HTTP: {problem}"
         if _is_malformed(list(error_chain(error))):
             return NOT_A_COMPLETION
         reason = unreachable_reason(error)
@@ -112,7 +122,14 @@ def _is_transient(error: Exception) -> bool:
     status = status_of(error)
     if status is not None and status != 200:
         return is_transient_status(status, refusal_in(error))
+    if any(map(_is_not_http, chain)):
+        return True
     return _is_malformed(chain) or any(_is_connection_error(cause) for cause in chain)
+
+
+def _is_not_http(cause: BaseException) -> bool:
+    """Whether aiohttp could not parse the response; openai's client does not wrap its errors."""
+    return any(klass.__name__ == "BadHttpMessage" for klass in type(cause).__mro__)
 
 
 def _is_connection_error(cause: BaseException) -> bool:

@@ -1,5 +1,6 @@
 """How an MCP server is started or reached, and what is known of it when it fails."""
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,21 @@ _STDERR_BYTES = 4_000
 _MAX_STRAY_LINES = 3
 _SHOWN = 500
 
+_PASSED_ON = re.compile(
+    "HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*"
+    "|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    "|NODE_EXTRA_CA_CERTS|NPM_CONFIG_.*|UV_.*|PIP_.*|DOCKER_.*",
+    re.IGNORECASE,
+)
+
 
 class MessageTooLarge(Exception):
     """A server sent more in one message than is read."""
+
+
+def passed_on(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of holodeck that a server gets; API keys are not among them."""
+    return {name: value for name, value in variables.items() if _PASSED_ON.fullmatch(name)}
 
 
 @dataclass(frozen=True)

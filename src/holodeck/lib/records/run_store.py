@@ -369,8 +369,11 @@ def find_cases(planned: Sequence[PlannedCase], present: Sequence[PlannedCase]) -
     return list(dict.fromkeys(index for index in indexes if index is not None))
 
 
-def describe_changes(run: Run, present: Fingerprint) -> list[str]:
-    """Return a line for each difference between the run's configuration and the present one."""
+def describe_changes(run: Run, present: Fingerprint, version: str) -> list[str]:
+    """Return a line for each difference between the run's configuration and the present one.
+
+    `version` is that of the present holodeck.
+    """
     if run.started is None:
         return ["the configuration of the run is unknown: the record's first line is damaged"]
     before, now = run.started.hashes, present.parts
@@ -390,6 +393,10 @@ def describe_changes(run: Run, present: Fingerprint) -> list[str]:
             more = len(names) - _MAX_NAMES
             listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
             lines.append(f"test cases {change}: {listed}")
+    recorded = run.started.versions.get("holodeck")
+    if lines and recorded not in {None, version}:
+        reason = "which alone can change the lines below"
+        lines.insert(0, f"holodeck: changed from {recorded} to {version}, {reason}")
     return lines
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from holodeck.errors import BackendError, BackendInitError, BackendTimeoutError, ConfigError
 from holodeck.lib.mcp_client.connection import McpConnection
 from holodeck.lib.mcp_client.content import images_of, texts_of
-from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl
+from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
 from holodeck.lib.programs import program_path
 from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
@@ -30,14 +30,6 @@ _PING_S = 5.0
 """How long a server in which a call took too long may take to answer a ping."""
 _MAX_NAME = 64
 """Of a tool, for the APIs of models."""
-
-_PASSED_ON = re.compile(
-    "HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*"
-    "|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
-    "|NODE_EXTRA_CA_CERTS|NPM_CONFIG_.*|UV_.*|PIP_.*|DOCKER_.*",
-    re.IGNORECASE,
-)
-"""Variables of holodeck that a server gets; API keys are not among them."""
 
 
 class McpServer:
@@ -190,9 +182,7 @@ def server_of(config: McpTool, context: ToolContext) -> ServerProcess | ServerUr
 
 
 def _variables(config: McpTool, context: ToolContext) -> dict[str, str]:
-    variables = {
-        name: value for name, value in context.environment.items() if _PASSED_ON.fullmatch(name)
-    }
+    variables = passed_on(context.environment)
     variables |= variables_of_file(config, context.base_dir)
     if config.config is not None:
         variables["MCP_CONFIG"] = json.dumps(config.config)

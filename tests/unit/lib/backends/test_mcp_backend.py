@@ -120,6 +120,21 @@ async def test_the_tools_and_their_schemas_are_an_answer(folder):
     assert result.tool_calls == []
 
 
+async def test_a_server_gets_its_own_variables_and_no_keys_of_holodeck(folder, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    backend = backend_of(
+        folder, command=["/bin/sh", "-c", "env >&2; exit 1"], env={"SHOP_TOKEN": "t0p"}
+    )
+
+    with pytest.raises(BackendInitError) as caught:
+        await backend.initialize()
+
+    assert "SHOP_TOKEN=t0p" in str(caught.value)
+    assert "LANG=C.UTF-8" in str(caught.value)
+    assert "OPENAI_API_KEY" not in str(caught.value)
+
+
 async def test_each_conversation_has_a_process_that_ends_with_it(folder):
     before = children()
     backend = backend_of(folder)

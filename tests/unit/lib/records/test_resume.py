@@ -31,7 +31,7 @@ def test_ten_cases_that_changed_are_named_and_more_are_counted():
 
     def told(many):
         now = [one.model_copy(update={"hash": "2"}) for one in cases[:many]]
-        return describe_changes(a_run(cases[:many]), present(now))
+        return describe_changes(a_run(cases[:many]), present(now), "1")
 
     assert told(10) == [f"test cases changed: {names}"]
     assert told(11) == [f"test cases changed: {names} and 1 more"]
@@ -42,7 +42,7 @@ def test_cases_that_came_and_went_are_told_apart_and_those_without_a_name_are_nu
     before = [*planned("a", "gone"), PlannedCase(hash="x")]
     now = [*planned("a", "come"), PlannedCase(hash="y")]
 
-    assert describe_changes(a_run(before), present(now)) == [
+    assert describe_changes(a_run(before), present(now), "1") == [
         "test cases changed: #3",
         "test cases added: come",
         "test cases removed: gone",
@@ -53,12 +53,12 @@ def test_a_part_of_the_configuration_that_came_changed_or_went_is_named():
     run = a_run(planned("a"), {"model": "1", "tools": "1", "instructions": "1"})
     now = present(planned("a"), {"model": "2", "instructions": "1", "backend": "1"})
 
-    assert sorted(describe_changes(run, now)) == [
+    assert sorted(describe_changes(run, now, "1")) == [
         "backend: changed",
         "model: changed",
         "tools: changed",
     ]
-    assert describe_changes(run, present(planned("a"), run.started.hashes)) == []
+    assert describe_changes(run, present(planned("a"), run.started.hashes), "1") == []
 
 
 def test_results_hold_wherever_their_case_stands_now_and_each_for_one_case():

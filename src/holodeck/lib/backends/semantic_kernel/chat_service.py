@@ -273,8 +273,9 @@ current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", def
 def client_options(max_bytes: int) -> dict[str, Any]:
     """Return options for the client of a provider's library, which limit the size of a response.
 
-    The libraries read responses of any size. A hook sees each response before its body is read; it
-    works for clients on httpx and on httpx2, whose responses are alike.
+    The libraries read responses of any size, and follow redirects to any host. A hook sees each
+    response before its body is read; it works for clients on httpx and on httpx2, whose responses
+    are alike.
     """
 
     async def limit(response: Any) -> None:
@@ -292,7 +293,8 @@ def client_options(max_bytes: int) -> dict[str, Any]:
 
     # A response that is compressed all the same is decoded here, up to the limit of its size.
     headers = {"Accept-Encoding": "identity"}
-    return {"headers": headers, "event_hooks": {"response": [limit]}}
+    hooks = {"response": [limit]}
+    return {"headers": headers, "event_hooks": hooks, "follow_redirects": False}
 
 
 @functools.cache
