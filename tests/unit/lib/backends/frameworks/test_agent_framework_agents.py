@@ -7,10 +7,13 @@ import pydantic
 import pytest
 from agent_framework import (
     Agent,
+    AgentLoopMiddleware,
     AgentResponse,
     BaseAgent,
     ContextProvider,
     Message,
+    ToolApprovalMiddleware,
+    agent_middleware,
     chat_middleware,
     function_middleware,
     tool,
@@ -218,3 +221,68 @@ async def test_tool_calls_that_a_remote_agent_does_not_tell_are_unknown():
 
     assert (result.response, result.agents) == ("hello", ["remote"])
     assert (result.tool_calls, result.token_usage, result.tools) == (None, None, None)
+
+
+def approving(make):
+    """An agent whose tool needs an approval, which middleware gives."""
+    careful = tool(lookup_order, approval_mode="always_require")
+    middleware = ToolApprovalMiddleware(auto_approval_rules=[lambda _: True])
+    return make(careful, name="support", middleware=[middleware])
+
+
+def running_twice(make):
+    @agent_middleware
+    async def run_again(context, call_next):
+        await call_next()
+        await call_next()
+
+    return make(name="support", middleware=[run_again])
+
+
+def looping(make):
+    runs = []
+
+    def goes_on(**_):
+        runs.append(1)
+        return len(runs) < 2
+
+    loop = AgentLoopMiddleware(goes_on, return_final_only=True)
+    return make(name="support", middleware=[loop])
+
+
+def with_provider(make):
+    """An agent whose context provider runs another one before it."""
+    expert = make(name="expert")
+
+    class Provider(ContextProvider):
+        async def before_run(self, **_):
+            await expert.run("Where is order 7?")
+
+    return make(
+        tool(lambda: "no", name="nothing"), name="support", context_providers=[Provider("asks")]
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*AgentLoopMiddleware is experimental")
+@pytest.mark.parametrize("build", [approving, running_twice, looping, with_provider])
+async def test_what_middleware_and_providers_run_counts(make, build):
+    message = "hello" if build is with_provider else "Where is order 7?"
+
+    async with backend_of(build(make)) as backend:
+        result = await backend.invoke_once(message)
+
+    calls = [call["name"] for call in result.tool_calls]
+    assert calls
+    assert set(calls) == {"lookup_order"}
+    requests = len(make.server.requests)
+    assert result.token_usage.prompt_tokens == 10 * requests
+
+
+async def test_what_middleware_runs_counts_inside_of_an_orchestration(make):
+    from agent_framework_orchestrations import SequentialBuilder
+
+    async with backend_of(SequentialBuilder(participants=[approving(make)])) as backend:
+        result = await backend.invoke_once("Where is order 7?")
+
+    assert [call["name"] for call in result.tool_calls] == ["lookup_order"]
+    assert result.token_usage.prompt_tokens == 10 * len(make.server.requests)

@@ -98,6 +98,86 @@ async def test_the_nodes_of_a_graph_are_its_agents_and_subgraphs_are_read(server
     assert result.tools is None
 
 
+SAME_ID = [
+    [("lookup_order", {"order_id": "7"}, "call_0")],
+    [("delete", {"order_id": "7"}, "call_0")],
+]
+
+
+@tool
+def delete(order_id: str) -> str:
+    """Delete an order."""
+    return f"order {order_id} is deleted"
+
+
+async def test_a_call_whose_id_an_earlier_call_has_is_a_call_of_its_own(server, model):
+    for calls in SAME_ID:
+        server.reply(tool_calls=calls)
+    server.reply("Done.")
+
+    result = await CallableBackend(create_agent(model, [lookup_order, delete])).invoke_once("7")
+
+    assert [call["name"] for call in result.tool_calls] == ["lookup_order", "delete"]
+    assert [one["result"] for one in result.tool_results] == [
+        "order 7 is late",
+        "order 7 is deleted",
+    ]
+
+
+async def test_a_call_whose_id_a_call_of_an_earlier_turn_has_belongs_to_its_turn(server, model):
+    for calls in SAME_ID:
+        server.reply(tool_calls=calls).reply("Done.")
+    session = await CallableBackend(create_agent(model, [lookup_order, delete])).create_session()
+
+    turns = [await session.send("7") for _ in SAME_ID]
+    await session.close()
+
+    assert [[call["name"] for call in turn.tool_calls] for turn in turns] == [
+        ["lookup_order"],
+        ["delete"],
+    ]
+
+
+async def test_a_nested_agent_may_use_the_id_of_a_call_around_it(server, model):
+    expert = create_agent(model, [lookup_order], name="expert")
+
+    @tool
+    async def ask(question: str) -> str:
+        """Ask the expert."""
+        return (await expert.ainvoke({"messages": [("user", question)]}))["messages"][-1].text
+
+    server.reply(tool_calls=[("ask", {"question": "7"}, "call_0")])
+    server.reply(tool_calls=[("lookup_order", {"order_id": "7"}, "call_0")])
+    server.reply("It is late.").reply("Late.")
+
+    result = await CallableBackend(create_agent(model, [ask])).invoke_once("Where is 7?")
+
+    assert [call["name"] for call in result.tool_calls] == ["ask", "lookup_order"]
+
+
+async def test_a_message_that_hands_back_to_a_supervisor_is_no_tool_call_of_a_model(server, model):
+    marked = {"__is_handoff_back": True}  # as langgraph-supervisor writes it
+    expert = create_agent(model, [], name="expert")
+
+    async def hand_back(state):
+        call = {"name": "transfer_back_to_supervisor", "args": {}, "id": "b1"}
+        return {
+            "messages": [
+                AIMessage("", tool_calls=[call], name="expert", response_metadata=marked),
+                ToolMessage("Back.", tool_call_id="b1", response_metadata=marked),
+            ]
+        }
+
+    supervisor = create_agent(model, [], name="supervisor")
+    server.reply("Ask the expert.").reply("It is late.").reply("Late.")
+    nodes = (("a", supervisor), ("b", expert), ("c", hand_back), ("d", supervisor))
+
+    result = await CallableBackend(graph(*nodes)).invoke_once("Where is 7?")
+
+    assert result.agents == ["supervisor", "expert", "supervisor"]
+    assert result.tool_calls == []
+
+
 async def test_agents_that_have_names_are_known_by_them(server, model):
     agents = [create_agent(model, [], name=name) for name in ("triage", "billing")]
     server.reply("Billing will help.").reply("It is late.")

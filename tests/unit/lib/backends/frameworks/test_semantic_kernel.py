@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakes import FakeOpenAI
+from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from support.frameworks import script
@@ -111,3 +111,85 @@ async def test_a_magentic_orchestration_has_one_turn(members):
     with pytest.raises(BackendError, match="takes one message and no earlier ones"):
         await session.send("again")
     await session.close()
+
+
+async def test_the_request_that_shapes_the_output_of_an_orchestration_counts(members):
+    from pydantic import BaseModel
+    from semantic_kernel.agents import ConcurrentOrchestration
+    from semantic_kernel.agents.orchestration.tools import structured_outputs_transform
+
+    class Answer(BaseModel):
+        text: str
+
+    def answer(request):
+        return Reply('{"text": "ok"}') if request.body.get("response_format") else script(request)
+
+    with FakeOpenAI(answer) as server:
+        service = chat_service(server)
+        shaped = structured_outputs_transform(Answer, service)
+        orchestration = ConcurrentOrchestration[str, Answer](
+            members=members, output_transform=shaped
+        )
+        result = await CallableBackend(orchestration).invoke_once("hello")
+        await service.client.close()
+
+    assert result.structured_output == {"text": "ok"}
+    assert result.token_usage.total_tokens == 3 * 15
+
+
+def chat_service(server):
+    from openai import AsyncOpenAI
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+
+    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", timeout=PATIENT_S)
+    return OpenAIChatCompletion("fake", async_client=client)
+
+
+async def test_a_prompt_function_that_the_model_calls_runs_and_its_request_counts():
+    from semantic_kernel import Kernel
+    from semantic_kernel.agents import ChatCompletionAgent
+
+    with FakeOpenAI() as server:
+        server.reply(tool_calls=[("texts-sum_up", {"text": "long"})]).reply("short").reply("Done.")
+        service = chat_service(server)
+        kernel = Kernel()
+        kernel.add_service(service)
+        kernel.add_function(plugin_name="texts", function_name="sum_up", prompt="Sum up: {{$text}}")
+        result = await CallableBackend(ChatCompletionAgent(kernel=kernel)).invoke_once("hello")
+        await service.client.close()
+        requests = server.requests
+
+    assert result.response == "Done."
+    assert [call["name"] for call in result.tool_calls] == ["texts-sum_up"]
+    assert (len(requests), result.token_usage.total_tokens) == (3, 3 * 15)
+
+
+async def test_a_request_of_a_filter_counts():
+    from semantic_kernel import Kernel
+    from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatPromptExecutionSettings
+    from semantic_kernel.contents import ChatHistory
+    from semantic_kernel.functions import kernel_function
+
+    with FakeOpenAI() as server:
+        server.reply(tool_calls=[("orders-cancel", {})]).reply("It may.").reply("Done.")
+        service = chat_service(server)
+        kernel = Kernel()
+        kernel.add_service(service)
+        cancel = kernel_function(name="cancel")(lambda: "cancelled")
+        kernel.add_function(plugin_name="orders", function=cancel)
+
+        @kernel.filter("auto_function_invocation")
+        async def ask_first(context, next):  # noqa: A002 - Semantic Kernel's name
+            history = ChatHistory()
+            history.add_user_message("May it?")
+            settings = OpenAIChatPromptExecutionSettings()
+            await service.get_chat_message_content(history, settings)
+            await next(context)
+
+        result = await CallableBackend(ChatCompletionAgent(kernel=kernel)).invoke_once("hello")
+        await service.client.close()
+        requests = server.requests
+
+    assert [call["name"] for call in result.tool_calls] == ["orders-cancel"]
+    assert (len(requests), result.token_usage.total_tokens) == (3, 3 * 15)
