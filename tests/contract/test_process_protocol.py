@@ -103,7 +103,12 @@ def test_the_schema_is_one():
 async def test_a_python_agent_and_holodeck_write_what_the_schema_says(reach, tmp_path):
     (tmp_path / "bot.py").write_text(AGENT)
     backend = await reach(
-        sys.executable, python_worker.__file__, str(tmp_path), "bot:agent", "case"
+        sys.executable,
+        python_worker.__file__,
+        str(tmp_path),
+        "bot:agent",
+        "case",
+        "tools_may_run_agents",
     )
 
     errors = await play(backend, "hi", "fail")

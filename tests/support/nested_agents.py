@@ -5,21 +5,30 @@ agent is `delete_order`, and that of the outer one `ask_desk`.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
+from support.frameworks.google_adk import model_of
 from support.wire_types import Reply, Request
 
 Ask = Callable[[str], Awaitable[str]]
 """What the tool of the outer agent does with a question."""
 
 
+def _is_installed(package: str) -> bool:
+    with suppress(ModuleNotFoundError):
+        return find_spec(package) is not None
+    return False
+
+
 def model(request: Request) -> Reply:
     """Ask for the only tool; answer when its result is there, or without any tool."""
     if request.tool_results or not request.body.get("tools"):
         return Reply("done")
-    [tool] = [tool.get("function", tool) for tool in request.body["tools"]]
-    required = tool["parameters"].get("required") or ()
-    return Reply(None, tool_calls=[(tool["name"], dict.fromkeys(required, "7"))])
+    [name] = [tool.get("function", tool)["name"] for tool in request.body["tools"]]
+    parameter = "order_id" if name.endswith("delete_order") else "question"
+    return Reply(None, tool_calls=[(name, {parameter: "7"})])
 
 
 def delete_order(order_id: str) -> str:
@@ -161,6 +170,37 @@ def ask_langgraph(client: Any) -> Ask:
     return ask
 
 
+def _google_adk_agent(client: Any, name: str, tool: Callable[..., Any]) -> Any:
+    from google.adk.agents import LlmAgent
+
+    return LlmAgent(model=model_of(client), name=name, instruction="Be brief.", tools=[tool])
+
+
+def google_adk(client: Any, ask: Ask) -> Any:
+    async def ask_desk(question: str) -> str:
+        return await ask(question)
+
+    return _google_adk_agent(client, "front", ask_desk)
+
+
+def ask_google_adk(client: Any) -> Ask:
+    from google.adk.runners import InMemoryRunner
+    from google.genai import types
+
+    runner = InMemoryRunner(agent=_google_adk_agent(client, "desk", delete_order))
+
+    async def ask(question: str) -> str:
+        session = await runner.session_service.create_session(
+            app_name=runner.app_name, user_id="user"
+        )
+        message = types.Content(role="user", parts=[types.Part(text=question)])
+        run = runner.run_async(user_id="user", session_id=session.id, new_message=message)
+        texts = [part.text async for event in run for part in event.content.parts]
+        return texts[-1] or ""
+
+    return ask
+
+
 def ask_nobody(client: Any) -> Ask:
     """What an ordinary tool does."""
 
@@ -182,11 +222,14 @@ def ask_client(client: Any) -> Ask:
     return ask
 
 
-OUTER = [semantic_kernel, agent_framework, openai_agents, pydantic_ai, langgraph]
-INNER = [
-    ask_semantic_kernel,
-    ask_agent_framework,
-    ask_openai_agents,
-    ask_pydantic_ai,
-    ask_langgraph,
+_ALL = [
+    ("semantic_kernel", semantic_kernel, ask_semantic_kernel),
+    ("agent_framework", agent_framework, ask_agent_framework),
+    ("agents", openai_agents, ask_openai_agents),
+    ("pydantic_ai", pydantic_ai, ask_pydantic_ai),
+    ("langgraph", langgraph, ask_langgraph),
+    ("google.adk", google_adk, ask_google_adk),
 ]
+_INSTALLED = [row for row in _ALL if _is_installed(row[0])]
+OUTER = [outer for _, outer, _ in _INSTALLED]
+INNER = [inner for _, _, inner in _INSTALLED]

@@ -36,6 +36,15 @@ def google_adk_agent(server: FakeOpenAI) -> Subject:
 
 def fake_model(server):
     """Return a model of ADK on the fake server; ADK's own ones need more than that."""
+    from openai import AsyncOpenAI
+
+    return model_of(
+        AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S)
+    )
+
+
+def model_of(client):
+    """Return a model of ADK that asks a server with OpenAI's protocol."""
     from google.adk.models import BaseLlm, LlmResponse
     from google.genai import types
     from openai import AsyncOpenAI
@@ -64,9 +73,6 @@ def fake_model(server):
             content = types.Content(role="model", parts=parts)
             yield LlmResponse(content=content, usage_metadata=counted)
 
-    client = AsyncOpenAI(
-        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
-    )
     return ChatModel(model="fake", client=client)
 
 

@@ -126,7 +126,7 @@ class AdkConversation(FrameworkSession):
         from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
 
-        self.turn = TurnRecord()
+        self.turn = TurnRecord(left_out=[TRANSFER])
         session = await self._copy_session()
         running = self._runner.run_async(
             user_id=session.user_id,

@@ -23,10 +23,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "text_completion": "request",
     "text_completions": "request",
     "call_llm": "request",
+    "generate_content": "request",
     "execute_tool": "tool",
     "invoke_agent": "agent",
 }
 """By the first word of a span's name; frameworks set the attribute that says it only later."""
+
+NO_CALL_ID = frozenset({None, "", "unknown", "<not specified>"})
+"""What frameworks write where they do not know the call of a tool."""
 
 
 class SpanListener:
@@ -41,7 +45,9 @@ class SpanListener:
         scope = getattr(span.instrumentation_scope, "name", "")
         framework = SCOPES.get(scope.partition(".")[0], "")
         word, _, name = span.name.partition(" ")
-        step = Step(framework, OPERATIONS.get(word, "other") if framework else "other", name)
+        # Google ADK also makes a span for the results of several tools together: `(merged)`.
+        is_known = bool(framework) and not name.startswith("(")
+        step = Step(framework, OPERATIONS.get(word, "other") if is_known else "other", name)
         key, parent = span.get_span_context().span_id, span.parent
         if begin_step(key, None if parent is None else parent.span_id, step):
             self._steps[key] = step
@@ -70,7 +76,7 @@ def read_attributes(step: Step, attributes: Mapping[str, Any]) -> None:
     if step.operation == "tool":
         step.name = str(attributes.get("gen_ai.tool.name", step.name))
         call_id = attributes.get("gen_ai.tool.call.id")
-        step.call_id = None if call_id in {None, "", "unknown"} else str(call_id)
+        step.call_id = None if call_id in NO_CALL_ID else str(call_id)
         step.arguments = attributes.get("gen_ai.tool.call.arguments")
         step.result = attributes.get("gen_ai.tool.call.result")
     elif step.operation == "agent":

@@ -115,6 +115,8 @@ class TurnTrace:
         """Packages of frameworks that were imported during the turn, too late to listen."""
         self.strays: list[str] = []
         """What began outside of every turn, and may belong to this one."""
+        self._saw_own_run = False
+        """Whether the run that the adapter started was seen, and not only others."""
         self._steps: list[Step] = []
         self._by_key: dict[Hashable, Step] = {}
         self._lock = Lock()
@@ -126,18 +128,10 @@ class TurnTrace:
             self._by_key[key] = step
             self._steps.append(step)
 
-    def find(self, key: Hashable) -> Step | None:
-        """Return the step with that key; None if it did not begin in this turn."""
-        with self._lock:
-            return self._by_key.get(key)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the run that the adapter started was seen."""
-        return any(step.framework == self.framework for step in self._steps)
-
     def blind_spot(self, *, has_run_tools: bool) -> str | None:
         """Return why agents may have run unseen; None if none can.
+
+        Called after `other_work`.
 
         Args:
             has_run_tools: Whether tools ran that may run an agent.
@@ -155,7 +149,7 @@ class TurnTrace:
                 f"a tool imported {package!r} while the agent answered, too late to see what it"
                 " does; import it at the top of the module"
             )
-        if not self.is_alive and self.framework not in WITHOUT_SPANS:
+        if not self._saw_own_run and self.framework not in WITHOUT_SPANS:
             return (
                 f"a tool ran, and the tracing of {self.framework} is off, so that an agent inside"
                 f" of the tool would not be seen; turn it on, or {WAYS_OUT}"
@@ -175,7 +169,8 @@ class TurnTrace:
             requests: How many requests to models it counted; None if it cannot.
             left_out: Names of tools whose calls the adapter leaves out on purpose.
         """
-        made = [step for step in self._steps if step.operation == "request" and not step.failed]
+        made = [step for step in self._steps if _is_request(step)]
+        self._saw_own_run = self._is_own_run_here([*calls], requests, made)
         inner = [step for step in made if self._is_foreign(step)]
         own = len(made) - len(inner)
         blind = [step for step in self._steps if self._is_blind(step)]
@@ -187,11 +182,9 @@ class TurnTrace:
             seen_tools=frozenset(tool.name for step in inner if (tool := step.around("tool"))),
             problem=_problem(inner, made if is_uncounted else [], blind),
         )
-        found = self._calls(calls, inner, made if is_uncounted else [], {*left_out})
-        work.calls, work.tools = (
-            [call for _, call in found],
-            [_outermost(step) for step, _ in found],
-        )
+        further = self._calls(calls, inner, made if is_uncounted else [], {*left_out})
+        work.calls = [call for _, call in further]
+        work.tools = [_outermost(step) for step, _ in further]
         if not (inner or blind or is_uncounted or work.calls or (requests is None and own)):
             return None
         work.results = self._results(work.calls)
@@ -199,9 +192,21 @@ class TurnTrace:
         work.requests = [*work.requests, *blind]  # nobody tells the tokens of these agents
         return work
 
+    def _is_own_run_here(
+        self, calls: list[Mapping[str, Any]], requests: int | None, made: list[Step]
+    ) -> bool:
+        own = [step for step in self._steps if step.framework == self.framework]
+        outer = [step for step in own if step.around("tool") is None]
+        tools = [step for step in outer if step.operation == "tool"]
+        if tools and not any(_is_of(tool, call) for tool in tools for call in calls):
+            return False
+        seen = sum(step in outer for step in made)
+        return bool(own) and (requests is None or not 0 < seen < requests)
+
     def _is_foreign(self, step: Step) -> bool:
         """Whether it is the work of a tool or of another framework, not of the adapter's run."""
-        return step.framework != self.framework or step.around("tool") is not None
+        is_own = step.framework == self.framework and self._saw_own_run
+        return not is_own or step.around("tool") is not None
 
     def _is_blind(self, step: Step) -> bool:
         """Whether an agent ran inside of a tool, but none of its requests was seen."""
@@ -218,9 +223,8 @@ class TurnTrace:
     ) -> list[tuple[Step, dict[str, Any]]]:
         """Return the calls that were requested or executed, and that the adapter did not read.
 
-        Each comes with the request, or with the call itself.
-
-        `uncounted` are all requests, if the adapter did not read some of its own run.
+        Each comes with the request, or with the tool itself. `uncounted` are all requests, if the
+        adapter did not read some of its own run.
         """
         tools = [(step, _call_of(step)) for step in self._steps if step.operation == "tool"]
         executed = [(step, call) for step, call in tools if call["call_id"] is not None]
@@ -250,6 +254,11 @@ class TurnTrace:
                 row = {"name": step.name, "call_id": step.call_id, "result": step.result}
                 rows.append({**row, "is_error": True} if step.failed else row)
         return rows
+
+
+def _is_request(step: Step) -> bool:
+    """Whether a model answered; frameworks may make two spans of a request, one in the other."""
+    return step.operation == "request" and not step.failed and step.around("request") is None
 
 
 def _outermost(step: Step) -> Step | None:
