@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 
 
@@ -63,15 +63,40 @@ def _error(call: ToolCall, result: ToolResult | None) -> str | None:
     return str(result.get("result", "the tool failed")) if result.get("is_error") else None
 
 
-def invalid_tool_calls(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+def invalid_tool_calls(answer: ExecutionResult) -> list[str]:
     """Return why calls never reached a tool, one line each."""
+    calls = answer.tool_calls or ()
     lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
     malformed = {call.get("call_id") for call in calls if "error" in call}
     return lines + [
         f"{result['name']}: {_one_line(result.get('result'))}"
-        for result in results
-        if result.get("refused") and result.get("call_id") not in malformed
+        for result in answer.tool_results
+        if _is_refused(result, answer) and result.get("call_id") not in malformed
     ]
+
+
+def _is_refused(result: ToolResult, answer: ExecutionResult) -> bool:
+    """Whether the call reached no tool; a framework reports an unknown one as an error."""
+    is_unknown = answer.tools is not None and result["name"] not in answer.tools
+    return result.get("refused", False) or (is_unknown and result.get("is_error", False))
+
+
+def refuse_last_call(answer: ExecutionResult, error: str) -> bool:
+    """Note that the framework ended the turn because it refused the last call.
+
+    It did if the error names the tool of a call without a result, and the agent has no such tool,
+    or the framework refused a call of it before.
+    """
+    answered = {result.get("call_id") for result in answer.tool_results}
+    refused = {one["name"] for one in answer.tool_results if _is_refused(one, answer)}
+    for call in answer.tool_calls or ():
+        name, call_id = call["name"], call.get("call_id", "")
+        is_unknown = answer.tools is not None and name not in answer.tools
+        if call_id not in answered and name in error and (is_unknown or name in refused):
+            result = ToolResult(name=name, call_id=call_id, result=error)
+            answer.tool_results.append(result | {"is_error": True, "refused": True})
+            return True
+    return False
 
 
 def _one_line(value: Any) -> str:

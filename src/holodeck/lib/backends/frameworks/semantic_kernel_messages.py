@@ -60,8 +60,14 @@ class TurnReader:
             if item.content_type == "function_call":
                 self.record.add_call(item.name or "", item.arguments, item.id, agent)
             elif item.content_type == "function_result":
-                is_error = self._sees_functions and self.is_error(item.id)
-                self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
+                refused = self._sees_functions and self.is_refused(item.id)
+                self.record.add_result(
+                    item.id,
+                    item.result,
+                    is_error=self.has_raised(item.id),
+                    is_refused=refused,
+                    name=item.name,
+                )
         only_reasons = bool(items) and all(one.content_type == "reasoning" for one in items)
         if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
@@ -106,9 +112,13 @@ class TurnReader:
             }
         )
 
-    def is_error(self, call_id: str | None) -> bool:
-        """Whether the function raised, or Semantic Kernel refused to call it."""
-        return call_id in self._failed or call_id not in self._invoked
+    def has_raised(self, call_id: str | None) -> bool:
+        """Whether the function of a call raised."""
+        return call_id in self._failed
+
+    def is_refused(self, call_id: str | None) -> bool:
+        """Whether Semantic Kernel called no function: unknown, or arguments that do not fit."""
+        return call_id not in self._invoked
 
     # Semantic Kernel copies the filters of a kernel deeply; of all callables, only functions stay
     # the same.
