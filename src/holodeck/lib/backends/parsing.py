@@ -180,6 +180,8 @@ def _tool_result(item: Any, location: str) -> ToolResult:
         result["is_error"] = True
     if first_present(item, ("refused",), False):
         result["is_error"] = result["refused"] = True
+    if first_present(item, ("blocked",), False):
+        result["blocked"] = True
     return result
 
 

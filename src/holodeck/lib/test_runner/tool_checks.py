@@ -181,9 +181,12 @@ def _require_known(found: Sequence[Comparison]) -> None:
 
 
 def _check_substring(expected: str, trajectory: Trajectory) -> Decision:
-    matching = [call for call in trajectory.calls if expected in call.full_name]
+    named = [call for call in trajectory.calls if expected in call.full_name]
+    matching = [call for call in named if not call.blocked]
     if not matching:
         trajectory.require_all_calls()
+        if named:
+            return False, f"{named[0].name!r}: it was {named[0].error}"
         return False, _not_called(expected, trajectory)
     if any(
         matches_tool_name(expected, call.name) or expected in (call.server, call.full_name)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 
+BLOCKED = "not run, because a filter or middleware of the agent kept it from running"
+
 
 def pair_tool_calls(
     calls: Sequence[ToolCall], results: Sequence[ToolResult]
@@ -43,6 +45,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         server=None if result is None else result.get("server"),
         passages=None if result is None else result.get("passages"),
         model_cost=None if result is None else result.get("model_cost"),
+        blocked=result is not None and result.get("blocked", False),
         prevented=result is not None and result.get("prevented", False),
         unknown=list(_unknown_facts(call, result)),
     )
@@ -60,6 +63,9 @@ def _error(call: ToolCall, result: ToolResult | None) -> str | None:
         return call["error"]
     if result is None:
         return NO_RESULT
+    if result.get("blocked"):
+        answer = result.get("result")
+        return BLOCKED if answer is None else f"{BLOCKED}: {answer}"
     return str(result.get("result", "the tool failed")) if result.get("is_error") else None
 
 

@@ -78,7 +78,7 @@ class TurnRecord:
     tool_calls_problem: str | None = None
     """Why there may be more calls than `tool_calls`."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
-    """Each with `name`, `call_id`, `result` and perhaps `is_error` and `refused`."""
+    """Each with `name`, `call_id`, `result` and perhaps `is_error`, `refused` or `blocked`."""
     usage: dict[str, int] | None = None
     """`prompt_tokens` and `completion_tokens` of all requests; None if one of them is unknown."""
     agents: list[str] | None = None
@@ -122,11 +122,13 @@ class TurnRecord:
         *,
         is_error: bool = False,
         is_refused: bool = False,
+        is_blocked: bool = False,
         name: str | None = None,
     ) -> None:
         """Note the result of the call with this id; without one, of the oldest open call.
 
         A refused call never reached a function: an unknown name, or arguments that do not fit. A
+        blocked one reached a filter or middleware of the user that did not call the function. A
         result of a call that was not noted, such as one of an earlier turn, is left out.
         """
         answered = {one["call_id"] for one in self.tool_results}
@@ -135,7 +137,8 @@ class TurnRecord:
             if call["call_id"] in answered or not (is_open or call["call_id"] == call_id):
                 continue
             row = {"name": call["name"], "call_id": call["call_id"], "result": result}
-            flags = {"is_error": is_error or is_refused, "refused": is_refused}
+            is_error |= is_refused
+            flags = {"is_error": is_error, "refused": is_refused, "blocked": is_blocked}
             self.tool_results.append(row | {key: True for key, flag in flags.items() if flag})
             return
 

@@ -43,8 +43,10 @@ class TurnReader:
         self._called: list[FunctionCallContent] = []
         """Calls of functions that are in none of the histories."""
         self._invoked: set[str | None] = set()
+        self._ran: set[str | None] = set()
         self._failed: set[str | None] = set()
-        """Ids of calls that reached a function, and of those whose function raised."""
+        """Ids of calls of known functions, of those whose function ran, and of those that failed;
+        a filter of the user may have kept a function from running."""
         self._sees_functions = False
         self._counted: list[Any] = []
         """Usages that were counted; Semantic Kernel repeats one in each part of a stream."""
@@ -61,11 +63,13 @@ class TurnReader:
                 self.record.add_call(item.name or "", item.arguments, item.id, agent)
             elif item.content_type == "function_result":
                 refused = self._sees_functions and self.is_refused(item.id)
+                blocked = item.id in self._invoked - self._ran - self._failed
                 self.record.add_result(
                     item.id,
                     item.result,
                     is_error=self.has_raised(item.id),
                     is_refused=refused,
+                    is_blocked=blocked,
                     name=item.name,
                 )
         only_reasons = bool(items) and all(one.content_type == "reasoning" for one in items)
@@ -98,7 +102,7 @@ class TurnReader:
     def kernel(self, kernel: "Kernel") -> "Kernel":
         """Return a copy of the kernel whose functions the reader sees; filters come on top."""
         self._sees_functions = True
-        calls, errors = self._call_filter(), self._error_filter()
+        calls, errors, runs = self._call_filter(), self._error_filter(), self._run_filter()
         return kernel.model_copy(
             update={
                 "auto_function_invocation_filters": [
@@ -106,6 +110,7 @@ class TurnReader:
                     (id(calls), calls),
                 ],
                 "function_invocation_filters": [
+                    (id(runs), runs),  # the first is the nearest to the function
                     *kernel.function_invocation_filters,
                     (id(errors), errors),
                 ],
@@ -151,6 +156,15 @@ class TurnReader:
                 raise
 
         return note_error
+
+    def _run_filter(self) -> Callable[..., Awaitable[None]]:
+        async def note_run(context: Any, next: Callable[..., Awaitable[None]]) -> None:  # noqa: A002
+            running = _running.get()
+            if running is not None and running[0] is context.function:
+                self._ran.add(running[1].id)
+            await next(context)
+
+        return note_run
 
     def _note_history(self, history: "ChatHistory | None", call: "FunctionCallContent") -> None:
         if history is None:
