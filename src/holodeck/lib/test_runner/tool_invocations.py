@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.tool_names import tools_named
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 
 BLOCKED = "not run, because a filter or middleware of the agent kept it from running"
@@ -77,28 +78,23 @@ def invalid_tool_calls(answer: ExecutionResult) -> list[str]:
     return lines + [
         f"{result['name']}: {_one_line(result.get('result'))}"
         for result in answer.tool_results
-        if _is_refused(result, answer) and result.get("call_id") not in malformed
+        if result.get("refused") and result.get("call_id") not in malformed
     ]
-
-
-def _is_refused(result: ToolResult, answer: ExecutionResult) -> bool:
-    """Whether the call reached no tool; a framework reports an unknown one as an error."""
-    is_unknown = answer.tools is not None and result["name"] not in answer.tools
-    return result.get("refused", False) or (is_unknown and result.get("is_error", False))
 
 
 def refuse_last_call(answer: ExecutionResult, error: str) -> bool:
     """Note that the framework ended the turn because it refused the last call.
 
-    It did if the error names the tool of a call without a result, and the agent has no such tool,
-    or the framework refused a call of it before.
+    It did if the error names the tool of a call without a result, and says of a tool that the agent
+    does not have that it was not found, or the framework refused a call of it before.
     """
     answered = {result.get("call_id") for result in answer.tool_results}
-    refused = {one["name"] for one in answer.tool_results if _is_refused(one, answer)}
+    refused = {one["name"] for one in answer.tool_results if one.get("refused")}
     for call in answer.tool_calls or ():
         name, call_id = call["name"], call.get("call_id", "")
-        is_unknown = answer.tools is not None and name not in answer.tools
-        if call_id not in answered and name in error and (is_unknown or name in refused):
+        is_unknown = answer.tools is not None and not tools_named(name, answer.tools)
+        is_invalid = name in refused or (is_unknown and "not found" in error)
+        if call_id not in answered and name in error and is_invalid:
             result = ToolResult(name=name, call_id=call_id, result=error)
             answer.tool_results.append(result | {"is_error": True, "refused": True})
             return True

@@ -54,27 +54,12 @@ def test_the_size_of_a_result_is_that_of_its_json():
 
 
 @pytest.mark.parametrize(
-    ("name", "tools", "lines"),
-    [
-        ("erase", ["lookup"], ["erase: no such tool"]),
-        ("erase", None, []),
-        ("lookup", ["lookup"], []),
-    ],
-)
-def test_a_failed_call_of_a_tool_that_the_agent_does_not_have_is_invalid(name, tools, lines):
-    call = {"name": name, "call_id": "1", "arguments": {}}
-    result = {"name": name, "call_id": "1", "result": "no such tool", "is_error": True}
-    answer = ExecutionResult("ok", tool_calls=[call], tool_results=[result], tools=tools)
-
-    assert invalid_tool_calls(answer) == lines
-
-
-@pytest.mark.parametrize(
     ("name", "error", "is_refused"),
     [
         ("erase", "Tool erase not found in agent", True),
         ("erase", "the server is down", False),
-        ("lookup", "lookup raised", False),
+        ("lookup", "lookup: order 7 not found", False),
+        ("erase", "erase of an agent that a tool runs raised", False),
         ("pay", "Tool 'pay' exceeded max retries", True),
     ],
 )

@@ -167,8 +167,13 @@ class TurnRecord:
         missing = [call for call in record.tool_calls or () if call["call_id"] not in known]
         self.tool_calls = [*(self.tool_calls or ()), *missing]
         for result in record.tool_results:
-            is_error = result.get("is_error", False)
-            self.add_result(result["call_id"], result["result"], is_error=is_error)
+            self.add_result(
+                result["call_id"],
+                result["result"],
+                is_error=result.get("is_error", False),
+                is_refused=result.get("refused", False),
+                is_blocked=result.get("blocked", False),
+            )
 
     def add_other_work(self, work: OtherWork) -> None:
         """Add what happened beyond the run that the adapter read."""
