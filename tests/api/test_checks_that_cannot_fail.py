@@ -328,7 +328,7 @@ def test_a_check_that_is_indented_into_the_metadata_is_refused(folder, key):
 
 
 NAMES_OF_NO_TOOL = {
-    "a pattern": ("undelete_*", "'*'"),
+    "a pattern": ("undelete_f?le", "'?'"),
     "a regular expression": ("^undelete", "'^'"),
     "two names": ("'undelete_file, pay'", "each tool as an item"),
     "two names with a semicolon": ("undelete_file;pay", "each tool as an item"),

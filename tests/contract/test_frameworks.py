@@ -17,8 +17,11 @@ from holodeck.lib.backends.base import AcceptsHistory, AgentBackend, AgentSessio
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
 from holodeck.lib.llm.limits import override_call_limit
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from support.frameworks import all_rows, missing_frameworks, script
+from holodeck.models.outcome import Outcome
+from support.frameworks import INVALID_CALLS, all_rows, missing_frameworks, script
 
 PATIENT = ExecutionConfig(llm_timeout=600, max_retries=0)
 CONTEXT = [
@@ -133,6 +136,40 @@ async def test_an_error_of_a_tool_is_reported_as_one(subject, backend, reads):
         [tool_result] = result.tool_results
         assert tool_result["is_error"] is True
         assert "no such order" in str(tool_result["result"])
+
+
+@pytest.mark.parametrize("prompt", INVALID_CALLS)
+async def test_a_case_fails_if_the_model_makes_a_call_that_no_tool_can_take(
+    subject, backend, reads, tmp_path, prompt
+):
+    if not {"tool calls", "tool errors"} <= reads:
+        pytest.skip("the framework does not report errors of tools")
+    if not subject.runs_tools:
+        pytest.skip("the user's code decides what becomes of the call")
+    outcome, reasons = await verdict(backend, tmp_path, prompt)
+
+    tool = INVALID_CALLS[prompt][0] if "unknown" in prompt else subject.tool
+    assert outcome is Outcome.FAILED, reasons
+    assert any(reason.startswith(f"invalid tool call: {tool}: ") for reason in reasons)
+
+
+async def test_a_case_does_not_fail_because_a_tool_raised(subject, backend, reads, tmp_path):
+    if not subject.catches_tool_errors:
+        pytest.skip("the framework ends the turn")
+
+    outcome, reasons = await verdict(backend, tmp_path, "Where is order lost?")
+
+    assert outcome is Outcome.PASSED, reasons
+
+
+async def verdict(backend, folder, prompt):
+    """Return what becomes of a case that asks the agent, and why."""
+    metric = {"metric": "contains", "value": "OK"}
+    case = {"input": prompt, "evaluations": [metric]}
+    agent = Agent.model_validate({"name": "a", "backend": "x:y", "test_cases": [case]})
+    executor = TestExecutor(str(folder / "agent.yaml"), agent_config=agent, backend=backend)
+    [result] = (await executor.execute_tests()).results
+    return result.outcome, result.reasons()
 
 
 async def test_the_token_usage_is_that_of_all_requests(subject, backend, reads):

@@ -70,6 +70,14 @@ async def test_a_name_that_may_mean_two_tools_is_an_error(check):
         await check("lookup", calls_of("A-lookup", "B-lookup"))
 
 
+@pytest.mark.parametrize("check", [expected_tools, passfail], ids=lambda check: check.__name__)
+async def test_a_call_that_a_filter_blocked_is_no_expected_one(check):
+    blocked = ToolInvocation(name="lookup_order", blocked=True, error="not run")
+
+    assert (await check("lookup_order", [blocked]))[0] is False
+    assert (await check("lookup_order", [blocked, *calls_of("lookup_order")]))[0] is True
+
+
 @CHECKS
 async def test_a_near_miss_is_named(check):
     passed, reason = await check("lookup_ordr", calls_of("OrderPlugin-lookup_order"))

@@ -32,7 +32,7 @@ NOTHING_TO_COMPARE = (
 )
 _DECIDING_STEPS = frozenset({"judge", "succeed", "fail"})
 _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
-_NOT_IN_TOOL_NAMES = re.compile(r"[*?\[\]{}()|^$\\,;<>\"'`]")
+_NOT_IN_TOOL_NAMES = re.compile(r"[?\[\]{}()|^$\\,;<>\"'`]")
 """Characters of patterns, lists and placeholders; no tool that a model calls has them."""
 _WORDS_FOR_NOTHING = frozenset({"n/a", "na", "nil", "none", "null"})
 """What people write into a cell of a table to leave it empty."""
@@ -258,7 +258,6 @@ def _reads_ground_truth(context: CheckContext, metric: MetricSettings) -> bool:
 
 def check_tool_names(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
     """Check what a case or turn expects and forbids of tools."""
-    forbidden = case.forbidden_tools or []
     is_known = context.knows_all_tools and not context.agent.has_own_model
     tools = context.tools if is_known else None
     for index, expected in enumerate(case.expected_tools or []):
@@ -267,18 +266,20 @@ def check_tool_names(context: CheckContext, case: TurnModel, path: KeyPath) -> N
             _check_matchers(context, expected, tool_path)
         matching = _matching_tools(expected, context.tools) or [_name(expected)]
         if all(
-            any(is_forbidden(one, name, context.tools) for name in forbidden) for one in matching
+            any(is_forbidden(one, tool.name, context.tools, tool.allow) for tool in case.forbidden)
+            for one in matching
         ):
             context.error(tool_path, f"{_name(expected)!r} is both expected and forbidden")
         if tools is not None:
             _check_expected_tool(context, expected, tool_path, tools)
-    for index, name in enumerate(case.forbidden_tools or []):
+    for index, forbidden in enumerate(case.forbidden):
         tool_path = (*path, "forbidden_tools", index)
-        reason = _reason_not_a_tool_name(name)
-        if reason is not None:
-            context.error(tool_path, f"no call can match {name!r}: {reason}")
-        elif tools is not None and not any(is_forbidden(tool, name, tools) for tool in tools):
-            context.error(tool_path, _unknown_tool(name, tools))
+        for name in (forbidden.name, *forbidden.allow):
+            reason = _reason_not_a_tool_name(name)
+            if reason is not None:
+                context.error(tool_path, f"no call can match {name!r}: {reason}")
+            elif tools is not None and not any(is_forbidden(tool, name, tools) for tool in tools):
+                context.error(tool_path, _unknown_tool(name, tools))
     _check_most_calls(context, case, path)
     if not context.agent.has_own_model:
         _check_agents(context, case, path)
@@ -337,7 +338,7 @@ def _reason_not_a_tool_name(name: str) -> str | None:
     if character is not None and character[0] in ",;":
         return "it is one name; write each tool as an item of the list: [a, b]"
     if character is not None:
-        return f"it contains {character[0]!r}; names are compared literally, not as patterns"
+        return f"it contains {character[0]!r}; of patterns, only '*' is read"
     if name.casefold() in _WORDS_FOR_NOTHING or not re.search(r"\w", name):
         return "it is not a tool; leave the list or cell empty, or write the tool's name"
     if re.search(r"\s", name):

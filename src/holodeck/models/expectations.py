@@ -130,6 +130,22 @@ class ExpectedTool(Model):
         return self
 
 
+class ForbiddenTool(Model):
+    """A tool that must not be called, and tools of nearly its name that may be."""
+
+    name: NonBlank
+    """Name of the tool, with or without the prefix of its plugin or server; `*` stands for any
+    characters."""
+    allow: list[NonBlank] = []
+    """Names of other tools, which may be called although their names are like it."""
+
+    @model_validator(mode="after")
+    def _forbids_something(self) -> "ForbiddenTool":
+        if self.name in self.allow:
+            raise ValueError(f"'allow' names {self.name!r} itself, which is forbidden; remove one")
+        return self
+
+
 ToolOrder = Literal["exact", "in_order", "any_order", "subset", "superset"]
 """How tool calls correspond to `expected_tools`. The first three are the match types of Google ADK,
 the last two the modes of LangChain's agentevals. Each entry stands for one call, or for `count`.
@@ -162,8 +178,9 @@ class Expectations(Model):
 
     expected_tools: list[OnDemand[NonBlank | ExpectedTool]] | None = None
     """Tools that must be called. [] forbids all tools; if missing, tool calls are not checked."""
-    forbidden_tools: list[NonBlank] | None = None
-    """Exact names of tools that must not be called, with or without the prefix of a plugin."""
+    forbidden_tools: list[OnDemand[NonBlank | ForbiddenTool]] | None = None
+    """Names of tools that must not be called, with or without the prefix of a plugin; `*` stands
+    for any characters. A call of nearly that name leaves the check undecided."""
     tool_order: Annotated[bool | ToolOrder, BeforeValidator(_require_order)] = False
     """How the calls must correspond to `expected_tools`: `exact`, `in_order`, `any_order`, `subset`
     or `superset`; true is `in_order`."""
@@ -192,6 +209,14 @@ class Expectations(Model):
     def order(self) -> ToolOrder | None:
         """How the calls must correspond to `expected_tools`; None if that is not checked."""
         return "in_order" if self.tool_order is True else self.tool_order or None
+
+    @property
+    def forbidden(self) -> list[ForbiddenTool]:
+        """`forbidden_tools`, each with what it allows."""
+        return [
+            ForbiddenTool(name=tool) if isinstance(tool, str) else tool
+            for tool in self.forbidden_tools or ()
+        ]
 
     @property
     def checks_tool_calls(self) -> bool:

@@ -107,6 +107,9 @@ class ToolInvocation(Model):
     """What the call retrieved, one entry per chunk; None if that is only in `result`."""
     prevented: bool = False
     """Whether the tool did not run, because it has side effects that are not allowed."""
+    blocked: bool = False
+    """Whether the tool did not run, because a filter or middleware of the agent kept it from it;
+    `error` then says so."""
     model_cost: OnDemand[ModelCost] | None = None
     """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []

@@ -5,7 +5,7 @@ part in the same play, which is written below for the model.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +21,14 @@ INSTRUCTIONS = "Be brief."
 """Of every agent."""
 AGENT = "support"
 """The name of every agent."""
+
+
+INVALID_CALLS: Mapping[str, tuple[str, Any]] = {
+    "call an unknown tool": ("erase", {}),
+    "leave the arguments out": (TOOL, {}),
+    "write malformed arguments": (TOOL, '{"order_id": '),
+}
+"""Prompt → a call that no tool can take, which the model makes first."""
 
 
 def lookup_order(order_id: str) -> str:
@@ -54,6 +62,8 @@ class Subject:
     """Closes the user's client of the model."""
     catches_tool_errors: bool = True
     """Whether the framework gives the model the error of a tool; otherwise the turn fails."""
+    runs_tools: bool = True
+    """Whether the framework runs the tools, and not the user's own loop."""
     takes_context: bool = True
     """Whether a conversation can begin with earlier messages."""
 
@@ -85,6 +95,10 @@ def script(request: Request) -> Reply:
         return Reply(fault="hang")
     if results:
         return Reply(f"OK: {', '.join(results)}")
+    if prompt in INVALID_CALLS:
+        tool, arguments = INVALID_CALLS[prompt]
+        names = [name for name in request.tools if name.endswith(tool)]
+        return Reply(tool_calls=[(*(names or [tool]), arguments)])
     orders = re.findall(r"order (\w+)", prompt)
     if orders:
         tool = next(name for name in request.tools if name.endswith(TOOL))

@@ -51,6 +51,7 @@ def tool_loop(server: FakeOpenAI) -> Subject:
         noticed=lambda: noticed,
         close=client.close,
         catches_tool_errors=False,
+        runs_tools=False,
     )
 
 

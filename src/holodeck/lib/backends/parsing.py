@@ -178,6 +178,10 @@ def _tool_result(item: Any, location: str) -> ToolResult:
         result["call_id"] = str(call_id)
     if first_present(item, ("is_error",), False):
         result["is_error"] = True
+    if first_present(item, ("refused",), False):
+        result["is_error"] = result["refused"] = True
+    if first_present(item, ("blocked",), False):
+        result["blocked"] = True
     return result
 
 

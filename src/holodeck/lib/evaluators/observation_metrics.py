@@ -203,7 +203,8 @@ def _compare_tools(observation: Observation) -> tuple[list[str], list[str]]:
     Raises EvaluationError if a name may mean several tools.
     """
     wanted = [name for name in observation.expected_tools or () if isinstance(name, str)]
-    called = [call.name for call in observation.tool_calls] if wanted else []
+    calls = observation.tool_calls if wanted else ()
+    called = [call.name for call in calls if not call.blocked]
     offered = [one.name for one in observation.tools] if observation.evidence.tools else []
     faults, notes = [], []
     for name in wanted:

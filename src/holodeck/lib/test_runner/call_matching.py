@@ -73,6 +73,8 @@ class Trajectory:
         """Return how the call meets the expectation; None if it is of another tool."""
         if not self.is_call_of(expected, call):
             return None
+        if call.blocked and (isinstance(expected, str) or not expected.error):
+            return Comparison(call, [f"it was {call.error}"])
         return Comparison(call) if isinstance(expected, str) else _compare(expected, call)
 
 

@@ -31,7 +31,6 @@ from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactor
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
 from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
 from holodeck.lib.test_runner.messages import require_history_support
-from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
@@ -444,10 +443,6 @@ class TestExecutor:
             self.on_test_start(case)
 
     def _report_result(self, index: int, result: TestResult) -> None:
-        named = [tool for turn in result.turns or (result,) for tool in turn.tools or ()]
-        tools = named or [tool.name for tool in self.agent_config.tools or ()]
-        for text in misnamed_tools(self.cases[index], result, tools):
-            self._setup.note(text)
         if self.on_result is not None:
             self.on_result(index, result)
         if self.progress_callback is not None:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.suggestions import did_you_mean, nearest_word
-from holodeck.lib.test_runner.misnamed_tools import is_similar
 from holodeck.lib.text import one_line
+from holodeck.lib.tool_names import is_near, is_similar
 from holodeck.models.spans import RecordedSpan
 from holodeck.models.trace_checks import SpanCheck
 
@@ -19,6 +19,8 @@ _OPERATIONS = frozenset(
     | {"invoke_agent", "invoke_workflow", "retrieval", "text_completion"}
 )
 """The operations of the conventions; nobody means a part of a name by them."""
+_TOOL = "execute_tool "
+_TOOL_NAME = "gen_ai.tool.name"
 _SHORT_WORD = 8
 _MAX_SHOWN = 80
 
@@ -57,7 +59,7 @@ def _require_right_name(written: str, seen: Sequence[RecordedSpan]) -> None:
     for name in dict.fromkeys(names):
         if name in _OPERATIONS:
             continue
-        if is_similar(written, name) or _is_part(written, name):
+        if is_similar(written, name) or _is_part(written, name) or _is_near_tool(written, name):
             raise EvaluationError(
                 f"no span is named {written!r}, but one is named {_short(name)}; write that name,"
                 " or a glob, to say which is meant"
@@ -83,6 +85,13 @@ def _is_part(written: str, name: str) -> bool:
     return _contains(name, written) or _contains(written, name)
 
 
+def _is_near_tool(written: str, name: str) -> bool:
+    """Whether one of two spans is of a tool whose name is like that of the other."""
+    if not any(one.startswith(_TOOL) for one in (written, name)):
+        return False
+    return is_near(written.removeprefix(_TOOL), name.removeprefix(_TOOL))
+
+
 def _contains(text: str, words: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
 
@@ -93,9 +102,9 @@ def _require_right_value(key: str, written: object, having: Sequence[object]) ->
             f"{key!r} is {_kind(having[0])} in the spans, {_short(having[0])}, and not"
             f" {_kind(written)}; write '{{equals: {written}}}' if that is meant"
         )
+    is_like = is_near if key == _TOOL_NAME else is_similar
     for value in having:
-        is_near = isinstance(written, str) and isinstance(value, str) and is_similar(written, value)
-        if is_near:
+        if isinstance(written, str) and isinstance(value, str) and is_like(written, value):
             raise EvaluationError(
                 f"no span has {key!r} {written!r}, but one has {_short(value)}; write that value,"
                 f" or '{{equals: {written}}}' if another is meant"

@@ -22,7 +22,11 @@ from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
-from holodeck.lib.test_runner.tool_invocations import invalid_tool_calls, pair_tool_calls
+from holodeck.lib.test_runner.tool_invocations import (
+    invalid_tool_calls,
+    pair_tool_calls,
+    refuse_last_call,
+)
 from holodeck.models.evidence import Fact, Source, evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel
@@ -214,9 +218,7 @@ class _Turn:
         self.attempts = answer.attempts
         calls = answer.tool_calls or ()
         self.tool_invocations = pair_tool_calls(calls, answer.tool_results)
-        self.faults += [
-            f"invalid tool call: {line}" for line in invalid_tool_calls(calls, answer.tool_results)
-        ]
+        self.faults += [f"invalid tool call: {line}" for line in invalid_tool_calls(answer)]
         if answer.is_error:
             self.failure = "error"
             self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
@@ -224,6 +226,11 @@ class _Turn:
             self.faults.append(EMPTY_RESPONSE)
 
     def _add_failure(self, error: Exception) -> None:
+        seen = getattr(error, "seen", None)
+        if isinstance(seen, ExecutionResult) and refuse_last_call(seen, message_of(error)):
+            self.answer = seen
+            self._add_answer(seen)
+            return
         self.errors.append(describe(error))
         self.raised += filter(None, [raised_error(error)])
         self.is_permanent = isinstance(error, BackendError) and error.permanent
@@ -235,7 +242,6 @@ class _Turn:
             from holodeck.lib.llm.provider_errors import refusal_behind  # noqa: PLC0415
 
             self.refusal = refusal_behind(error)
-        seen = getattr(error, "seen", None)
         if isinstance(seen, ExecutionResult):
             self.waited_seconds = seen.waited_ms / 1000
             self.answer = seen

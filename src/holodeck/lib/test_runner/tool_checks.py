@@ -7,9 +7,15 @@ from holodeck.lib.test_runner.call_matching import Comparison, Trajectory
 from holodeck.lib.test_runner.tool_matchers import describe_matcher, equal_json, short
 from holodeck.lib.test_runner.tool_order import is_in_order
 from holodeck.lib.text import plural
-from holodeck.lib.tool_names import did_you_mean_tool, is_forbidden, matches_tool_name
+from holodeck.lib.tool_names import (
+    did_you_mean_tool,
+    is_forbidden,
+    is_near,
+    matches_tool_name,
+    tools_named,
+)
 from holodeck.models.evidence import Evidence, unknown_reason
-from holodeck.models.expectations import Expectations, ExpectedTool, ToolOrder
+from holodeck.models.expectations import Expectations, ExpectedTool, ForbiddenTool, ToolOrder
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
 NOT_RUN = (
@@ -96,8 +102,9 @@ def _check_rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolChec
         yield _check_row(_describe_tool(one), _check_expected, one, trajectory)
     if case.expected_tools == []:
         yield _check_row("no tool call", _check_no_call, trajectory)
-    for name in case.forbidden_tools or ():
-        yield _check_row(f"no call of {name}", _check_forbidden, name, trajectory)
+    for tool in case.forbidden:
+        label = f"no call of {', except '.join([tool.name, *tool.allow])}"
+        yield _check_row(label, _check_forbidden, tool, expected, trajectory)
     if order is not None:
         yield _check_row(
             _describe_order(order, expected), _check_order, order, expected, trajectory
@@ -174,9 +181,12 @@ def _require_known(found: Sequence[Comparison]) -> None:
 
 
 def _check_substring(expected: str, trajectory: Trajectory) -> Decision:
-    matching = [call for call in trajectory.calls if expected in call.full_name]
+    named = [call for call in trajectory.calls if expected in call.full_name]
+    matching = [call for call in named if not call.blocked]
     if not matching:
         trajectory.require_all_calls()
+        if named:
+            return False, f"{named[0].name!r}: it was {named[0].error}"
         return False, _not_called(expected, trajectory)
     if any(
         matches_tool_name(expected, call.name) or expected in (call.server, call.full_name)
@@ -205,14 +215,38 @@ def _not_called(name: str, trajectory: Trajectory) -> str:
     return f"no call of {name!r}; called: {_names(trajectory.calls)}{hint}"
 
 
-def _check_forbidden(name: str, trajectory: Trajectory) -> Decision:
-    names = dict.fromkeys(call.name for call in trajectory.calls)
-    called = [one for one in names if is_forbidden(one, name, trajectory.tools)]
+def _check_forbidden(
+    forbidden: ForbiddenTool, expected: Sequence[str | ExpectedTool], trajectory: Trajectory
+) -> Decision:
+    name, tools = forbidden.name, trajectory.tools
+    names = [
+        tool
+        for tool in dict.fromkeys(call.name for call in trajectory.calls)
+        if not any(is_forbidden(tool, allowed) for allowed in forbidden.allow)
+    ]
+    called = [tool for tool in names if is_forbidden(tool, name, tools)]
     if called:
         full = "" if name in called else f" as {called[0]!r}"
         return False, f"{name!r} is forbidden, but was called{full}"
     trajectory.require_all_calls()
+    if not any(is_forbidden(tool, name, tools) for tool in tools):  # no tool is known to be meant
+        meant = [one if isinstance(one, str) else one.name for one in expected]
+        others = {tool for one in meant for tool in tools_named(one, trajectory.names)}
+        similar = [tool for tool in names if tool not in others and is_near(name, tool)]
+        if similar:
+            raise EvaluationError(_near_calls(forbidden, similar))
     return True, None
+
+
+def _near_calls(forbidden: ForbiddenTool, similar: Sequence[str]) -> str:
+    name, called = forbidden.name, similar[0]
+    pattern = f"*{name}" if called.endswith(name) else f"{name}*"
+    meant = pattern if is_forbidden(called, pattern) else called
+    allow = [*forbidden.allow, *similar]
+    return (
+        f"{name!r} is forbidden, and {called!r} was called, which may be the same tool; write"
+        f" {meant!r} to forbid it, or {{name: {name!r}, allow: {allow}}} if it is another"
+    )
 
 
 def _check_order(

@@ -4,8 +4,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.tool_names import tools_named
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
+
+BLOCKED = "not run, because a filter or middleware of the agent kept it from running"
 
 
 def pair_tool_calls(
@@ -43,6 +46,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         server=None if result is None else result.get("server"),
         passages=None if result is None else result.get("passages"),
         model_cost=None if result is None else result.get("model_cost"),
+        blocked=result is not None and result.get("blocked", False),
         prevented=result is not None and result.get("prevented", False),
         unknown=list(_unknown_facts(call, result)),
     )
@@ -60,18 +64,41 @@ def _error(call: ToolCall, result: ToolResult | None) -> str | None:
         return call["error"]
     if result is None:
         return NO_RESULT
+    if result.get("blocked"):
+        answer = result.get("result")
+        return BLOCKED if answer is None else f"{BLOCKED}: {answer}"
     return str(result.get("result", "the tool failed")) if result.get("is_error") else None
 
 
-def invalid_tool_calls(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+def invalid_tool_calls(answer: ExecutionResult) -> list[str]:
     """Return why calls never reached a tool, one line each."""
+    calls = answer.tool_calls or ()
     lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
     malformed = {call.get("call_id") for call in calls if "error" in call}
     return lines + [
         f"{result['name']}: {_one_line(result.get('result'))}"
-        for result in results
+        for result in answer.tool_results
         if result.get("refused") and result.get("call_id") not in malformed
     ]
+
+
+def refuse_last_call(answer: ExecutionResult, error: str) -> bool:
+    """Note that the framework ended the turn because it refused the last call.
+
+    It did if the error names the tool of a call without a result, and says of a tool that the agent
+    does not have that it was not found, or the framework refused a call of it before.
+    """
+    answered = {result.get("call_id") for result in answer.tool_results}
+    refused = {one["name"] for one in answer.tool_results if one.get("refused")}
+    for call in answer.tool_calls or ():
+        name, call_id = call["name"], call.get("call_id", "")
+        is_unknown = answer.tools is not None and not tools_named(name, answer.tools)
+        is_invalid = name in refused or (is_unknown and "not found" in error)
+        if call_id not in answered and name in error and is_invalid:
+            result = ToolResult(name=name, call_id=call_id, result=error)
+            answer.tool_results.append(result | {"is_error": True, "refused": True})
+            return True
+    return False
 
 
 def _one_line(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.backends.parsing import parse_arguments
+from holodeck.lib.backends.parsing import parse_arguments, parse_result
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,12 @@ def test_a_mapping_that_is_nested_too_deep_is_kept_as_text():
 
     assert arguments["raw"].count("{") == 151
     assert "nested more than 100 levels deep" in error
+
+
+def test_a_result_that_says_that_no_tool_got_the_call_is_an_error():
+    row = {"name": "erase", "call_id": "1", "result": "unknown", "refused": True}
+    calls = [{"name": "erase", "call_id": "1"}]
+
+    found = parse_result({"response": "ok", "tool_calls": calls, "tool_results": [row]})
+
+    assert found.tool_results == [row | {"is_error": True}]

@@ -187,3 +187,32 @@ def test_the_name_of_an_mcp_server_means_any_of_its_tools(expected, passed, reas
 
     assert row.passed is passed
     assert row.reason is None if reason is None else row.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("expected", "passed"),
+    [
+        ({"expected_tools": ["delete"]}, False),
+        ({"expected_tools": [{"name": "delete"}]}, False),
+        ({"expected_tools": [{"name": "delete", "error": False}]}, False),
+        ({"expected_tools": [{"name": "delete", "error": True}]}, True),
+        (
+            {"expected_tools": [{"name": "delete", "error": True, "result": {"contains": "no"}}]},
+            True,
+        ),
+        ({"expected_tools": [{"name": "delete", "count": 1}]}, False),
+        ({"expected_tools": ["look", "delete"], "tool_order": "exact"}, False),
+        ({"forbidden_tools": ["delete"]}, False),
+        ({"max_tool_calls": 1}, False),
+        ({"forbidden_tools": ["pay"]}, True),
+    ],
+    ids=str,
+)
+def test_a_call_that_a_filter_blocked_was_requested_but_is_no_expected_call(expected, passed):
+    blocked = ToolInvocation(name="delete", blocked=True, error="not run: no")
+    calls = [ToolInvocation(name="look"), blocked]
+
+    rows = checks(calls, **expected)
+
+    assert all(row.passed for row in rows) is passed
+    assert not any(row.error for row in rows)

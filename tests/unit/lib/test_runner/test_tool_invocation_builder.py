@@ -1,6 +1,13 @@
 """Pairing tool calls with results."""
 
-from holodeck.lib.test_runner.tool_invocations import invalid_tool_calls, pair_tool_calls
+import pytest
+
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.test_runner.tool_invocations import (
+    invalid_tool_calls,
+    pair_tool_calls,
+    refuse_last_call,
+)
 from holodeck.models.test_result import NO_RESULT
 
 
@@ -46,8 +53,28 @@ def test_the_size_of_a_result_is_that_of_its_json():
     assert invocation.bytes == len('{"k": "\\u00fc"}')
 
 
+@pytest.mark.parametrize(
+    ("name", "error", "is_refused"),
+    [
+        ("erase", "Tool erase not found in agent", True),
+        ("erase", "the server is down", False),
+        ("lookup", "lookup: order 7 not found", False),
+        ("erase", "erase of an agent that a tool runs raised", False),
+        ("pay", "Tool 'pay' exceeded max retries", True),
+    ],
+)
+def test_an_error_about_the_last_call_is_the_refusal_of_an_invalid_call(name, error, is_refused):
+    calls = [{"name": "pay", "call_id": "1"}, {"name": name, "call_id": "2"}]
+    refused = {"name": "pay", "call_id": "1", "result": "no 'id'", "refused": True}
+    seen = ExecutionResult("", tool_calls=calls, tool_results=[refused], tools=["lookup", "pay"])
+
+    assert refuse_last_call(seen, error) is is_refused
+    assert len(invalid_tool_calls(seen)) == 1 + is_refused
+
+
 def test_a_malformed_call_is_told_once():
     calls = [{"name": "a", "call_id": "1", "error": "not JSON"}]
     results = [{"name": "a", "call_id": "1", "result": "malformed", "refused": True}]
 
-    assert invalid_tool_calls(calls, results) == ["a: not JSON"]
+    answer = ExecutionResult("ok", tool_calls=calls, tool_results=results)
+    assert invalid_tool_calls(answer) == ["a: not JSON"]

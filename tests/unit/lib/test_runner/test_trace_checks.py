@@ -252,6 +252,16 @@ def test_a_similar_value_is_meant_if_it_is_written_as_a_matcher():
     assert verdict({"span": "execute_tool", "where": where, "count": 0}) is True
 
 
+@pytest.mark.parametrize("name", ["shop_refund", "refund_v2", "Shop-Refund"])
+def test_a_span_of_a_tool_with_nearly_the_name_is_not_decided(name):
+    spans, by_name = [tool(name)], {"span": "execute_tool refund", "count": 0}
+    by_value = {"span": "execute_tool", "where": {"gen_ai.tool.name": "refund"}, "count": 0}
+
+    assert repr(f"execute_tool {name}") in row(by_name, spans).error
+    assert repr(name) in row(by_value, spans).error
+    assert verdict(by_name, [tool("refund_history")]) is True
+
+
 def test_an_operation_is_not_taken_for_a_part_of_a_name():
     assert verdict({"span": "chat", "count": 0}, [span("POST /chat")]) is True
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 OWN_OPTIONS = ("messages", "message", "stream", "session", "middleware")
 """Arguments of `run` that an adapter sets."""
+REFUSALS = ("Error: Requested function ", "Error: Argument parsing failed.")
+"""How the framework begins the result of a call that reaches no function."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -50,7 +52,8 @@ def read_results(turn: TurnRecord, message: Any) -> None:
         if content.type == "function_result":
             failed = content.exception is not None
             result = content.exception if failed else content.result
-            turn.add_result(content.call_id, result, is_error=failed)
+            refused = failed and str(content.result).startswith(REFUSALS)
+            turn.add_result(content.call_id, result, is_error=failed, is_refused=refused)
         elif content.type.endswith("_tool_result"):
             turn.add_result(content.call_id, _provider_result(content))
 

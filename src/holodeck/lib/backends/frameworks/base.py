@@ -78,7 +78,7 @@ class TurnRecord:
     tool_calls_problem: str | None = None
     """Why there may be more calls than `tool_calls`."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
-    """Each with `name`, `call_id`, `result` and perhaps `is_error`."""
+    """Each with `name`, `call_id`, `result` and perhaps `is_error`, `refused` or `blocked`."""
     usage: dict[str, int] | None = None
     """`prompt_tokens` and `completion_tokens` of all requests; None if one of them is unknown."""
     agents: list[str] | None = None
@@ -116,11 +116,20 @@ class TurnRecord:
         )
 
     def add_result(
-        self, call_id: str | None, result: Any, *, is_error: bool = False, name: str | None = None
+        self,
+        call_id: str | None,
+        result: Any,
+        *,
+        is_error: bool = False,
+        is_refused: bool = False,
+        is_blocked: bool = False,
+        name: str | None = None,
     ) -> None:
         """Note the result of the call with this id; without one, of the oldest open call.
 
-        A result of a call that was not noted, such as one of an earlier turn, is left out.
+        A refused call never reached a function: an unknown name, or arguments that do not fit. A
+        blocked one reached a filter or middleware of the user that did not call the function. A
+        result of a call that was not noted, such as one of an earlier turn, is left out.
         """
         answered = {one["call_id"] for one in self.tool_results}
         for call in self.tool_calls or ():
@@ -128,7 +137,9 @@ class TurnRecord:
             if call["call_id"] in answered or not (is_open or call["call_id"] == call_id):
                 continue
             row = {"name": call["name"], "call_id": call["call_id"], "result": result}
-            self.tool_results.append({**row, "is_error": True} if is_error else row)
+            is_error |= is_refused
+            flags = {"is_error": is_error, "refused": is_refused, "blocked": is_blocked}
+            self.tool_results.append(row | {key: True for key, flag in flags.items() if flag})
             return
 
     def add_usage(
@@ -156,8 +167,13 @@ class TurnRecord:
         missing = [call for call in record.tool_calls or () if call["call_id"] not in known]
         self.tool_calls = [*(self.tool_calls or ()), *missing]
         for result in record.tool_results:
-            is_error = result.get("is_error", False)
-            self.add_result(result["call_id"], result["result"], is_error=is_error)
+            self.add_result(
+                result["call_id"],
+                result["result"],
+                is_error=result.get("is_error", False),
+                is_refused=result.get("refused", False),
+                is_blocked=result.get("blocked", False),
+            )
 
     def add_other_work(self, work: OtherWork) -> None:
         """Add what happened beyond the run that the adapter read."""

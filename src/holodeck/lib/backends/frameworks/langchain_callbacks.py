@@ -4,6 +4,8 @@ The callbacks tell of every model and tool, in subgraphs and inside tools, too, 
 that fails. The messages of a graph's state complete them where a node does without LangChain.
 """
 
+import re
+import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
@@ -153,7 +155,9 @@ class TurnReader:
         self._results.append(message)
         call_id = call_id or self._open_id(message.tool_call_id)
         if call_id is not None:
-            self._turn.add_result(call_id, message.content, is_error=message.status == "error")
+            failed = message.status == "error"
+            refused = failed and _is_refusal(message.content)
+            self._turn.add_result(call_id, message.content, is_error=failed, is_refused=refused)
 
     def _open_calls(self) -> list[dict[str, Any]]:
         """Return the calls without a result."""
@@ -163,6 +167,22 @@ class TurnReader:
 
 def _calls_in(message: Any) -> list[Any]:
     return [*message.tool_calls, *message.invalid_tool_calls]
+
+
+def _is_refusal(content: Any) -> bool:
+    """Whether a graph's `ToolNode` says of a call that its tool or arguments are wrong."""
+    tool_node: Any = sys.modules.get("langgraph.prebuilt.tool_node")
+    if tool_node is None:
+        return False
+    templates = (
+        tool_node.INVALID_TOOL_NAME_ERROR_TEMPLATE,
+        tool_node.TOOL_INVOCATION_ERROR_TEMPLATE,
+    )
+    return any(re.match(_pattern(template), str(content), re.DOTALL) for template in templates)
+
+
+def _pattern(template: str) -> str:
+    return re.sub(r"\\{\w+\\}", ".*", re.escape(template))
 
 
 def _speaker(metadata: Mapping[str, Any]) -> str | None:

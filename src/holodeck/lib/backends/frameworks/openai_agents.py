@@ -233,6 +233,7 @@ class _TurnReader:
         self._responses = 0
         self._usage: Any = None
         self._failed_calls: set[str] = set()
+        self._refused_calls: set[str] = set()
 
     def note_response(self, response: Any, agent: str) -> None:
         """Note the tool calls of a response; the SDK counts handoffs among them."""
@@ -247,7 +248,12 @@ class _TurnReader:
         self._usage = context.usage
 
     def note_output(self, call_id: str | None, output: Any) -> None:
-        self._turn.add_result(call_id, output, is_error=call_id in self._failed_calls)
+        self._turn.add_result(
+            call_id,
+            output,
+            is_error=call_id in self._failed_calls,
+            is_refused=call_id in self._refused_calls,
+        )
 
     def note_tool(self, tool: Any) -> None:
         """Note a tool that runs; an agent as a tool runs without the hooks of this run."""
@@ -258,6 +264,10 @@ class _TurnReader:
         """Note that the result of a call, still to come, is an error."""
         if call_id is not None:
             self._failed_calls.add(call_id)
+
+    def note_refusal(self, call_id: str) -> None:
+        """Note that a call reaches no function: unknown tool, or arguments that do not fit."""
+        self._refused_calls.add(call_id)
 
     def read_run(self, run: Any) -> None:
         """Read what the hooks did not see from a `RunResult`, or the data of a failed run."""
@@ -354,11 +364,15 @@ def _run_config(reader: _TurnReader, users: Any) -> Any:
     Without one, the run is not traced, unless the user set up a trace processor: the SDK would
     upload the traces.
     """
+    from agents import ModelBehaviorError
+
     given = users or {}
     users_formatter = _get(given, "tool_error_formatter")
 
     def note_failure(failure: Any) -> Any:
         reader.note_failure(failure.call_id)
+        if failure.kind == "tool_not_found" or isinstance(failure.error, ModelBehaviorError):
+            reader.note_refusal(failure.call_id)
         return None if users_formatter is None else users_formatter(failure)
 
     if not isinstance(given, Mapping):

@@ -171,7 +171,10 @@ class AgentConversation(FrameworkSession):
         # A tool that asks the model to try again has a part of its own in older versions.
         default = "retried" if part.part_kind == "retry-prompt" else "success"
         failed = getattr(part, "outcome", default) != "success"
-        self.turn.add_result(part.tool_call_id, part.content, is_error=failed, name=name)
+        refused = getattr(getattr(part, "retry", None), "cause", "model_retry") != "model_retry"
+        self.turn.add_result(
+            part.tool_call_id, part.content, is_error=failed, is_refused=refused, name=name
+        )
 
     def _refuse_deferred_calls(self, output: Any) -> None:
         """Raise FrameworkError if the run ended because tools wait for a person or a program."""

@@ -43,8 +43,10 @@ class TurnReader:
         self._called: list[FunctionCallContent] = []
         """Calls of functions that are in none of the histories."""
         self._invoked: set[str | None] = set()
+        self._ran: set[str | None] = set()
         self._failed: set[str | None] = set()
-        """Ids of calls that reached a function, and of those whose function raised."""
+        """Ids of calls of known functions, of those whose function ran, and of those that failed;
+        a filter of the user may have kept a function from running."""
         self._sees_functions = False
         self._counted: list[Any] = []
         """Usages that were counted; Semantic Kernel repeats one in each part of a stream."""
@@ -60,8 +62,16 @@ class TurnReader:
             if item.content_type == "function_call":
                 self.record.add_call(item.name or "", item.arguments, item.id, agent)
             elif item.content_type == "function_result":
-                is_error = self._sees_functions and self.is_error(item.id)
-                self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
+                refused = self._sees_functions and self.is_refused(item.id)
+                blocked = item.id in self._invoked - self._ran - self._failed
+                self.record.add_result(
+                    item.id,
+                    item.result,
+                    is_error=self.has_raised(item.id),
+                    is_refused=refused,
+                    is_blocked=blocked,
+                    name=item.name,
+                )
         only_reasons = bool(items) and all(one.content_type == "reasoning" for one in items)
         if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
@@ -92,7 +102,7 @@ class TurnReader:
     def kernel(self, kernel: "Kernel") -> "Kernel":
         """Return a copy of the kernel whose functions the reader sees; filters come on top."""
         self._sees_functions = True
-        calls, errors = self._call_filter(), self._error_filter()
+        calls, errors, runs = self._call_filter(), self._error_filter(), self._run_filter()
         return kernel.model_copy(
             update={
                 "auto_function_invocation_filters": [
@@ -100,15 +110,20 @@ class TurnReader:
                     (id(calls), calls),
                 ],
                 "function_invocation_filters": [
+                    (id(runs), runs),  # the first is the nearest to the function
                     *kernel.function_invocation_filters,
                     (id(errors), errors),
                 ],
             }
         )
 
-    def is_error(self, call_id: str | None) -> bool:
-        """Whether the function raised, or Semantic Kernel refused to call it."""
-        return call_id in self._failed or call_id not in self._invoked
+    def has_raised(self, call_id: str | None) -> bool:
+        """Whether the function of a call raised."""
+        return call_id in self._failed
+
+    def is_refused(self, call_id: str | None) -> bool:
+        """Whether Semantic Kernel called no function: unknown, or arguments that do not fit."""
+        return call_id not in self._invoked
 
     # Semantic Kernel copies the filters of a kernel deeply; of all callables, only functions stay
     # the same.
@@ -141,6 +156,15 @@ class TurnReader:
                 raise
 
         return note_error
+
+    def _run_filter(self) -> Callable[..., Awaitable[None]]:
+        async def note_run(context: Any, next: Callable[..., Awaitable[None]]) -> None:  # noqa: A002
+            running = _running.get()
+            if running is not None and running[0] is context.function:
+                self._ran.add(running[1].id)
+            await next(context)
+
+        return note_run
 
     def _note_history(self, history: "ChatHistory | None", call: "FunctionCallContent") -> None:
         if history is None:

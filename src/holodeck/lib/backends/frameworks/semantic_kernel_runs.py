@@ -128,8 +128,10 @@ def read_steps(
             record.add_agent_tool(row["name"])
         result = _result(call)
         if result is not None:  # one that was reported stays as it is
-            is_error = call["type"] == "function" and reader.is_error(call["id"])
-            record.add_result(call["id"], result, is_error=is_error)
+            is_ours = call["type"] == "function"
+            is_error = is_ours and reader.has_raised(call["id"])
+            refused = is_ours and reader.is_refused(call["id"])
+            record.add_result(call["id"], result, is_error=is_error, is_refused=refused)
     record.tool_calls += reported.values()
 
 

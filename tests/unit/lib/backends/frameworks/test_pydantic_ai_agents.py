@@ -17,6 +17,7 @@ from pydantic_ai.toolsets import ExternalToolset
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.test_runner.tool_invocations import refuse_last_call
 from support.frameworks import lookup_order, script
 from support.server import PATIENT_S
 
@@ -44,6 +45,17 @@ async def backend_of(agent):
     await backend.initialize()
     yield backend
     await backend.teardown()
+
+
+@pytest.mark.parametrize("call", [("erase", {}), ("lookup_order", {})], ids=["unknown", "args"])
+async def test_a_model_that_repeats_an_invalid_call_ends_the_turn_by_it(make, call):
+    make.server.reply(tool_calls=[call]).reply(tool_calls=[call])
+
+    async with backend_of(make(retries=1)) as backend:
+        with pytest.raises(BackendError) as raised:
+            await backend.invoke_once("hello")
+
+    assert refuse_last_call(raised.value.seen, str(raised.value))
 
 
 class Order(pydantic.BaseModel):

@@ -5,7 +5,9 @@ import pytest
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError
 from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.test_runner.tool_invocations import BLOCKED, pair_tool_calls
 from support.frameworks import script
+from support.frameworks.semantic_kernel import chat_completion_agent
 from support.server import PATIENT_S
 
 
@@ -193,3 +195,45 @@ async def test_a_request_of_a_filter_counts():
 
     assert [call["name"] for call in result.tool_calls] == ["orders-cancel"]
     assert (len(requests), result.token_usage.total_tokens) == (3, 3 * 15)
+
+
+@pytest.mark.parametrize("kind", ["AUTO_FUNCTION_INVOCATION", "FUNCTION_INVOCATION"])
+async def test_a_function_that_a_filter_blocks_was_called_but_did_not_run(kind):
+    from semantic_kernel.filters import FilterTypes
+
+    with FakeOpenAI(script) as server:
+        subject = chat_completion_agent(server)
+
+        @subject.agent.kernel.filter(FilterTypes[kind])
+        async def block_order_7(context, next):  # noqa: A002 - Semantic Kernel passes it by this name
+            if context.arguments["order_id"] != "7":
+                await next(context)
+
+        backend = CallableBackend(subject.agent)
+        result = await backend.invoke_once("Where are order 7 and order 8?")
+        await subject.close()
+
+    first, second = pair_tool_calls(result.tool_calls, result.tool_results)
+    assert (first.name, first.blocked) == ("OrderPlugin-lookup_order", True)
+    assert first.error.startswith(BLOCKED)
+    assert (second.blocked, second.error, second.result) == (False, None, "order 8 is shipped")
+
+
+async def test_what_a_filter_answers_instead_of_the_function_is_the_message_of_the_call():
+    from semantic_kernel.filters import FilterTypes
+    from semantic_kernel.functions import FunctionResult
+
+    with FakeOpenAI(script) as server:
+        subject = chat_completion_agent(server)
+
+        @subject.agent.kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
+        async def refuse(context, next):  # noqa: A002 - Semantic Kernel passes it by this name
+            context.function_result = FunctionResult(
+                function=context.function.metadata, value="against the policy"
+            )
+
+        result = await CallableBackend(subject.agent).invoke_once("Where is order 7?")
+        await subject.close()
+
+    [call] = pair_tool_calls(result.tool_calls, result.tool_results)
+    assert (call.blocked, call.error) == (True, f"{BLOCKED}: against the policy")
