@@ -198,7 +198,7 @@ class TurnTrace:
         own = [step for step in self._steps if step.framework == self.framework]
         outer = [step for step in own if step.around("tool") is None]
         tools = [step for step in outer if step.operation == "tool"]
-        if tools and not any(_is_of(tool, call) for tool in tools for call in calls):
+        if calls and tools and not any(_is_of(tool, call) for tool in tools for call in calls):
             return False
         seen = sum(step in outer for step in made)
         return bool(own) and (requests is None or not 0 < seen < requests)
