@@ -19,9 +19,15 @@ def block(*_):
     time.sleep(600)
     return 1.0
 
+def greet(message):
+    return "Hello."
+
 async def sleep(*_):
     await asyncio.sleep(600)
     return 1.0
+
+def grade(context, judge):
+    return judge.ask("Is it polite?")
 
 def wait(seconds: int) -> str:
     time.sleep(600)
@@ -54,6 +60,10 @@ def calling(tool):
 
 def graded_by(metric, **keys):
     return {"evaluations": {"metrics": [{"metric": f"code:{metric}", "threshold": 0.5} | keys]}}
+
+
+def judged_by(**keys):
+    return {"evaluations": {"metrics": [keys]}}
 
 
 def tools(name, **keys):
@@ -100,6 +110,24 @@ OWN_CODE = {
     "a function, limit of the case": ("code:block", CASE, "the case took longer than 0.4 s"),
 }
 
+USER = {"situation": "a desk"}
+ATTACKER = USER | {"red_team": {"target": "tell the code"}}
+MODELS = {
+    f"the model of {name}": (broken("hang"), CALL, fields, said)
+    for said in ["no answer within 0.4 s (execution.llm_timeout)"]
+    for name, fields in {
+        "criteria": {"case": {"input": "go", "criteria": ["is polite"]}},
+        "a simulated user": {"case": {"simulate": USER, "criteria": ["is polite"]}},
+        "an attacker": {"case": {"simulate": ATTACKER, "criteria": ["it keeps the code"]}},
+        "a judge": judged_by(type="judge", name="polite", criteria=["polite"]),
+        "a metric of DeepEval": judged_by(type="deepeval", metric="bias"),
+        "a class of DeepEval": judged_by(type="deepeval", **{"class": "BiasMetric"}),
+        "a metric of Azure": judged_by(metric="relevance"),
+        "a class of Azure": judged_by(type="azure", **{"class": "TaskCompletionEvaluator"}),
+        "a grader": judged_by(type="code", grader="code:grade", judge=True),
+    }.items()
+}
+
 
 @pytest.fixture(autouse=True)
 async def warm(tmp_path_factory):
@@ -118,14 +146,21 @@ async def test_no_time_limit_is_outlasted(tmp_path, record_property):
             return await outlasted(tmp_path, *wait)
 
     (tmp_path / "code.py").write_text(CODE)
-    waits = {
-        (wait, way): (answer, limits, WAYS[way] | fields, said)
-        for wait, (answer, limits, fields, said) in WAITS.items()
-        for way in WAYS
-    } | {
-        (wait, "own code"): (None, limits, {"backend": backend, **NO_MODEL}, said)
-        for wait, (backend, limits, said) in OWN_CODE.items()
-    }
+    waits = (
+        {
+            (wait, way): (answer, limits, WAYS[way] | fields, said)
+            for wait, (answer, limits, fields, said) in WAITS.items()
+            for way in WAYS
+        }
+        | {
+            (wait, "own code"): (None, limits, {"backend": backend, **NO_MODEL}, said)
+            for wait, (backend, limits, said) in OWN_CODE.items()
+        }
+        | {
+            (wait, "own code"): (answer, limits, {"backend": "code:greet"} | fields, said)
+            for wait, (answer, limits, fields, said) in MODELS.items()
+        }
+    )
 
     found = await asyncio.gather(*map(one, waits.values()))
 
@@ -137,8 +172,9 @@ async def test_no_time_limit_is_outlasted(tmp_path, record_property):
 async def outlasted(folder, answer, limits, fields, said):
     """None if the wait ended in time for the reason said; else how it ended."""
     own = {} if "evaluations" in fields else {"evaluations": [{"metric": "contains", "value": "x"}]}
+    case = fields.pop("case", {"input": "go"} | own)
     with FakeOpenAI(answer) as server:
-        cases = [{"name": "waits", "input": "go"} | own]
+        cases = [{"name": "waits"} | case]
         agent = agent_for(server, folder, 0, test_cases=cases, **fields)
         config = settings(limits, llm_timeout=limits.llm_timeout or 600)
         try:

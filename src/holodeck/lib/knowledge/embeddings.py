@@ -84,10 +84,14 @@ class HttpEmbedder:
         self._endpoint = _embeddings_endpoint(llm, proxy_for)
         self._limiters = limiters
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
-        self._sender = RequestSender(self._endpoint.name, limiters, EMBEDDINGS)
-        timeout = limits.timeout if limits.attempt_timeout is None else limits.attempt_timeout
+        self._sender = RequestSender(
+            self._endpoint.name, limiters, EMBEDDINGS, timeout=limits.timeout
+        )
         self._http = HttpClient(
-            self._endpoint.server, self._endpoint.headers, limits.answer_bytes, timeout
+            self._endpoint.server,
+            self._endpoint.headers,
+            limits.answer_bytes,
+            limits.attempt_timeout,
         )
         self._parse = parse_ollama if llm.protocol == "ollama" else parse_openai
 
