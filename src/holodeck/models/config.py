@@ -39,9 +39,9 @@ class ExecutionConfig(Model):
         Seconds | None,
         Setting(
             60.0,
-            "Time limit of one call to the agent, or of a request to another model.",
-            details="In seconds, retries included. Judges, simulated users and embeddings are other"
-            " models; waits between their attempts do not count.",
+            "Limit of one agent or judge call.",
+            details="In seconds, retries included. It holds for requests to every model; of those to"
+            " judges, simulated users and embedding models, waits between attempts do not count.",
             flags=("--llm-timeout",),
             aliases=("--timeout",),
             group=LIMITS,
@@ -53,7 +53,7 @@ class ExecutionConfig(Model):
         Seconds | None,
         Setting(
             None,
-            "Time limit of one attempt of a request to a model.",
+            "Time limit of one attempt of a request.",
             details="In seconds.",
             flags=("--attempt-timeout",),
             group=LIMITS,

@@ -30,6 +30,7 @@ from holodeck.lib.test_runner.worker_messages import (
     unpack_result,
 )
 from holodeck.lib.test_runner.worker_places import Connection, Place
+from holodeck.lib.threads import is_cancelled
 from holodeck.lib.ui.activity import Activity, current_case, displayed
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -317,7 +318,7 @@ class WorkerPool:
         """Let the workers close their agents, and end those that take too long or have none."""
         for worker in list(self._workers):
             if worker.ready.done():
-                worker.send(["close"])
+                worker.send(["close", is_cancelled()])
             else:  # the run was cancelled or has failed, and this worker has done nothing yet
                 worker.kill()
         if self._listening:
