@@ -40,8 +40,8 @@ class ExecutionConfig(Model):
         Setting(
             60.0,
             "Limit of one agent or judge call.",
-            details="In seconds, retries included. It holds for requests to every model; of those to"
-            " judges, simulated users and embedding models, waits between attempts do not count.",
+            details="In seconds, retries included. It holds for requests to every model; between"
+            " attempts of judges, simulated users and embedding models, it stands still.",
             flags=("--llm-timeout",),
             aliases=("--timeout",),
             group=LIMITS,
