@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_THRESHOLD = 0.5
+METRIC_S = 60.0
+"""How long the evaluation of one response may take by default."""
 PREPARE_S = 1800.0
 """How long an evaluator may load what it loads once; that may be a download."""
 _PERMANENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -99,7 +101,7 @@ class BaseEvaluator(ABC):
     """What it raises if the metric cannot be computed."""
 
     def __init__(
-        self, timeout: float | None = 60.0, retry_config: RetryConfig | None = None
+        self, timeout: float | None = METRIC_S, retry_config: RetryConfig | None = None
     ) -> None:
         self.timeout = timeout
         self.retry_config = retry_config or RetryConfig()
@@ -380,7 +382,7 @@ class JudgedEvaluator(BaseEvaluator):
         *,
         model_config: LLMProvider | None = None,
         threshold: float = DEFAULT_THRESHOLD,
-        timeout: float | None = 60.0,
+        timeout: float | None = METRIC_S,
         retry_config: RetryConfig | None = None,
         judge: Judge | None = None,
     ) -> None:

@@ -20,7 +20,7 @@ from holodeck.lib.llm.completion import (
     parse_completion,
 )
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
-from holodeck.lib.llm.errors import RequestError, status_error
+from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
 from holodeck.lib.llm.http_client import HttpClient
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
@@ -120,8 +120,7 @@ class RequestSender:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            text = f"no answer within {self._timeout:g} s (execution.llm_timeout)"
-            raise RequestError(text, is_transient=True) from error
+            raise RequestError(no_answer_within(self._timeout), is_transient=True) from error
 
     async def _attempt(
         self,

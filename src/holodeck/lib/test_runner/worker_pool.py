@@ -43,7 +43,8 @@ logger = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
 """How long a worker may take to confirm that a run was cancelled, or to close its agent."""
-_CLOSE_S = 10.0
+CLOSE_S = 10.0
+"""How long the workers of a run may take to close their agents."""
 _MAX_FRUITLESS = 3
 """Workers that end one after the other, without a result of any, before the run ends."""
 _MAX_RUNS = 2
@@ -322,7 +323,7 @@ class WorkerPool:
             else:  # the run was cancelled or has failed, and this worker has done nothing yet
                 worker.kill()
         if self._listening:
-            await asyncio.wait(self._listening, timeout=_CLOSE_S)
+            await asyncio.wait(self._listening, timeout=CLOSE_S)
         for worker in list(self._workers):
             worker.kill()
         for listening in list(self._listening):
