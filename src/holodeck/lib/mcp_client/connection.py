@@ -26,7 +26,7 @@ CLOSE_S = 5.0
 """How long the end of a connection may take, such as the farewell to a server at a URL."""
 _MAX_PAGES = 1_000
 _METHOD_NOT_FOUND = -32601
-_MAX_CANCELS = 3
+_MAX_CANCELS, _CANCEL_S = 3, 2.0
 """The client of the SDK takes leave of the server also when it is cancelled."""
 _SESSION_TERMINATED = 32600
 """The code that the SDK gives a 404."""
@@ -209,7 +209,7 @@ class McpConnection:
             if self._task is None or self._task.done():
                 return
             self._task.cancel()
-            await asyncio.wait([self._task], timeout=CLOSE_S)
+            await asyncio.wait([self._task], timeout=_CANCEL_S)
         logger.warning("%s: the connection could not be closed", self.name)
 
     async def _failure_at_end(self, error: BaseException) -> BackendSessionError:

@@ -7,6 +7,8 @@ import pytest
 from holodeck.lib.llm.client import RequestSender, RequestStats
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.limits import call_limits
+from holodeck.lib.llm.options import RequestOptions
 from holodeck.lib.llm.retry import RetryConfig
 from support.clock import simulated
 
@@ -72,3 +74,11 @@ def test_a_timeout_of_the_request_itself_is_no_time_limit():
 
     with pytest.raises(TimeoutError, match="mine"):
         send(refused)
+
+
+def test_a_request_with_a_limit_of_its_own_may_take_it_in_each_attempt():
+    usual = call_limits(None)
+
+    assert RequestOptions(timeout=300).limits(usual).attempt_timeout == 300
+    assert RequestOptions(timeout=300).limits(usual).timeout is None
+    assert RequestOptions().limits(usual).timeout == 60
