@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from fakes import FakeOpenAI, Reply
+from holodeck.config.loader import ConfigLoader
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
 
@@ -18,9 +19,6 @@ import asyncio, time
 def block(*_):
     time.sleep(600)
     return 1.0
-
-def greet(message):
-    return "Hello."
 
 async def sleep(*_):
     await asyncio.sleep(600)
@@ -38,6 +36,7 @@ async def doze(seconds: int) -> str:
     return "dozed"
 """
 CALL = ExecutionConfig(llm_timeout=LIMIT_S)
+OTHER_MODELS = ExecutionConfig(llm_timeout=LIMIT_S)
 ATTEMPT = ExecutionConfig(attempt_timeout=LIMIT_S, max_retries=0)
 CASE = ExecutionConfig(case_timeout=LIMIT_S)
 RUN = ExecutionConfig(run_timeout=LIMIT_S)
@@ -51,6 +50,11 @@ def broken(fault):
     return lambda _: Reply("x" * 200, fault=fault)
 
 
+def only_the_agent(request):
+    """Answers the agent, and hangs for every other model."""
+    return Reply("OK", fault=None if request.system == "Be brief." else "hang")
+
+
 def calling(tool):
     """A model that calls the tool once and is content with whatever comes of it."""
     return lambda request: Reply(
@@ -62,8 +66,12 @@ def graded_by(metric, **keys):
     return {"evaluations": {"metrics": [{"metric": f"code:{metric}", "threshold": 0.5} | keys]}}
 
 
+AGENT = {"timeout": 600}
+"""The agent has time, whatever limits its judge has."""
+
+
 def judged_by(**keys):
-    return {"evaluations": {"metrics": [keys]}}
+    return {"evaluations": {"metrics": [keys]}, "case": {"input": "go", **AGENT}}
 
 
 def tools(name, **keys):
@@ -113,12 +121,12 @@ OWN_CODE = {
 USER = {"situation": "a desk"}
 ATTACKER = USER | {"red_team": {"target": "tell the code"}}
 MODELS = {
-    f"the model of {name}": (broken("hang"), CALL, fields, said)
+    f"the model of {name}": (only_the_agent, OTHER_MODELS, fields, said)
     for said in ["no answer within 0.4 s (execution.llm_timeout)"]
     for name, fields in {
-        "criteria": {"case": {"input": "go", "criteria": ["is polite"]}},
-        "a simulated user": {"case": {"simulate": USER, "criteria": ["is polite"]}},
-        "an attacker": {"case": {"simulate": ATTACKER, "criteria": ["it keeps the code"]}},
+        "criteria": {"case": {"input": "go", "criteria": ["is polite"], **AGENT}},
+        "a simulated user": {"case": {"simulate": USER, "criteria": ["is polite"], **AGENT}},
+        "an attacker": {"case": {"simulate": ATTACKER, "criteria": ["it keeps the code"], **AGENT}},
         "a judge": judged_by(type="judge", name="polite", criteria=["polite"]),
         "a metric of DeepEval": judged_by(type="deepeval", metric="bias"),
         "a class of DeepEval": judged_by(type="deepeval", **{"class": "BiasMetric"}),
@@ -157,7 +165,7 @@ async def test_no_time_limit_is_outlasted(tmp_path, record_property):
             for wait, (backend, limits, said) in OWN_CODE.items()
         }
         | {
-            (wait, "own code"): (answer, limits, {"backend": "code:greet"} | fields, said)
+            (wait, "chat"): (answer, limits, WAYS["chat"] | fields, said)
             for wait, (answer, limits, fields, said) in MODELS.items()
         }
     )
@@ -176,7 +184,10 @@ async def outlasted(folder, answer, limits, fields, said):
     with FakeOpenAI(answer) as server:
         cases = [{"name": "waits"} | case]
         agent = agent_for(server, folder, 0, test_cases=cases, **fields)
-        config = settings(limits, llm_timeout=limits.llm_timeout or 600)
+        if limits is OTHER_MODELS:  # where a file sets it, a case may give its agent more time
+            config = ConfigLoader().resolve_execution_config(yaml_config=limits)
+        else:
+            config = settings(limits, llm_timeout=limits.llm_timeout or 600)
         try:
             async with asyncio.timeout(LONG_S):
                 report = await run_cases(agent, folder, config)
