@@ -57,6 +57,7 @@ UNLIMITED = {
 TIMESTAMPS = {
     "cli/agent_reports.py": "when a report was made",
     "cli/runs.py": "the age of recorded runs",
+    "cli/view.py": "the age of folders of earlier pages",
     "lib/conversation/events.py": "when an event happened",
     "lib/files/spreadsheets.py": "the type of cells with a time of day",
     "lib/knowledge/buckets/s3.py": "the signature of requests",
