@@ -1,6 +1,12 @@
-"""`python -m holodeck`."""
+"""The program, also as `python -m holodeck`."""
 
-from holodeck.cli.main import main
+import sys
+
+try:
+    from holodeck.cli.main import main
+except KeyboardInterrupt:  # Ctrl-C before the program has begun
+    sys.stderr.write("Interrupted\n")
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()

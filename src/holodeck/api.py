@@ -1,5 +1,6 @@
 """The public API: run the test cases of an agent and return the report."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -205,11 +206,15 @@ def _telemetry(agent: Agent, redactor: Redactor) -> Iterator[None]:
     telemetry = initialize_observability(
         agent.observability, agent.name, redactor.redact, agent.base_dir
     )
+    interrupted = False
     try:
         with process_exit_forbidden():
             yield
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        interrupted = True
+        raise
     finally:
-        shutdown_observability(telemetry)
+        shutdown_observability(telemetry, interrupted=interrupted)
 
 
 def compare_agents(

@@ -41,7 +41,7 @@ def test_help_of_test_names_every_setting_with_its_default(tmp_path):
 
     for flag in ("--llm-timeout", "--retries", "--parallel-test-cases", "--output", "--[no-]quiet"):
         assert flag in shown
-    assert "Time limit of one agent call [default: 60]" in shown
+    assert "Limit of one agent or judge call [default: 60]" in shown
 
 
 def test_an_agent_can_be_checked_without_calling_it(agent_dir):

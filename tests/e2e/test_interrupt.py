@@ -1,6 +1,8 @@
 """Ctrl-C in the middle of a run: what had finished is reported, and the end comes quickly."""
 
 import json
+import re
+import socket
 
 import pytest
 
@@ -85,3 +87,55 @@ async def answer(message):
 def read_until(stream, line):
     while (read := stream.readline()) != line:
         assert read, f"{line!r} never came"
+
+
+INTERRUPTING = """
+import os, signal, sys
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "{module}":
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt)
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "click",
+        "holodeck.cli.context",
+        "holodeck.lib.process_end",
+        "holodeck.lib.process_exit",
+        "holodeck.cli.options",
+        "holodeck.config.loader",
+        "pydantic",
+    ],
+)
+def test_ctrl_c_while_the_program_is_imported_prints_no_traceback(agent_dir, tmp_path, module):
+    agent_dir.write_agent(test_cases=CASES)
+    folder = tmp_path / "at_start"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(INTERRUPTING.format(module=module))
+
+    with start_cli("test", cwd=agent_dir.path, env={"PYTHONPATH": str(folder)}) as run:
+        ran = run.finish()
+
+    assert (ran.code, ran.stderr.strip()) == (130, "Interrupted")
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["one process", "workers"])
+def test_a_collector_that_never_answers_does_not_delay_ctrl_c(hanging, workers):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and no more
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        telemetry = {"enabled": True, "exporters": {"otlp": {"endpoint": url}}}
+        hanging.write_agent(test_cases=CASES, observability=telemetry)
+        with start_cli("test", *workers, cwd=hanging.path) as run:
+            hanging.server.wait_for_requests(2)
+            run.interrupt()
+            ran = run.finish()
+
+    assert ran.code == 130
+    # not the five seconds of a run that ends by itself
+    assert re.search(r"could not be delivered within 0\.5 s; the rest is dropped", ran.stderr)
+    assert "within 5 s" not in ran.stderr

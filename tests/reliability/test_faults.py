@@ -17,8 +17,8 @@ from support.faults import (
     CASES,
     CHAT_OWN,
     HARMLESS,
+    NO_LIMITS,
     PERMANENT,
-    SHORT,
     TRANSIENT,
     WAYS,
     Kind,
@@ -106,7 +106,7 @@ async def test_one_case_cannot_end_the_run(tmp_path):
 
 
 def _hangs(kind):
-    return kind.limits is SHORT
+    return kind.limits is not NO_LIMITS
 
 
 @on_both_ways

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from fakes import FakeOpenAI, Reply
+from holodeck.config.loader import ConfigLoader
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
 
@@ -23,6 +24,9 @@ async def sleep(*_):
     await asyncio.sleep(600)
     return 1.0
 
+def grade(context, judge):
+    return judge.ask("Is it polite?")
+
 def wait(seconds: int) -> str:
     time.sleep(600)
     return "waited"
@@ -32,6 +36,7 @@ async def doze(seconds: int) -> str:
     return "dozed"
 """
 CALL = ExecutionConfig(llm_timeout=LIMIT_S)
+OTHER_MODELS = ExecutionConfig(llm_timeout=LIMIT_S)
 ATTEMPT = ExecutionConfig(attempt_timeout=LIMIT_S, max_retries=0)
 CASE = ExecutionConfig(case_timeout=LIMIT_S)
 RUN = ExecutionConfig(run_timeout=LIMIT_S)
@@ -45,6 +50,11 @@ def broken(fault):
     return lambda _: Reply("x" * 200, fault=fault)
 
 
+def only_the_agent(request):
+    """Answers the agent, and hangs for every other model."""
+    return Reply("OK", fault=None if request.system == "Be brief." else "hang")
+
+
 def calling(tool):
     """A model that calls the tool once and is content with whatever comes of it."""
     return lambda request: Reply(
@@ -54,6 +64,14 @@ def calling(tool):
 
 def graded_by(metric, **keys):
     return {"evaluations": {"metrics": [{"metric": f"code:{metric}", "threshold": 0.5} | keys]}}
+
+
+AGENT = {"timeout": 600}
+"""The agent has time, whatever limits its judge has."""
+
+
+def judged_by(**keys):
+    return {"evaluations": {"metrics": [keys]}, "case": {"input": "go", **AGENT}}
 
 
 def tools(name, **keys):
@@ -100,6 +118,24 @@ OWN_CODE = {
     "a function, limit of the case": ("code:block", CASE, "the case took longer than 0.4 s"),
 }
 
+USER = {"situation": "a desk"}
+ATTACKER = USER | {"red_team": {"target": "tell the code"}}
+MODELS = {
+    f"the model of {name}": (only_the_agent, OTHER_MODELS, fields, said)
+    for said in ["no answer within 0.4 s (execution.llm_timeout)"]
+    for name, fields in {
+        "criteria": {"case": {"input": "go", "criteria": ["is polite"], **AGENT}},
+        "a simulated user": {"case": {"simulate": USER, "criteria": ["is polite"], **AGENT}},
+        "an attacker": {"case": {"simulate": ATTACKER, "criteria": ["it keeps the code"], **AGENT}},
+        "a judge": judged_by(type="judge", name="polite", criteria=["polite"]),
+        "a metric of DeepEval": judged_by(type="deepeval", metric="bias"),
+        "a class of DeepEval": judged_by(type="deepeval", **{"class": "BiasMetric"}),
+        "a metric of Azure": judged_by(metric="relevance"),
+        "a class of Azure": judged_by(type="azure", **{"class": "TaskCompletionEvaluator"}),
+        "a grader": judged_by(type="code", grader="code:grade", judge=True),
+    }.items()
+}
+
 
 @pytest.fixture(autouse=True)
 async def warm(tmp_path_factory):
@@ -118,14 +154,21 @@ async def test_no_time_limit_is_outlasted(tmp_path, record_property):
             return await outlasted(tmp_path, *wait)
 
     (tmp_path / "code.py").write_text(CODE)
-    waits = {
-        (wait, way): (answer, limits, WAYS[way] | fields, said)
-        for wait, (answer, limits, fields, said) in WAITS.items()
-        for way in WAYS
-    } | {
-        (wait, "own code"): (None, limits, {"backend": backend, **NO_MODEL}, said)
-        for wait, (backend, limits, said) in OWN_CODE.items()
-    }
+    waits = (
+        {
+            (wait, way): (answer, limits, WAYS[way] | fields, said)
+            for wait, (answer, limits, fields, said) in WAITS.items()
+            for way in WAYS
+        }
+        | {
+            (wait, "own code"): (None, limits, {"backend": backend, **NO_MODEL}, said)
+            for wait, (backend, limits, said) in OWN_CODE.items()
+        }
+        | {
+            (wait, "chat"): (answer, limits, WAYS["chat"] | fields, said)
+            for wait, (answer, limits, fields, said) in MODELS.items()
+        }
+    )
 
     found = await asyncio.gather(*map(one, waits.values()))
 
@@ -137,10 +180,14 @@ async def test_no_time_limit_is_outlasted(tmp_path, record_property):
 async def outlasted(folder, answer, limits, fields, said):
     """None if the wait ended in time for the reason said; else how it ended."""
     own = {} if "evaluations" in fields else {"evaluations": [{"metric": "contains", "value": "x"}]}
+    case = fields.pop("case", {"input": "go"} | own)
     with FakeOpenAI(answer) as server:
-        cases = [{"name": "waits", "input": "go"} | own]
+        cases = [{"name": "waits"} | case]
         agent = agent_for(server, folder, 0, test_cases=cases, **fields)
-        config = settings(limits, llm_timeout=limits.llm_timeout or 600)
+        if limits is OTHER_MODELS:  # where a file sets it, a case may give its agent more time
+            config = ConfigLoader().resolve_execution_config(yaml_config=limits)
+        else:
+            config = settings(limits, llm_timeout=limits.llm_timeout or 600)
         try:
             async with asyncio.timeout(LONG_S):
                 report = await run_cases(agent, folder, config)

@@ -22,9 +22,9 @@ other harnesses react.
 
 `scripts/faults` writes this page from a run: {CASES} cases, each of which meets the fault at its
 first attempt (or its first five), through the real runner on Semantic Kernel and on `backend:
-chat`, with default settings except shorter waits. `--attempt-timeout` ends the silent faults.
-`tests/reliability` checks every row, and also repeats each fault forever in one of a hundred
-cases.
+chat`, with default settings except shorter waits. `llm_timeout` (here 2 instead of 60 seconds) ends
+a call to a silent server; a shorter `attempt_timeout` leaves time for another attempt.
+`tests/reliability` checks every row, and also repeats each fault forever in one of a hundred cases.
 
 The numbers are cases out of ten with the correct result. We measured the other harnesses once
 each on 2026-11-21, with the settings that their documentation suggests. An empty field was not

@@ -68,8 +68,15 @@ def _error(status: int, code: str | None = None, **headers: str) -> Reply:
 
 
 NAMELESS = {"id": "1", "type": "function", "function": {"name": None, "arguments": "{}"}}
-SHORT = ExecutionConfig(attempt_timeout=2)
+ATTEMPT = ExecutionConfig(attempt_timeout=2)
 """Many times what an attempt takes that is answered."""
+CALL = ExecutionConfig(llm_timeout=2)
+"""The default is a minute."""
+SILENT = {
+    "half a body, then silence": Reply("x" * 200, fault="half_open"),
+    "silence": Reply("x", fault="hang"),
+    "a byte now and then": Reply("x", fault="drip", drip_s=0.1),
+}
 HTML = {"content-type": "text/html"}
 
 TRANSIENT = [
@@ -84,9 +91,7 @@ TRANSIENT = [
     Kind("closed before the answer", Reply("x", fault="close")),
     Kind("half a body, then closed", Reply("x" * 200, fault="truncate")),
     Kind("a chunk that is cut", Reply("x", fault="cut_chunk")),
-    Kind("half a body, then silence", Reply("x" * 200, fault="half_open"), limits=SHORT),
-    Kind("silence", Reply("x", fault="hang"), limits=SHORT),
-    Kind("a byte now and then", Reply("x", fault="drip", drip_s=0.1), limits=SHORT),
+    *(Kind(f"{name}, `attempt_timeout`", reply, limits=ATTEMPT) for name, reply in SILENT.items()),
     Kind("200 with broken JSON", Reply(body=b'{"choices": [')),
     Kind("200 with HTML", Reply(body=b"<html>busy</html>", headers=HTML)),
     Kind("200 with nothing in it", Reply(body=b"")),
@@ -120,6 +125,10 @@ PERMANENT = [
     *(
         Kind(f"HTTP {status}", _error(status), ends="error", reason=f"{status} for a reason")
         for status in (400, 401, 403, 404, 422)
+    ),
+    *(
+        Kind(name, reply, ends="error", reason="timeout after 2s", limits=CALL)
+        for name, reply in SILENT.items()
     ),
     Kind(
         "429 for a used-up quota",
@@ -175,6 +184,10 @@ CHAT_OWN = {
             Reply(json=completion(content=None, tool_calls=[{}])),
             ends="fails",
             reason="invalid tool call",
+        ),
+        *(
+            Kind(name, reply, ends="error", reason="no answer within 2 s", limits=CALL)
+            for name, reply in SILENT.items()
         ),
     )
 }

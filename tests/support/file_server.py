@@ -107,3 +107,12 @@ async def drip(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
     """Send a header and then nothing more, with the connection kept open."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx")
     await asyncio.Event().wait()
+
+
+async def trickle(headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+    """Send a byte now and then, without end."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+    while True:
+        writer.write(b"x")
+        await writer.drain()
+        await asyncio.sleep(0.05)

@@ -3,6 +3,7 @@
 `python mcp_servers.py` serves stdio; `serve(transport)` serves a URL from a thread.
 """
 
+import asyncio
 import gc
 import os
 import sys
@@ -58,8 +59,11 @@ def build():
 
 
 @contextmanager
-def serve(transport, port=0):
-    """Serve `http`, `sse` or `websocket` from a thread, and yield the URL."""
+def serve(transport, port=0, *, takes_leave=True):
+    """Serve `http`, `sse` or `websocket` from a thread, and yield the URL.
+
+    A server that does not take leave never answers the end of a session.
+    """
     import uvicorn
 
     server = build()
@@ -69,6 +73,7 @@ def serve(transport, port=0):
         app, path = server.sse_app(), "/sse"
     else:
         app, path = _websocket_app(server), "/ws"
+    app = app if takes_leave else _without_farewell(app)
     config = uvicorn.Config(
         app, port=port, log_level="critical", timeout_graceful_shutdown=1, ws="websockets-sansio"
     )
@@ -87,6 +92,15 @@ def serve(transport, port=0):
         with warnings.catch_warnings():  # the SDK leaves streams open that are in use at the end
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+
+
+def _without_farewell(app):
+    async def answer(scope, receive, send):
+        if scope.get("method") == "DELETE":
+            await asyncio.Event().wait()
+        await app(scope, receive, send)
+
+    return answer
 
 
 def _websocket_app(server):

@@ -21,10 +21,6 @@ class Promise:
     tests: tuple[tuple[str, str], ...]
     """File below tests/, and name."""
 
-    @property
-    def comes_later(self) -> bool:
-        return self.kept.startswith("Not yet: ")
-
 
 def promises() -> list[Promise]:
     rows = _ROW.finditer(PAGE.read_text(encoding="utf-8"))

@@ -27,6 +27,8 @@ class CliContext:
         """Set in a run that `--watch` started."""
         self.github: GitHubActions | None = None
         """Set in a run in a step of GitHub Actions."""
+        self.is_interrupted = False
+        """Whether a signal has ended the run."""
         self.worker_template: Template | None = None
         """Forks the workers; None if they were not expected when the command began."""
         self._notices: set[str] = set()

@@ -81,9 +81,18 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    from holodeck.lib.process_end import exit_with, prepare_end
+    try:
+        from holodeck.lib.process_end import exit_with, prepare_end
 
-    prepare_end()
+        prepare_end()
+        exit_with(_run_program())
+    except KeyboardInterrupt:  # outside of a command, which handles its own
+        click.echo("Interrupted", err=True)
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+def _run_program() -> int:
+    """Prepare the process, run the command line, and return the exit code."""
     gc.disable()  # start-up frees nothing; `cli.while_waiting` lets it collect later
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
@@ -97,7 +106,7 @@ def main() -> None:
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
     code = _flush_stdout(run(sys.argv[1:]))
     prepare_exit()
-    exit_with(code)
+    return code
 
 
 def run(args: Sequence[str]) -> int:

@@ -113,7 +113,7 @@ def open_display(
                 progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=is_live
             )
         finally:
-            shutdown_observability(telemetry)
+            shutdown_observability(telemetry, interrupted=context.is_interrupted)
 
 
 def run_displayed(
@@ -127,6 +127,7 @@ def run_displayed(
 
     def on_interrupt(one: signal.Signals) -> None:
         received.append(one)
+        context.is_interrupted = True
         with live.pause():
             click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
 

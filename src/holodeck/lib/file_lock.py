@@ -11,29 +11,44 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+LOCK_S = 1800.0
+"""How long a lock is waited for: another process may download gigabytes meanwhile."""
 _POLL_SECONDS = 0.1
 _own_locks: dict[Path, threading.Lock] = {}
 _own_locks_lock = threading.Lock()
 
 
 @contextmanager
-def exclusive_lock(path: Path, reason: str) -> Iterator[None]:
+def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator[None]:
     """Hold the lock file at `path`; while another process has it, wait and log the reason.
 
-    Other threads of this process are waited for without a word.
+    Other threads of this process are waited for without a word. Raises TimeoutError if the lock is
+    not free within `limit_s` seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _own_lock(path):
+    ends = time.monotonic() + limit_s
+    own = _own_lock(path)
+    if not own.acquire(timeout=limit_s):
+        raise _not_free(path, reason, limit_s)
+    try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if not try_lock(handle):
                 logger.warning("Waiting for another process: %s", reason)
                 # Polling, unlike a blocking call, can be interrupted on every system.
                 while not try_lock(handle):
+                    if time.monotonic() > ends:
+                        raise _not_free(path, reason, limit_s)
                     time.sleep(_POLL_SECONDS)
             yield
         finally:
             os.close(handle)
+    finally:
+        own.release()
+
+
+def _not_free(path: Path, reason: str, limit_s: float) -> TimeoutError:
+    return TimeoutError(f"{path} was locked for {limit_s:g} s ({reason})")
 
 
 def _own_lock(path: Path) -> threading.Lock:

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+CLOSE_S = 3.0
+"""How long the guard may take to end, which has nothing to do any more."""
 _PROGRAM = Path(__file__).parent / "backends" / "process" / "guard.py"
 
 
@@ -40,7 +42,12 @@ class Guard:
     async def close(self) -> None:
         assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
         self._process.stdin.close()
-        await self._process.wait()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for

@@ -39,8 +39,9 @@ class ExecutionConfig(Model):
         Seconds | None,
         Setting(
             60.0,
-            "Time limit of one agent call.",
-            details="In seconds, retries included.",
+            "Limit of one agent or judge call.",
+            details="In seconds, retries included. It holds for requests to every model; between"
+            " attempts of judges, simulated users and embedding models, it stands still.",
             flags=("--llm-timeout",),
             aliases=("--timeout",),
             group=LIMITS,
@@ -52,7 +53,7 @@ class ExecutionConfig(Model):
         Seconds | None,
         Setting(
             None,
-            "Time limit of one attempt of an agent call.",
+            "Time limit of one attempt of a request.",
             details="In seconds.",
             flags=("--attempt-timeout",),
             group=LIMITS,

@@ -49,8 +49,9 @@ class ScenarioConfig(BaseModel):
     """Listeners: a function of an event, the path of a file, or a list of these."""
     timeout: float | None = None
     """Seconds that a whole scenario may take."""
-    call_timeout: float | None = None
-    """Seconds that one call of a participant may take."""
+    call_timeout: float | None = 600.0
+    """Seconds that one call of a participant may take; `configure(call_timeout=None)` removes the
+    limit."""
     observability: dict[str, Any] | None = None
     """The arguments of `setup_scenario_tracing`: `span_filter`, `span_processors`,
     `trace_exporter`, `instrumentors`."""

@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 Json = Any
 _POLL_S = 0.05
 """How often a call looks whether the same one, made by somebody else, has its response."""
+SHARE_S = 300.0
+"""How long it waits for that; then it is made, too."""
 _SECRET = re.compile(r"(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
 _AS_TEXT = (date, time_of_day, timedelta, Decimal, Fraction, UUID, PurePath)
 """Types whose text identifies their values."""
@@ -216,14 +218,16 @@ class ResponseCache:
     ) -> Any:
         """Return the recorded response, or that of `call`. Raises NotRecorded when replaying.
 
-        Of several that miss the same response at once, one calls and the others wait for it.
+        Of several that miss the same response at once, one calls and the others wait for it, for
+        SHARE_S seconds at most.
         """
+        ends = time.monotonic() + SHARE_S
         key = self.recordings.key(function, arguments)
         recorded = await run_in_thread(partial(self._find, key))
         while not recorded:
             with self._try_claim(key) as is_claimed:
                 recorded = await run_in_thread(partial(self._find_again, key))
-                if is_claimed and not recorded:
+                if (is_claimed or time.monotonic() > ends) and not recorded:
                     response = await call()
                     await run_in_thread(partial(self.recordings.save, key, response))
                     return response
@@ -236,12 +240,13 @@ class ResponseCache:
         self, function: str, arguments: Mapping[str, Any], call: Callable[[], Any]
     ) -> Any:
         """Do the same as `get` for a function that is not async."""
+        ends = time.monotonic() + SHARE_S
         key = self.recordings.key(function, arguments)
         recorded = self._find(key)
         while not recorded:
             with self._try_claim(key) as is_claimed:
                 recorded = self._find_again(key)
-                if is_claimed and not recorded:
+                if (is_claimed or time.monotonic() > ends) and not recorded:
                     response = call()
                     self.recordings.save(key, response)
                     return response

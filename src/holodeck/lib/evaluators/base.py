@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_THRESHOLD = 0.5
+METRIC_S = 60.0
+"""How long the evaluation of one response may take by default."""
+PREPARE_S = 1800.0
+"""How long an evaluator may load what it loads once; that may be a download."""
 _PERMANENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 """Errors of the operating system that a retry does not solve."""
 
@@ -97,7 +101,7 @@ class BaseEvaluator(ABC):
     """What it raises if the metric cannot be computed."""
 
     def __init__(
-        self, timeout: float | None = 60.0, retry_config: RetryConfig | None = None
+        self, timeout: float | None = METRIC_S, retry_config: RetryConfig | None = None
     ) -> None:
         self.timeout = timeout
         self.retry_config = retry_config or RetryConfig()
@@ -136,7 +140,7 @@ class BaseEvaluator(ABC):
 
     async def _evaluate(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         self._require_inputs(kwargs)
-        await self.prepare()
+        await self._prepare()
         run = _RetriedRun(self)
         limit = None
         try:
@@ -187,6 +191,16 @@ class BaseEvaluator(ABC):
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         """Return the scores of one response. Run blocking work with `run_in_thread`."""
+
+    async def _prepare(self) -> None:
+        scope = asyncio.timeout(PREPARE_S)
+        try:
+            async with scope:
+                await self.prepare()
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise EvaluationError(f"{self.name} was not ready within {PREPARE_S:g} s") from error
 
     async def prepare(self) -> None:  # noqa: B027 - optional to override
         """Load what is loaded once; the time this takes is not part of the evaluation."""
@@ -368,7 +382,7 @@ class JudgedEvaluator(BaseEvaluator):
         *,
         model_config: LLMProvider | None = None,
         threshold: float = DEFAULT_THRESHOLD,
-        timeout: float | None = 60.0,
+        timeout: float | None = METRIC_S,
         retry_config: RetryConfig | None = None,
         judge: Judge | None = None,
     ) -> None:

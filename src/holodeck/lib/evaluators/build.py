@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
@@ -45,7 +45,7 @@ def build_evaluator(
     model for `semantic_similarity`; by default it is the built-in one.
     """
     options: dict[str, Any] = {
-        "timeout": 60.0 if metric.timeout_ms is None else metric.timeout_ms / 1000,
+        "timeout": METRIC_S if metric.timeout_ms is None else metric.timeout_ms / 1000,
         "retry_config": _retry_config(metric),
     }
     if metric.user_code is not None:

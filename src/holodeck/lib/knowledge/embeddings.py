@@ -9,11 +9,17 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
+from holodeck.errors import BackendTimeoutError
 from holodeck.lib.llm.client import RequestSender, RequestStats
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none
-from holodeck.lib.llm.errors import RequestError, malformed_response, status_error
+from holodeck.lib.llm.errors import (
+    RequestError,
+    malformed_response,
+    no_answer_within,
+    status_error,
+)
 from holodeck.lib.llm.http_client import HttpClient, Server
-from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
+from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span
@@ -84,10 +90,14 @@ class HttpEmbedder:
         self._endpoint = _embeddings_endpoint(llm, proxy_for)
         self._limiters = limiters
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
-        self._sender = RequestSender(self._endpoint.name, limiters, EMBEDDINGS)
-        timeout = limits.timeout if limits.attempt_timeout is None else limits.attempt_timeout
+        self._sender = RequestSender(
+            self._endpoint.name, limiters, EMBEDDINGS, timeout=limits.timeout
+        )
         self._http = HttpClient(
-            self._endpoint.server, self._endpoint.headers, limits.answer_bytes, timeout
+            self._endpoint.server,
+            self._endpoint.headers,
+            limits.answer_bytes,
+            limits.attempt_timeout,
         )
         self._parse = parse_ollama if llm.protocol == "ollama" else parse_openai
 
@@ -218,21 +228,35 @@ class LocalEmbedder:
     Args:
         label: The name of the model.
         load: Returns the model; may block and download it.
+        timeout: Seconds for the vectors of a few texts; None for no limit.
     """
 
-    def __init__(self, label: str, load: "Callable[[], EmbeddingModel]") -> None:
+    def __init__(
+        self, label: str, load: "Callable[[], EmbeddingModel]", timeout: float | None = None
+    ) -> None:
         self.model = self.name = f"local/{label}"
         self._load = load
+        self._timeout = timeout
         self._loaded: EmbeddingModel | None = None
 
     async def embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:  # noqa: ARG002 - no requests
-        """Return the vector of each text. Raises ModelStoreError, MissingExtra, EvaluationError."""
+        """Return the vector of each text.
+
+        Raises ModelStoreError, MissingExtra, EvaluationError and BackendTimeoutError.
+        """
         if self._loaded is None:
             self._loaded = await run_in_thread(self._load, "holodeck-embeddings")
         vectors: list[Vector] = []
         for start in range(0, len(texts), _LOCAL_BATCH):
             batch = partial(self._loaded.embed, texts[start : start + _LOCAL_BATCH])
-            vectors += await run_in_thread(batch, "holodeck-embeddings")
+            limit = time_limit(self._timeout)
+            try:
+                async with limit:
+                    vectors += await run_in_thread(batch, "holodeck-embeddings")
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise BackendTimeoutError(no_answer_within(self._timeout)) from error
         return vectors
 
     async def close(self) -> None:

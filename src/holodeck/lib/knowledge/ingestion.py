@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.file_lock import claim, release
+from holodeck.errors import VectorStoreError
+from holodeck.lib.file_lock import LOCK_S, claim, release
 from holodeck.lib.knowledge.chunking import Passage, Section
 from holodeck.lib.knowledge.documents import Document, digest_of, reading_error
 from holodeck.lib.knowledge.embeddings import Embedder
@@ -169,12 +170,21 @@ def _metadata(passage: Passage, document: Document) -> dict[str, Any]:
 
 @asynccontextmanager
 async def exclusive_ingestion(lock: Path, tool: str) -> AsyncIterator[None]:
-    """Hold the lock of a collection; waits while another process ingests."""
+    """Hold the lock of a collection; waits while another process ingests.
+
+    Raises VectorStoreError after LOCK_S seconds.
+    """
+    ends = time.monotonic() + LOCK_S
     await run_in_thread(partial(lock.parent.mkdir, parents=True, exist_ok=True))
     handle = claim(lock)
     if handle is None:
         logger.warning("tool %s: waiting for another process that ingests its documents", tool)
     while handle is None:
+        if time.monotonic() > ends:
+            raise VectorStoreError(
+                f"tools.{tool}: another process has ingested its documents for more than"
+                f" {LOCK_S:g} s; wait for it, or end it"
+            )
         await asyncio.sleep(_POLL_SECONDS)
         handle = claim(lock)
     try:

@@ -101,13 +101,15 @@ def _embedder(
     execution: ExecutionConfig | None,
     proxy_for: ProxyFor | None,
 ) -> Embedder:
+    limits = call_limits(execution)
     if llm is None:
         # Imported here because most agents use a model behind an endpoint.
         from holodeck.lib.judging.judge import embedding_model  # noqa: PLC0415
 
         is_offline = bool(execution and execution.offline)
-        return LocalEmbedder(LOCAL_MODEL, partial(embedding_model, is_offline=is_offline))
-    limits, limiters = call_limits(execution), build_limiters(execution)
+        load = partial(embedding_model, is_offline=is_offline)
+        return LocalEmbedder(LOCAL_MODEL, load, limits.timeout)
+    limiters = build_limiters(execution)
     try:
         return HttpEmbedder(llm, dimensions, limits, limiters, proxy_for)
     except ConfigError as error:

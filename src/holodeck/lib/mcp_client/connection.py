@@ -1,6 +1,7 @@
 """A connection to an MCP server, with time limits, and errors that say what the server wrote."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
@@ -19,8 +20,14 @@ from holodeck.lib.mcp_client.stdio import stdio_streams
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.text import one_line
 
+logger = logging.getLogger(__name__)
+
+CLOSE_S = 5.0
+"""How long the end of a connection may take, such as the farewell to a server at a URL."""
 _MAX_PAGES = 1_000
 _METHOD_NOT_FOUND = -32601
+_MAX_CANCELS, _CANCEL_S = 3, 2.0
+"""The client of the SDK takes leave of the server also when it is cancelled."""
 _SESSION_TERMINATED = 32600
 """The code that the SDK gives a 404."""
 _SHOWN = 1_000
@@ -93,7 +100,8 @@ class McpConnection:
         loop = task.get_loop()
         if loop is asyncio.get_running_loop():
             self._closing.set()
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=CLOSE_S)
+            await self._stop()
         elif not loop.is_closed():  # of another thread, or an event loop that stands still
             loop.call_soon_threadsafe(self._closing.set)
 
@@ -197,14 +205,17 @@ class McpConnection:
 
     async def _stop(self) -> None:
         """End the connection now."""
-        if self._task is not None and not self._task.done():
+        for _ in range(_MAX_CANCELS):
+            if self._task is None or self._task.done():
+                return
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=_CANCEL_S)
+        logger.warning("%s: the connection could not be closed", self.name)
 
     async def _failure_at_end(self, error: BaseException) -> BackendSessionError:
         """Return the failure of a call, with the last words of a server that has ended."""
         if self._closing.is_set() and self._task is not None:
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=CLOSE_S)
             error = self._reason or error
         return self._failure(error)
 

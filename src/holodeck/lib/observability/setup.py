@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 FLUSH_S = 5.0
 """How long the end of a run waits for exporters."""
+INTERRUPTED_S = 0.5
+"""How long a run that was interrupted waits for them."""
 FAILING_S = 1.0
 """How long it waits for exporters that fail; they would try again for a minute."""
 _POLL_S = 0.05
@@ -100,10 +102,12 @@ def initialize_observability(
     return ObservabilityContext(tracing, pipelines, bridge, clean)
 
 
-def shutdown_observability(context: ObservabilityContext, timeout: float = FLUSH_S) -> None:
+def shutdown_observability(
+    context: ObservabilityContext, timeout: float = FLUSH_S, *, interrupted: bool = False
+) -> None:
     """Send the rest within `timeout` seconds; what did not arrive is logged once.
 
-    May be called twice.
+    A run that was `interrupted` waits for INTERRUPTED_S at most. May be called twice.
     """
     tracing, pipelines = context.tracing, context.pipelines
     if tracing is None or pipelines is None:
@@ -111,7 +115,8 @@ def shutdown_observability(context: ObservabilityContext, timeout: float = FLUSH
     deactivate(tracing)
     if context.log_bridge is not None:
         context.log_bridge.detach()
-    late, waited = _flush(pipelines, timeout)
+    limit = min(timeout, INTERRUPTED_S) if interrupted else timeout
+    late, waited = _flush(pipelines, limit)
     # Imported already, by the pipelines.
     from holodeck.lib.observability.delivery import describe_failures, describe_late  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """The text shown while tests run, and the summary at the end; the caller writes it."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.failure_groups import NOT_PASSED
@@ -50,9 +50,16 @@ class ProgressIndicator(SpinnerMixin):
         total_tests: The number of tests of the run.
         quiet: Show only the failures and the summary.
         verbose: Show times of fast tests, every reason, and every metric in the summary.
+        clock: Returns seconds; it must never go back.
     """
 
-    def __init__(self, total_tests: int, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        total_tests: int,
+        quiet: bool = False,
+        verbose: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.total_tests = total_tests
         self.current_test = 0
         self.passed = 0
@@ -71,7 +78,8 @@ class ProgressIndicator(SpinnerMixin):
         self._results = ResultStore()
         self._not_passed: list[int] = []
         """Where those that did not pass are among the results."""
-        self.start_time = datetime.now(UTC)
+        self._clock = clock
+        self._began = clock()
         self.live = LiveStatus()
         """What runs and waits now."""
 
@@ -216,7 +224,7 @@ class ProgressIndicator(SpinnerMixin):
         return f"({elapsed_ms}ms)" if self.verbose else ""
 
     def _elapsed_seconds(self) -> float:
-        return (datetime.now(UTC) - self.start_time).total_seconds()
+        return self._clock() - self._began
 
 
 def _usage_lines(found: ReportSummary) -> Iterator[str]:

@@ -36,7 +36,7 @@ BASELINE_FILE = "baseline.json"
 MOST_HISTORY = 10
 """Recorded runs whose verdicts a baseline counts."""
 _MAX_NAME = 80
-_GIT_SECONDS = 30
+GIT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _committed_baseline(agent_folder: Path) -> Baseline:
             cwd=agent_folder,
             capture_output=True,
             text=True,
-            timeout=_GIT_SECONDS,
+            timeout=GIT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -191,6 +191,8 @@ def _check_value(
 def _number(span: RecordedSpan, name: str) -> float:
     """Return a number of a span. Raises EvaluationError if it has none of that name."""
     if name == DURATION:
+        if span.ended_ns < span.started_ns:
+            raise EvaluationError(f"{_shown(span)} ends before it begins: the clock was set back")
         return span.duration_ms
     if name not in span.attributes:
         hint = did_you_mean(name, [DURATION, *span.attributes])

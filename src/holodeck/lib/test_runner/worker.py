@@ -214,6 +214,7 @@ class _Worker:
         self._limiters = SharedLimiters(channel.send_soon, _run_number.get)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed = asyncio.Event()
+        self._is_interrupted = False
         self._lane: Lane | None = None
         self._judges: Judges | None = None
         self._notes: list[str] = []
@@ -230,7 +231,7 @@ class _Worker:
         self._channel.listen(self.handle)
         use_limiters(self._limiters)
         try:
-            with _telemetry(self._task):
+            with _telemetry(self._task, lambda: self._is_interrupted):
                 await self._serve()
         except HoloDeckError as error:
             self._channel.send(["failed", *pack_error(error)])
@@ -289,7 +290,8 @@ class _Worker:
                 self._limiters.handle(kind, endpoint)
             case ["judge", key, what, detail] if self._judges is not None:
                 self._judges.note_elsewhere(key, what, detail)
-            case ["close"]:
+            case ["close", is_interrupted]:
+                self._is_interrupted = is_interrupted
                 self._closed.set()
 
     async def _run(self, number: int, index: int) -> None:
@@ -324,7 +326,7 @@ class _Worker:
 
 
 @contextmanager
-def _telemetry(task: WorkerTask) -> Iterator[None]:
+def _telemetry(task: WorkerTask, is_interrupted: Callable[[], bool]) -> Iterator[None]:
     """In the block, send telemetry as the agent's `observability` says. Raises ConfigError."""
     agent = task.agent
     if not task.has_telemetry:
@@ -337,7 +339,7 @@ def _telemetry(task: WorkerTask) -> Iterator[None]:
     try:
         yield
     finally:
-        shutdown_observability(telemetry)
+        shutdown_observability(telemetry, interrupted=is_interrupted())
 
 
 class _ActivitiesOfParent(Activities):

@@ -30,6 +30,7 @@ from holodeck.lib.test_runner.worker_messages import (
     unpack_result,
 )
 from holodeck.lib.test_runner.worker_places import Connection, Place
+from holodeck.lib.threads import is_cancelled
 from holodeck.lib.ui.activity import Activity, current_case, displayed
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -42,7 +43,8 @@ logger = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
 """How long a worker may take to confirm that a run was cancelled, or to close its agent."""
-_CLOSE_S = 10.0
+CLOSE_S = 10.0
+"""How long the workers of a run may take to close their agents."""
 _MAX_FRUITLESS = 3
 """Workers that end one after the other, without a result of any, before the run ends."""
 _MAX_RUNS = 2
@@ -317,11 +319,11 @@ class WorkerPool:
         """Let the workers close their agents, and end those that take too long or have none."""
         for worker in list(self._workers):
             if worker.ready.done():
-                worker.send(["close"])
+                worker.send(["close", is_cancelled()])
             else:  # the run was cancelled or has failed, and this worker has done nothing yet
                 worker.kill()
         if self._listening:
-            await asyncio.wait(self._listening, timeout=_CLOSE_S)
+            await asyncio.wait(self._listening, timeout=CLOSE_S)
         for worker in list(self._workers):
             worker.kill()
         for listening in list(self._listening):

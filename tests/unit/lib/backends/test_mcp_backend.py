@@ -16,6 +16,7 @@ from holodeck.lib.backends.mcp_backend import McpBackend, parse_call
 from holodeck.models.backend import McpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from support.cli import run_cli
+from support.mcp_servers import serve
 
 SERVER = '''
 import os
@@ -319,3 +320,17 @@ def test_validate_finds_a_program_that_is_missing(folder):
     assert done.code != 0
     assert "program not found: './servr.py'" in done.stdout + done.stderr
     assert "did you mean 'server.py'" in done.stdout + done.stderr
+
+
+async def test_a_server_that_never_answers_the_end_of_a_session_does_not_keep_the_run(
+    folder, monkeypatch
+):
+    monkeypatch.setattr("holodeck.lib.mcp_client.connection.CLOSE_S", 0.2)
+    with serve("http", takes_leave=False) as url:
+        session = await backend_of(folder, url=url).create_session()
+        result = await session.send('lookup_order {"order_id": 7}')
+
+        async with asyncio.timeout(60):  # the client of the SDK waits for five minutes
+            await session.close()
+
+    assert result.structured_output == {"order_id": 7, "status": "late"}

@@ -5,6 +5,7 @@
 import asyncio
 import json
 import re
+import threading
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,7 +14,8 @@ from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.response_cache import CacheKey
+from holodeck.lib.conversation.recordings import Recordings
+from holodeck.lib.conversation.response_cache import CacheKey, ResponseCache
 from holodeck.lib.conversation.simulated_user import Persona
 from holodeck.scenario import AgentInput
 from support.participants import a_user
@@ -467,3 +469,28 @@ def test_the_names_of_classes_in_existing_recordings_do_not_change():
     assert key.of(scenario.AgentRole.USER, "") == "holodeck.lib.conversation.roles.AgentRole.USER"
     assert key.of(given, "")["class"] == "holodeck.lib.conversation.types.AgentInput"
     assert key.of(Persona(), "")["class"] == "holodeck.lib.conversation.simulated_user.Persona"
+
+
+async def test_a_call_whose_like_never_returns_elsewhere_is_made_here(tmp_path, monkeypatch):
+    monkeypatch.setattr("holodeck.lib.conversation.response_cache.SHARE_S", 0.1)
+    recordings = Recordings(tmp_path, "greetings")
+    cache = ResponseCache(recordings, "auto")
+
+    async def answer():
+        return "hello"
+
+    def elsewhere():  # in a thread, a claim is nobody's who calls here
+        with recordings.try_claim(recordings.key("greet", {})):
+            claimed.set()
+            done.wait()
+
+    claimed, done = threading.Event(), threading.Event()
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    claimed.wait()
+    try:
+        assert await cache.get("greet", {}, answer) == "hello"
+        assert cache.get_blocking("greet", {}, lambda: "again") == "hello"
+    finally:
+        done.set()
+        thread.join()

@@ -167,3 +167,14 @@ async def test_cancellation_passes_through():
 async def test_a_score_that_is_not_a_number_is_an_error(result):
     with pytest.raises(EvaluationError, match="not a number"):
         await evaluate(Scripted(result))
+
+
+async def test_a_metric_that_never_gets_ready_is_an_error_with_the_limit(monkeypatch):
+    monkeypatch.setattr(base, "PREPARE_S", 0.05)
+
+    class Loading(Scripted):
+        async def prepare(self) -> None:
+            await asyncio.Event().wait()
+
+    with pytest.raises(EvaluationError, match=r"Loading was not ready within 0\.05 s"):
+        await evaluate(Loading({"score": 1.0}))

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import FakeOpenAI
-from holodeck.errors import BackendError, ConfigError
-from holodeck.lib.knowledge.embeddings import HttpEmbedder, split_batches
+from holodeck.errors import BackendError, BackendTimeoutError, ConfigError
+from holodeck.lib.knowledge.embeddings import HttpEmbedder, LocalEmbedder, split_batches
 from holodeck.lib.knowledge.models import embedding_llm
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.limiter import Limiters
@@ -120,3 +120,26 @@ def test_the_embedding_model_is_that_of_the_provider_or_the_embedded_one(argumen
 def test_a_provider_without_embeddings_is_an_error_that_says_what_to_write(arguments, message):
     with pytest.raises(ConfigError, match=message):
         chosen(**arguments)
+
+
+async def test_an_embedded_model_that_hangs_is_an_error_with_its_limit(hang):
+    class Model:
+        def embed(self, texts):
+            hang()
+
+    embedder = LocalEmbedder("tiny", Model, timeout=0.05)
+
+    with pytest.raises(BackendTimeoutError, match=r"no answer within 0\.05 s"):
+        await embedder.embed(["a"], RequestStats())
+
+
+async def test_an_endpoint_that_never_answers_is_an_error_with_its_limit(fake_openai):
+    fake_openai.when(lambda request: request.wants_embeddings, fault="hang")
+    llm = LLMProvider(provider="openai", name="m", endpoint=fake_openai.url, api_key="key")
+    model = HttpEmbedder(llm, None, call_limits(ExecutionConfig(llm_timeout=0.3)), Limiters())
+
+    with pytest.raises(BackendError, match=r"no answer within 0\.3 s \(execution\.llm_timeout\)"):
+        await model.embed(["a"], RequestStats())
+
+    await model.close()
+    assert len(fake_openai.requests) == 1

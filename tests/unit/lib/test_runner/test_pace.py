@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -168,11 +167,11 @@ async def test_who_asks_for_one_case_at_a_time_gets_it_without_a_hint(run):
 
 
 def a_summary(*, seconds, tests=2, one_at_a_time=True):
-    progress = ProgressIndicator(tests)
+    clock = iter([0.0])
+    progress = ProgressIndicator(tests, clock=lambda: next(clock, seconds))
     for _ in range(tests):
         progress.update(a_result())
     progress.is_one_at_a_time = one_at_a_time
-    progress.start_time = datetime.now(UTC) - timedelta(seconds=seconds)
     return progress.get_summary()
 
 

@@ -338,3 +338,11 @@ def test_verbose_shows_every_metric_in_words_off_a_terminal():
 def test_as_text_it_is_the_progress_and_in_the_end_the_summary():
     assert str(after(a_result(), total=2)) == "[Test 1/2] PASS greets (1.23s)"
     assert "Test Results: 1/1" in str(after(a_result()))
+
+
+def test_the_duration_is_read_from_one_clock():
+    now = iter([1000.0, 1007.5])
+
+    summary = after(a_result(), clock=lambda: next(now)).get_summary()
+
+    assert "Duration: 7.50s" in summary

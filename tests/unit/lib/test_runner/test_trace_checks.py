@@ -296,3 +296,11 @@ def test_a_turn_without_spans_leaves_open_what_it_could_change():
     least, none = check_trace(checks, traces)
 
     assert (least.passed, none.error) == (True, GAP)
+
+
+def test_a_span_whose_clock_was_set_back_has_no_duration():
+    early = span("chat gpt", 20, 10, gen_ai__operation__name="chat")
+
+    found = row({"span": "chat", "max": {"of": "duration_ms", "max": 100}}, [early])
+
+    assert found.error == "'chat gpt' ends before it begins: the clock was set back"

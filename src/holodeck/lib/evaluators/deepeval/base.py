@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import (
     DEFAULT_THRESHOLD,
+    METRIC_S,
     JudgedEvaluator,
     JudgedOptions,
     RetryConfig,
@@ -75,7 +76,7 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         model_config: LLMProvider | None = None,
         threshold: float = DEFAULT_THRESHOLD,
         include_reason: bool = True,
-        timeout: float | None = 60.0,
+        timeout: float | None = METRIC_S,
         retry_config: RetryConfig | None = None,
         strict_mode: bool = False,
         judge: Judge | None = None,

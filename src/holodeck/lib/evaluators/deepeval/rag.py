@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
@@ -100,7 +100,7 @@ class RAGEvaluatorConstructor(Protocol):
         model_config: LLMProvider | None = None,
         threshold: float = 0.5,
         include_reason: bool = True,
-        timeout: float | None = 60.0,
+        timeout: float | None = METRIC_S,
         retry_config: RetryConfig | None = None,
     ) -> BaseEvaluator:
         """Return the evaluator with the judge model `model_config`. Raises ConfigError."""

@@ -80,7 +80,7 @@ class SqliteAdapter:
         self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = self._path.with_name(f"{self._path.name}.lock")
-        with exclusive_lock(lock, f"it opens {self._path}"):
+        with exclusive_lock(lock, f"it opens {self._path}", self._wait_s):
             self._connection = _connect(self._path, self._wait_s)
         self._opened = self._path.stat()
         self._dimensions = dimensions
@@ -163,7 +163,8 @@ class SqliteAdapter:
         self._connection = self._index = self._indexed = None
 
     def explain(self, error: Exception) -> str | None:
-        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+        is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+        if is_locked or isinstance(error, TimeoutError):
             return (
                 f"another process has kept the file locked for {self._wait_s:g} s; wait for it, or"
                 " end it"
