@@ -327,7 +327,8 @@ class ConfigLoader:
         if _is_overridden(self.resolve_execution_config):
             cli, own, project, user = (one.config for one in layers)
             return self.resolve_execution_config(cli, own, project, user, DEFAULT_EXECUTION_CONFIG)
-        return resolve_settings(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
+        env = self.environment(agent.base_dir)
+        return resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG, agent.base_dir)
 
     def settings_in_use(
         self, agent: Agent | None = None, cli_config: ExecutionConfig | None = None
@@ -362,10 +363,12 @@ class ConfigLoader:
     ) -> list[SettingsLayer]:
         project, user = self.load_project_config(folder), self.load_global_config()
         return [
-            SettingsLayer(cli_config, COMMAND_LINE),
+            SettingsLayer(cli_config, COMMAND_LINE, is_users=True),
             SettingsLayer(own, DEFAULT_AGENT_FILE),
             SettingsLayer(project.execution if project else None, "project config", is_shared=True),
-            SettingsLayer(user.execution if user else None, "user config", is_shared=True),
+            SettingsLayer(
+                user.execution if user else None, "user config", is_shared=True, is_users=True
+            ),
         ]
 
     def _shared_files(self, folder: Path) -> list[ConfigFile]:

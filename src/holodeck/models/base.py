@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache, cached_property
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -22,6 +23,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
 if TYPE_CHECKING:
@@ -74,6 +76,19 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any]:
 
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
+
+
+class PathUse(Enum):
+    """What a run does at a path."""
+
+    READ = "read"
+    WRITTEN = "written"
+
+
+ReadPath = Annotated[NonBlank, PathUse.READ]
+"""The path of a file or folder that a run reads."""
+WrittenPath = Annotated[NonBlank, PathUse.WRITTEN]
+"""The path of a file or folder that a run writes; see `lib.safe_paths.written_path`."""
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 AbsoluteTolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 RelativeTolerance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -207,6 +222,49 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(annotation.type)
     for argument in get_args(annotation):
         yield from models_in(argument)
+
+
+def written_paths(model: BaseModel) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each path in a model that a run writes, after the keys that lead to it."""
+    for name in _keys_to_written_paths(type(model)):
+        value = getattr(model, name)
+        if isinstance(value, str) and is_path(type(model).model_fields[name], PathUse.WRITTEN):
+            yield (name,), value
+        elif isinstance(value, BaseModel):
+            yield from (((name, *keys), path) for keys, path in written_paths(value))
+        elif isinstance(value, list | dict):
+            for at, item in value.items() if isinstance(value, dict) else enumerate(value):
+                if isinstance(item, BaseModel):
+                    yield from (((name, at, *keys), path) for keys, path in written_paths(item))
+
+
+def is_path(field: FieldInfo, use: PathUse) -> bool:
+    """Whether the field holds a path of this use."""
+    return use in field.metadata or _has_metadata(field.annotation, use)
+
+
+def _has_metadata(annotation: Any, wanted: Any) -> bool:
+    found = getattr(annotation, "__metadata__", ())
+    return wanted in found or any(_has_metadata(part, wanted) for part in get_args(annotation))
+
+
+@cache
+def _keys_to_written_paths(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the fields that are, or may contain, a path that a run writes.
+
+    Without it, each of 100,000 test cases would be searched.
+    """
+    return tuple(
+        name
+        for name, field in model.model_fields.items()
+        if is_path(field, PathUse.WRITTEN)
+        or any(
+            _keys_to_written_paths(part)
+            for of_field in (field.annotation, *field.metadata)
+            for part in models_in(of_field)
+            if part is not model
+        )
+    )
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:

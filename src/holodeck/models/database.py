@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from holodeck.models.base import InvalidKeys, Json, Model, NonBlank, Seconds
+from holodeck.models.base import InvalidKeys, Json, Model, NonBlank, Seconds, WrittenPath
 
 Secret = Annotated[SecretStr, Field(min_length=1)]
 
@@ -99,7 +99,7 @@ class DatabaseConfig(Model):
     `http://localhost:8000`."""
     url: NonBlank | None = None
     """Address of a server without a password."""
-    path: NonBlank | None = None
+    path: WrittenPath | None = None
     """File (`sqlite`) or folder (`chromadb`, `qdrant`) of a store without a server, relative to
     `agent.yaml`."""
     api_key: Secret | None = None

@@ -21,6 +21,7 @@ from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
+from holodeck.lib.safe_paths import written_path
 from holodeck.models.base import Model
 from holodeck.models.record import (
     CaseFinished,
@@ -60,11 +61,13 @@ _AT_ONCE = 1_000
 class Recorder:
     """The record of a run in progress. The results passed to it contain no secrets any more.
 
-    Raises ReportError if the record cannot be created; `failure` names later problems.
+    Raises ReportError if the record cannot be created, and ConfigError if its folder is a link out
+    of the agent's; `failure` names later problems.
     """
 
     def __init__(self, agent: "Agent", fingerprint: Fingerprint) -> None:
         folder = agent.base_dir / RUNS_FOLDER
+        written_path(RUNS_FOLDER, agent.base_dir, "the run record")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:

@@ -17,7 +17,6 @@ from holodeck.lib.knowledge.stores.adapter import (
     collection_name,
 )
 from holodeck.lib.knowledge.stores.vectors import VectorIndex, matrix_of, to_bytes
-from holodeck.lib.safe_paths import path_inside
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
@@ -49,11 +48,9 @@ class SqliteAdapter:
 
     def __init__(self, config: DatabaseConfig, context: StoreContext) -> None:
         self._name = context.collection
-        if config.path is None:
-            name = f"{collection_name(context.collection)}.sqlite"
-            self._path = context.cache / "vectorstores" / name
-        else:
-            self._path = path_inside(config.path, context.base_dir)
+        name = f"{collection_name(context.collection)}.sqlite"
+        default = context.cache / "vectorstores" / name
+        self._path = context.written_path(config) or default
         self._wait_s = config.timeout * 0.8  # ends before the limit of the call
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
