@@ -32,8 +32,9 @@ class PrometheusEndpoint:
             raise MissingExtra("prometheus", FIELD) from error
         self._registry = CollectorRegistry()
         self.reader: MetricReader = PrometheusMetricReader(registry=self._registry)
-        textfile = config.textfile
-        self._textfile = textfile and written_path(textfile, base_dir, f"{FIELD}.textfile")
+        self._textfile: Path | None = None
+        if config.textfile is not None:
+            self._textfile = written_path(config.textfile, base_dir, f"{FIELD}.textfile")
         self._server = _serve(config, self._registry)
 
     def close(self) -> None:
