@@ -145,6 +145,20 @@ def test_no_record_is_written_through_a_link_out_of_the_folder(folder):
     assert folder.run("test", "--no-record").code == 0
 
 
+def test_the_user_names_any_place_for_a_database(folder):
+    stores = {"mine": {"provider": "sqlite", "path": "~/mine.sqlite"}}
+    user = folder.path.parent / "agent-home" / ".holodeck"
+    user.mkdir()
+    folder.write_agent(tools=[FILE_TOOL | {"database": "mine"}])
+    folder.write("config.yaml", yaml.safe_dump({"vectorstores": stores}))
+    by_project = folder.run("validate")
+    (folder.path / "config.yaml").rename(user / "config.yaml")
+
+    by_user = folder.run("validate")
+
+    assert (by_project.code, by_user.code) == (2, 0), by_user.stdout
+
+
 INPUTS = ["agent.yaml", "cases.yaml", "prompt.md", ".env", "tools.py", "helper.py", "base.json"]
 
 
@@ -203,3 +217,27 @@ def test_reports_and_events_go_wherever_the_command_line_says(folder):
     assert Path(outside / "e.jsonl").is_file()
     again = folder.run("test", "-o", "results/report.md", "-o", outside / "r.json")
     assert again.code == 0, again.stderr
+
+
+def test_only_the_user_can_read_what_a_run_writes(folder):
+    verdict = {"c1": {"reasoning": "seen", "status": "passed"}, "decision": "verdict"}
+    folder.server.otherwise(json.dumps(verdict))
+    criteria = {"criteria": ["is polite"], "cache_key": "v1"}
+    judge = {"model": folder.model()}
+    folder.write_agent(
+        evaluations=judge,
+        test_cases=[{"name": "c", "input": "hello", **criteria}],
+        execution={"cache_dir": "cache"},
+    )
+    before = set(folder.path.rglob("*"))
+
+    ran = folder.run("test", "-o", "results/r.md", "-o", "results/r.json", "--events", "e.jsonl")
+    assert ran.code == 0, ran.stderr
+    folder.run("report", "-o", "again.html")
+
+    written = set(folder.path.rglob("*")) - before
+    suffixes = {path.suffix for path in written if path.is_file()}
+    assert suffixes >= {".md", ".json", ".jsonl", ".html"}
+    assert any("cache" in path.parts for path in written)
+    readable = [str(path) for path in written if path.stat().st_mode & 0o077]
+    assert readable == []

@@ -105,7 +105,7 @@ def check_inputs(
     """
     from holodeck.lib.safe_paths import refuse_input
 
-    for path, location in [*((target.file, "--output") for target in targets), *events]:
+    for path, location in [*((target.path, "--output") for target in targets), *events]:
         if path is not None:
             refuse_input(path, location)
 

@@ -275,7 +275,8 @@ class ConfigLoader:
         for folder in user_folders(self.environment()):
             found = self._config_in(folder)
             if found is not None:
-                return found
+                stores = {name: one.of_user() for name, one in (found.vectorstores or {}).items()}
+                return found.model_copy(update={"vectorstores": stores or None})
         return None
 
     def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:

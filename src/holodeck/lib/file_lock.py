@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from holodeck.lib.private_files import make_folder, open_file
+
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
@@ -22,9 +24,9 @@ def exclusive_lock(path: Path, reason: str) -> Iterator[None]:
 
     Other threads of this process are waited for without a word.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with _own_lock(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = open_file(path, os.O_RDWR)
         try:
             if not try_lock(handle):
                 logger.warning("Waiting for another process: %s", reason)
@@ -47,7 +49,7 @@ def claim(path: Path) -> int | None:
 
     Works between the threads of a process and between processes.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = open_file(path, os.O_RDWR)
     if try_lock(handle) and _is_file_at(path, handle):
         return handle
     os.close(handle)

@@ -35,6 +35,12 @@ _PATTERNS = tuple(
         ("glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
         ("xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
         ("hf_", r"\bhf_[A-Za-z0-9]{24,}"),
+        ("sk_ rk_ whsec_", r"\b(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{16,}"),
+        ("sg.", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+        ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
+        ("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,}"),
+        ("_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,}"),
+        ("ya29.", r"\bya29\.[A-Za-z0-9_-]{20,}"),
         ("aiza", r"\bAIza[0-9A-Za-z_-]{35}"),
         ("eyj", r"\beyJ[A-Za-z0-9_-]{8,400}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]+"),
         (
@@ -53,7 +59,7 @@ _PATTERNS = tuple(
 _ASSIGNED = re.compile(
     rf"(?i)((?:{UNMISTAKABLE})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
 )
-_NAME_NEEDLES = ("key", "token", "secret", "passw", "sharedaccess")
+_NAME_NEEDLES = ("key", "token", "secret", "pass", "sharedaccess")
 _PARAMETER = re.compile(r"((?:[?&;]|\\u0026)([A-Za-z][\w.-]{0,63})=)([^\s\"'`<>&;#\\)\]}]{6,})")
 _OPTION = re.compile(
     # an option and its value in one word or list item, or in two; a word of prose has no digit
@@ -61,7 +67,12 @@ _OPTION = re.compile(
     r"([^\s\"',;-][^\s\"',;]{5,})"
 )
 _ALL_NEEDLES = (*(one for needles, _ in _PATTERNS for one in needles), *_NAME_NEEDLES)
-_KEY_COLON = re.compile(r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3})([A-Za-z0-9_.+/=-]{6,})")
+_KEY_COLON = re.compile(
+    # "Your password: choose a long one" has no digit
+    r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3}|"
+    r"\b(?:password|passwd|passphrase|secret)\s{0,3}:\s{0,3}(?=\S{0,100}\d))"
+    r"([A-Za-z0-9_.+/=!$%*@-]{6,})"
+)
 _SECRET_KEY = re.compile(rf"(?i)(?:{UNMISTAKABLE}|secret|authorization)")
 _WRAPPED = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{40,}+(?:\r?\n|\\r\\n|\\n)[ \t]*+)+[A-Za-z0-9+/]+={0,2}"

@@ -20,12 +20,16 @@ _WORDS = re.compile(
 )
 _PLACE = re.compile(r"_(?:file|path|dir|home|url|endpoint)$")
 _SECRET_PLACE = re.compile(r"webhook|conn(?:ection)?_?str")
+_SHELLS_OWN = frozenset({"PWD", "OLDPWD"})
+"""Variables with the working folder."""
 _BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
 
 def names_a_secret(name: str) -> bool:
     """Whether a variable, parameter, option or key of this name holds a secret."""
     words = _BETWEEN_WORDS.sub("_", name.strip("-_")).lower()
+    if name in _SHELLS_OWN:
+        return False
     if _PLACE.search(words) and not _SECRET_PLACE.search(words):
         return False
     return bool(_WORDS.search(words))

@@ -14,6 +14,7 @@ from holodeck.lib.redact import Redactor
 from holodeck.models.test_result import Outcome, TestReport, ToolInvocation
 from support.results import a_report, a_result
 
+MIXED = "a1B2c3D4e5F6g7H8h7H8"
 KEY = "kz/9+Vq:3<&> wé\"n'w\\7-end"
 
 
@@ -95,6 +96,14 @@ def test_a_single_line_of_a_long_secret_is_masked():
         ("run srv --token a1b2c3d4 now", "run srv --token *** now"),
         ('["srv", "--token", "a1b2c3d4"]', '["srv", "--token", "***"]'),
         ("srv --api-key=abcdefghijkl -v", "srv --api-key=***ijkl -v"),
+        (f"sk_live_{MIXED}", "***h7H8"),
+        (f"whsec_{MIXED}", "***h7H8"),
+        (f"SG.{MIXED}.{MIXED}", "***h7H8"),
+        (f"npm_{MIXED * 3}", "***h7H8"),
+        (f"pypi-AgEIcHlwaS5vcmc{MIXED * 3}", "***h7H8"),
+        (f"dop_v1_{'ab12' * 16}", "***ab12"),
+        (f"ya29.a0{MIXED * 2}", "***h7H8"),
+        ("password: hunter2secret", "password: ***cret"),
         ("AccountName=a;AccountKey=abcdefgh12+/==;x", "AccountName=a;AccountKey=***+/==;x"),
         ("https://hooks.slack.com/services/T0/B0/abcdefgh", "https://hooks.slack.com/***efgh"),
         (

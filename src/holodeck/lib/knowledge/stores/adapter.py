@@ -35,6 +35,8 @@ class StoreContext:
         """
         if config.path is None:
             return None
+        if config.is_users:
+            return (self.base_dir / Path(config.path).expanduser()).resolve()
         return written_path(config.path, self.base_dir, "database.path")
 
 

@@ -15,6 +15,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, no_answer, server_url
+from holodeck.lib.private_files import make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class ChromaAdapter:
             if (value := getattr(self._config, key)) is not None
         }
         if self._folder is not None:
+            make_folder(self._folder)
             return chromadb.PersistentClient(str(self._folder), settings, **of_server)
         parts = urlsplit(self._url)
         host, port = self.address.rsplit(":", 1)

@@ -21,6 +21,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
+from holodeck.lib.private_files import make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ def _open_folder(folder: Path) -> "QdrantClient":
                 raise StoreProblem(
                     "another process uses the folder; end it, or run a Qdrant server and use 'url'"
                 )
+            make_folder(folder)
             client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
         _folders[folder] = (client, users + 1)
         return client
