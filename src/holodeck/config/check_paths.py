@@ -10,12 +10,16 @@ from holodeck.models.agent import Agent
 from holodeck.models.base import written_paths
 from holodeck.models.database import DatabaseConfig
 
+_CHECKED_ELSEWHERE = ("execution", "test_cases")
+"""`resolve_settings` checks the settings; a case names no such path, and there may be many."""
+
 
 def check_written_paths(context: CheckContext) -> None:
-    """Find them in every key but `execution`, whose settings `resolve_settings` checks."""
+    """Find them in every key of an agent."""
     agent = context.agent
-    for keys, path in written_paths(agent):
-        if keys[0] == "execution" or _is_users_store(agent, keys):
+    others = {key: one for key, one in vars(agent).items() if key not in _CHECKED_ELSEWHERE}
+    for keys, path in written_paths(others):
+        if _is_users_store(agent, keys):
             continue
         folder = agent.own_dir if keys[0] == "tools" else agent.base_dir
         try:

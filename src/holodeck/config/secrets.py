@@ -70,7 +70,7 @@ def _secrets_in_texts(value: Any) -> Iterator[str]:
 
 def secrets_in_url(text: str) -> Iterator[str]:
     """Yield the password and the secret parameters of a URL."""
-    if "://" not in text or not ("?" in text or "@" in text):
+    if "://" not in text or not ("?" in text or "@" in text) or len(text.split()) != 1:
         return
     try:
         parts = urlsplit(text)

@@ -1,7 +1,6 @@
 """Redacts secrets: known values in any spelling, and texts that look like secrets."""
 
 import base64
-import html
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -261,8 +260,9 @@ def _spellings(value: str) -> Iterator[str]:
         yield as_json.replace("/", "\\/")
         yield _IN_HTML.sub(lambda match: f"\\u{ord(match[0]):04x}", as_json)
         yield _IN_HTML_OR_QUOTED.sub(lambda match: f"\\u{ord(match[0][-1]):04X}", as_json)
-    as_html = html.escape(value)
-    yield from (as_html, as_html.replace("&#x27;", "&#39;"), html.escape(value, quote=False))
+    as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    quoted = as_html.replace('"', "&quot;")
+    yield from (as_html, quoted.replace("'", "&#x27;"), quoted.replace("'", "&#39;"))
     yield from _base64_of(raw)
 
 

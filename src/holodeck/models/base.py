@@ -224,18 +224,26 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(argument)
 
 
-def written_paths(model: BaseModel) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each path in a model that a run writes, after the keys that lead to it."""
-    for name in _keys_to_written_paths(type(model)):
-        value = getattr(model, name)
-        if isinstance(value, str) and is_path(type(model).model_fields[name], PathUse.WRITTEN):
-            yield (name,), value
-        elif isinstance(value, BaseModel):
-            yield from (((name, *keys), path) for keys, path in written_paths(value))
-        elif isinstance(value, list | dict):
-            for at, item in value.items() if isinstance(value, dict) else enumerate(value):
-                if isinstance(item, BaseModel):
-                    yield from (((name, at, *keys), path) for keys, path in written_paths(item))
+def written_paths(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each path in a model, list or mapping that a run writes, after the keys to it."""
+    if isinstance(value, BaseModel):
+        items = vars(value).items()
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    else:
+        return
+    written = _written_keys(type(value)) if isinstance(value, BaseModel) else ()
+    for key, item in items:
+        if key in written and isinstance(item, str):
+            yield (key,), item
+        elif item:
+            yield from (((key, *keys), path) for keys, path in written_paths(item))
+
+
+@cache
+def _written_keys(model: type[BaseModel]) -> tuple[str, ...]:
+    fields = model.model_fields.items()
+    return tuple(name for name, field in fields if is_path(field, PathUse.WRITTEN))
 
 
 def is_path(field: FieldInfo, use: PathUse) -> bool:
@@ -246,25 +254,6 @@ def is_path(field: FieldInfo, use: PathUse) -> bool:
 def _has_metadata(annotation: Any, wanted: Any) -> bool:
     found = getattr(annotation, "__metadata__", ())
     return wanted in found or any(_has_metadata(part, wanted) for part in get_args(annotation))
-
-
-@cache
-def _keys_to_written_paths(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the fields that are, or may contain, a path that a run writes.
-
-    Without it, each of 100,000 test cases would be searched.
-    """
-    return tuple(
-        name
-        for name, field in model.model_fields.items()
-        if is_path(field, PathUse.WRITTEN)
-        or any(
-            _keys_to_written_paths(part)
-            for of_field in (field.annotation, *field.metadata)
-            for part in models_in(of_field)
-            if part is not model
-        )
-    )
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
