@@ -4,7 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -226,12 +226,11 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def written_paths(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield each path in a model, list or mapping that a run writes, after the keys to it."""
-    if isinstance(value, BaseModel):
-        items = vars(value).items()
-    elif isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-    else:
-        return
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, BaseModel | dict):
+        items = (value if isinstance(value, dict) else vars(value)).items()
+    elif isinstance(value, list):
+        items = enumerate(value)
     written = _written_keys(type(value)) if isinstance(value, BaseModel) else ()
     for key, item in items:
         if key in written and isinstance(item, str):
