@@ -326,6 +326,8 @@ def test_a_sample_is_the_same_for_a_seed(folder, capsys):
         ("write to ada.l+x@mail.example.co.uk.", "write to <email>."),
         ("+49 170 1234567 or 555-867-5309", "<phone> or <phone>"),
         ("pay with 4111 1111 1111 1111 now", "pay with <card> now"),
+        ("my IBAN is DE89 3704 0044 0532 0130 00, ok", "my IBAN is <iban>, ok"),
+        ("to NO9386011117947 please", "to <iban> please"),
         ("order 12345678 of 2026-11-22, v1.2.3", "order 12345678 of 2026-11-22, v1.2.3"),
         ("ticket A-42", "ticket <ticket>"),
     ],

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from urllib.parse import quote
 
 import pytest
@@ -169,3 +170,56 @@ def test_no_secret_of_an_http_agent_gets_out(agent_dir, tally):
     assert ran.code in {1, 3}, ran.stderr
     written = everything_written(agent_dir, ran, given)
     tally("leaks", leaks(written), len(written) * len(SECRETS))
+
+
+NAMES = ["key", "code", "sig", "token", "auth", "secret", "subscription-key", "X-Amz-Signature"]
+PARAMETERS = {name: f"{name[:3]}9secret{at:02}value" for at, name in enumerate([*NAMES, "k"])}
+
+
+def test_no_parameter_of_a_url_gets_out(agent_dir, tally):
+    query = "&".join(f"{name}={value}" for name, value in PARAMETERS.items())
+    agent_dir.server.otherwise(lambda request: Reply(status=500, content=request.raw.decode()))
+    file = {"url": f"{agent_dir.server.root}/f.txt?{query}", "type": "text"}
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={"type": "http", "url": f"{agent_dir.server.root}/a?{query}"},
+        execution={"max_retries": 0, "download_timeout": 2},
+        test_cases=[
+            case("asks", "hi", contains="x"),
+            case("reads", "hi", contains="x", files=[file]),
+        ],
+    )
+    given = list(agent_dir.path.rglob("*"))
+
+    outputs = ("-o", "r.md", "-o", "r.json", "-o", "r.html", "--events", "e.jsonl")
+    ran = agent_dir.run("test", "-vv", *outputs, env={"HOLODECK_LOG_LEVEL": "DEBUG"})
+
+    assert ran.code in {1, 3}, ran.stderr
+    assert agent_dir.server.requests[0].query == PARAMETERS
+    written = everything_written(agent_dir, ran, given)
+    leaked = [(name, value) for name, text in written.items() for value in PARAMETERS.values()
+              if value in text]  # fmt: skip
+    tally("leaks", leaked, len(written) * len(PARAMETERS))
+
+
+def test_no_secret_in_the_command_of_an_agent_gets_out(agent_dir, tally):
+    agent_dir.write(
+        "agent.py", "import sys\nprint(sys.argv, file=sys.stderr)\nraise SystemExit(9)\n"
+    )
+    arguments = ["--token", "zZ-argument-secret-1", "--api-key=zZ-argument-secret-2"]
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={"type": "process", "command": [sys.executable, "agent.py", *arguments]},
+        test_cases=[case("asks", "hi", contains="x")],
+    )
+    given = list(agent_dir.path.rglob("*"))
+
+    ran = agent_dir.run("test", "-vv", "-o", "r.json", "-o", "r.md")
+
+    assert ran.code == 3, ran.stderr
+    assert "'env'" in ran.stderr  # where it is not visible to others
+    written = everything_written(agent_dir, ran, given)
+    leaked = [name for name, text in written.items() if "zZ-argument-secret" in text]
+    tally("leaks", leaked, len(written))

@@ -114,6 +114,17 @@ def test_allow_outside_opens_every_way_out(trap, path):
     assert sent.count(SECRET) == 2
 
 
+def test_allow_outside_applies_to_worker_processes(trap):
+    case = {"input": "read it", "files": [{"path": "../outside.txt", "type": "text"}],
+            "evaluations": [{"metric": "contains", "value": "OK"}]}  # fmt: skip
+    trap.write_agent(test_cases=[case | {"name": name} for name in ("a", "b")])
+
+    ran = trap.run("test", "--allow-outside", "--workers", "2")
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert all(SECRET in request.raw.decode() for request in trap.server.requests)
+
+
 def test_allow_outside_runs_a_tool_of_the_folder_above(trap):
     (trap.path.parent / "shared.py").write_text("def f() -> str:\n    return 'from above'\n")
     trap.write_agent(**KEYS["a tool's file"]("../shared.py"))

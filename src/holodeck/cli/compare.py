@@ -10,6 +10,7 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import (
     ReportTarget,
     agent_option,
+    check_inputs,
     output_option,
     report_targets,
     run_store_of,
@@ -59,6 +60,7 @@ def compare(
     check_formats(targets)
     store, folder = run_store_of(agent), agent if agent.is_dir() else agent.parent
     sides = [read_side(name, store, folder.absolute()) for name in (base, head)]
+    check_inputs(targets)
     report = cli_context.redactor.redact_report(compare_runs(*sides))
     if report_format is not None and not targets:
         write_text(sys.stdout, _rendered(report, report_format))

@@ -210,12 +210,8 @@ class _Progress:
 def _write_json(
     path: Path, found: "JudgeCheckResult", limits: "Limits", context: CliContext
 ) -> None:
-    from holodeck.errors import ReportError
     from holodeck.lib.judging.check_report import to_json
+    from holodeck.lib.reports.formats import write_report_text
 
     text = json.dumps(to_json(found, limits), indent=2, ensure_ascii=False) + "\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(context.redactor.redact(text), "utf-8", "backslashreplace")
-    except OSError as error:
-        raise ReportError(f"{path}: {error.strerror}") from error
+    write_report_text(context.redactor.redact(text), path)

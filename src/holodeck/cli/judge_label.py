@@ -53,6 +53,7 @@ def label(
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
     from holodeck.lib.judging.labels import read_labels
+    from holodeck.lib.private_files import open_file
     from holodeck.lib.test_runner.judge_check import find_judged_metric
     from holodeck.lib.test_runner.label_run import responses_to_label
 
@@ -75,7 +76,7 @@ def label(
         click.echo(
             f"Run {recorded.id}: {count}. Judge by the text alone; `q` stops, and nothing is lost."
         )
-        with labels_file.open("a+b") as file:
+        with os.fdopen(open_file(labels_file, os.O_RDWR | os.O_APPEND), "a+b") as file:
             labels += _ask(left, file, cli_context)
     _print_summary(labels, labels_file, metric)
 

@@ -1,7 +1,7 @@
 """Options that several commands share, and what the commands do with them."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -96,6 +96,20 @@ def output_option(description: str) -> Callable[[F], F]:
     )
 
 
+def check_inputs(
+    targets: "Sequence[ReportTarget]", events: "Iterable[tuple[Path | None, str]]" = ()
+) -> None:
+    """Raise ConfigError if a report or events would go into a file that the command has read.
+
+    `events` are pairs of a file for events and where it is named.
+    """
+    from holodeck.lib.safe_paths import refuse_input
+
+    for path, location in [*((target.path, "--output") for target in targets), *events]:
+        if path is not None:
+            refuse_input(path, location)
+
+
 @dataclass(frozen=True)
 class ReportTarget:
     """A file to write the report to."""
@@ -108,8 +122,14 @@ class ReportTarget:
 
 
 def report_targets(outputs: Sequence[Path], report_format: str | None) -> list[ReportTarget]:
-    """Return the reports to write. Raises ConfigError for a file that cannot be written."""
+    """Return the reports to write. Raises ConfigError for a file that cannot be written.
+
+    The files that the command reads from now on are noted, for `check_inputs`.
+    """
     from holodeck.lib.reports.formats import check_writable, format_for
+    from holodeck.lib.safe_paths import inputs_noted
+
+    click.get_current_context().with_resource(inputs_noted())
 
     if report_format is not None and not outputs:
         raise click.UsageError("--format needs a file to write; add --output FILE")

@@ -11,6 +11,7 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.github_actions import github_actions
 from holodeck.cli.options import (
     agent_option,
+    check_inputs,
     output_option,
     read_run,
     render_report,
@@ -76,6 +77,7 @@ def report(
     store = run_store_of(agent)
     named = [read_named(one, store, cli_context) for one in runs or ("last",)]
     found, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
+    check_inputs(targets)
     shown = cli_context.redactor.redact_report(found)
     if not targets:
         text = render_report(shown, report_format or "markdown", cli_context, report_detail)

@@ -14,7 +14,7 @@ from holodeck.cli.agent_paths import AgentTarget, FoundAgents
 from holodeck.cli.agent_reports import AgentReports
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
-from holodeck.cli.options import ReportTarget
+from holodeck.cli.options import ReportTarget, check_inputs
 from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_comparison, plan_run
 from holodeck.cli.test_run import TestRun, find_run, repeat_selection, resume_run
 from holodeck.config.source import display_path
@@ -84,6 +84,12 @@ class LoadedAgent:
     second: "SecondAgent | None" = None
     """The agent to compare with."""
 
+    @property
+    def events(self) -> tuple[Path | None, str]:
+        """The file for events, and where it is named."""
+        path = self.settings.path_of("events", self.agent.base_dir)
+        return path, self.settings.source_of("events")
+
     def select(self, context: CliContext) -> tuple[Agent, Selection | None]:
         """Return the agent with the selected cases. Raises NothingSelected."""
         return apply_selection(self.agent, self.request, self.target.path, context)
@@ -94,6 +100,7 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     if len(found.targets) > 1:
         _require_one_agent(options, len(found.targets))
     agents = [_load(options, target, context) for target in found.targets]
+    check_inputs(options.targets, [one.events for one in agents])
     read = {path for one in agents for path in one.case_files}
     unread = {one: why_not_run(one) for one in found.others if Path(one).resolve() not in read}
     unnamed = [one for one, reason in unread.items() if reason is None]
@@ -337,6 +344,7 @@ def _test(
     )
     if options.gate is not None:
         run.gate = _gate(options.gate, one, agent, settings, context)
+        check_inputs(options.targets)  # the baseline is one
     try:
         code = run.run()
     finally:

@@ -10,6 +10,7 @@ import click
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import (
     allow_outside_option,
+    check_inputs,
     output_options,
     read_run,
     report_targets,
@@ -59,6 +60,7 @@ def score(
     targets = report_targets(outputs, report_format)
     agent, settings = _load_agent(agent_config, cli_context)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
+    check_inputs(targets)
     if is_of_second_agent(recorded):
         cli_context.warn(
             f"run {recorded.id} is that of the second agent of a comparison; metrics that need"

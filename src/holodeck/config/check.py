@@ -13,6 +13,7 @@ from typing import Any
 from holodeck.config.agent_files import load_response_schema, read_instructions
 from holodeck.config.check_cases import can_fail_case, check_case, check_pattern, check_tool_names
 from holodeck.config.check_metrics import check_metrics, check_placeholders, warn_of_no_threshold
+from holodeck.config.check_paths import check_written_paths
 from holodeck.config.findings import CheckContext, Finding, Tools, raise_on_errors
 from holodeck.config.model_calls import (
     all_metrics,
@@ -406,6 +407,7 @@ AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_litellm,
     _check_backend,
     _check_keys_without_effect,
+    check_written_paths,
     _check_instructions,
     _check_response_format,
     _check_tools,

@@ -2,7 +2,7 @@
 
 import codecs
 
-from holodeck.config.check_process import check_program
+from holodeck.config.check_process import check_program, warn_of_visible_secrets
 from holodeck.config.findings import CheckContext, Tools
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
@@ -51,6 +51,7 @@ def _check_process(context: CheckContext, tool: McpTool, path: KeyPath) -> None:
         search = variables["PATH"].get_secret_value() if "PATH" in variables else None
         install = _INSTALL.get(program, "install it")
         check_program(context, program, folder, (*path, "command"), search, install)
+    warn_of_visible_secrets(context, tool.args or (), (*path, "args"))
     if tool.env_file is not None:
         try:
             file_inside(tool.env_file, folder)

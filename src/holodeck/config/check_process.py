@@ -2,12 +2,15 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from holodeck.config.findings import CheckContext
 from holodeck.config.python_files import require_definition
+from holodeck.config.secrets import secrets_in_arguments
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
+from holodeck.lib.redact import MIN_SECRET_LENGTH
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 
@@ -21,6 +24,7 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
     if backend.command is not None:
         path = ("backend", "command", 0)
         check_program(context, backend.command[0], folder, path, _path_of(backend))
+        warn_of_visible_secrets(context, backend.command, ("backend", "command"))
     if backend.python is not None:
         check_program(context, backend.python, base_dir, ("backend", "python"), _path_of(backend))
     if backend.target is not None:
@@ -28,6 +32,16 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
             require_definition(backend.target, base_dir, "backend.target")
         except ConfigError as error:
             context.config_error(("backend", "target"), error)
+
+
+def warn_of_visible_secrets(context: CheckContext, arguments: Sequence[str], path: KeyPath) -> None:
+    """Report secrets in the arguments of a program; its `env` is not in the list of processes."""
+    if any(len(value) >= MIN_SECRET_LENGTH for value in secrets_in_arguments(arguments)):
+        context.warning(
+            path,
+            "contains a secret, which every user of this machine can see in the list of processes"
+            " while the program runs; pass it in 'env'",
+        )
 
 
 def check_mcp_server(context: CheckContext, backend: McpBackendConfig) -> None:
@@ -40,6 +54,7 @@ def check_mcp_server(context: CheckContext, backend: McpBackendConfig) -> None:
     elif backend.command is not None:
         path = ("backend", "command", 0)
         check_program(context, backend.command[0], folder, path, _path_of(backend))
+        warn_of_visible_secrets(context, backend.command, ("backend", "command"))
 
 
 def _path_of(backend: ProcessBackendConfig | McpBackendConfig) -> str | None:

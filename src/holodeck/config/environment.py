@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -122,9 +122,17 @@ PROCESS_LAYER = "environment"
 class Environment(Mapping[str, str]):
     """Environment variables and those of `.env` files, each with its source; read-only."""
 
-    def __init__(self, layers: list[tuple[str, Mapping[str, str]]]) -> None:
-        """`layers` are pairs of source and variables, the strongest first."""
+    def __init__(
+        self,
+        layers: list[tuple[str, Mapping[str, str]]],
+        users_sources: Collection[str] = (PROCESS_LAYER,),
+    ) -> None:
+        """`layers` are pairs of source and variables, the strongest first.
+
+        `users_sources` are those that the user has set, and no folder with an agent.
+        """
         self._layers = layers
+        self._users_sources = users_sources
 
     @classmethod
     def beside(
@@ -136,7 +144,9 @@ class Environment(Mapping[str, str]):
         """
         real = os.environ if real is None else real
         files = _dotenv_files(folder, real)
-        return cls([(PROCESS_LAYER, real), *((str(path), _dotenv(path)) for path in files)])
+        users = [str((one / ".env").resolve()) for one in user_folders(real)]
+        layers = [(PROCESS_LAYER, real), *((str(path), _dotenv(path)) for path in files)]
+        return cls(layers, [PROCESS_LAYER, *users])
 
     def __getitem__(self, name: str) -> str:
         for _, layer in self._layers:
@@ -153,6 +163,10 @@ class Environment(Mapping[str, str]):
     def source_of(self, name: str) -> str | None:
         """Return `environment` or the path of a `.env` file; None if the variable is not set."""
         return next((source for source, layer in self._layers if name in layer), None)
+
+    def is_users(self, name: str) -> bool:
+        """Whether the user has set the variable, and no `.env` file of a project."""
+        return self.source_of(name) in self._users_sources
 
     def substitute(self, text: str) -> str:
         """Return `text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${` becomes `${`.

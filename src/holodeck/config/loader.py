@@ -275,7 +275,8 @@ class ConfigLoader:
         for folder in user_folders(self.environment()):
             found = self._config_in(folder)
             if found is not None:
-                return found
+                stores = {name: one.of_user() for name, one in (found.vectorstores or {}).items()}
+                return found.model_copy(update={"vectorstores": stores or None})
         return None
 
     def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:
@@ -327,7 +328,8 @@ class ConfigLoader:
         if _is_overridden(self.resolve_execution_config):
             cli, own, project, user = (one.config for one in layers)
             return self.resolve_execution_config(cli, own, project, user, DEFAULT_EXECUTION_CONFIG)
-        return resolve_settings(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
+        env = self.environment(agent.base_dir)
+        return resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG, agent.base_dir)
 
     def settings_in_use(
         self, agent: Agent | None = None, cli_config: ExecutionConfig | None = None
@@ -362,10 +364,12 @@ class ConfigLoader:
     ) -> list[SettingsLayer]:
         project, user = self.load_project_config(folder), self.load_global_config()
         return [
-            SettingsLayer(cli_config, COMMAND_LINE),
+            SettingsLayer(cli_config, COMMAND_LINE, is_users=True),
             SettingsLayer(own, DEFAULT_AGENT_FILE),
             SettingsLayer(project.execution if project else None, "project config", is_shared=True),
-            SettingsLayer(user.execution if user else None, "user config", is_shared=True),
+            SettingsLayer(
+                user.execution if user else None, "user config", is_shared=True, is_users=True
+            ),
         ]
 
     def _shared_files(self, folder: Path) -> list[ConfigFile]:

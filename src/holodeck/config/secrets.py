@@ -2,20 +2,22 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from holodeck.errors import ConfigError
+from holodeck.lib.secret_names import names_a_secret
 
-_SECRET_VARIABLE = re.compile(
-    r"SECRET|PASSW(?:OR)?D|PASSPHRASE|APIKEY|CREDENTIAL|(?:KEY|TOKEN)(?:_|\d|$)|_(?:PAT|PWD)$"
-)
 _PLAIN = (str, int, float)
 """Types that hold no secret; checked first, because most values have them."""
-_NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|HOME|URL|ENDPOINT)$")
+_HARMLESS = frozenset({"api-version", "version", "model", "deployment", "region", "format"})
+_WORD = re.compile(r"[a-z]{1,11}")
+_LOOKS_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
 
 
 def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None) -> list[str]:
@@ -23,14 +25,11 @@ def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None
     env = os.environ if env is None else env
     found = list(_secrets_in(agent))
     found += [value for name, value in env.items() if names_a_secret(name)]
-    found += [] if agent is None else _secrets_in_env_files(agent)
+    found += [part for value in env.values() if "://" in value for part in secrets_in_url(value)]
+    if agent is not None:
+        found += _secrets_in_env_files(agent)
+        found += _secrets_in_texts(agent)
     return list(dict.fromkeys(value for value in found if value.strip()))
-
-
-def names_a_secret(variable: str) -> bool:
-    """Whether a variable of this name holds a secret."""
-    name = variable.upper()
-    return bool(_SECRET_VARIABLE.search(name)) and not _NAMES_A_PLACE.search(name)
 
 
 def _secrets_in_env_files(agent: BaseModel) -> Iterator[str]:
@@ -49,6 +48,52 @@ def _secrets_in_env_files(agent: BaseModel) -> Iterator[str]:
         with suppress(ConfigError):  # the check of the tool, or its start, reports it
             variables = variables_of_file(tool, agent.own_dir)
             yield from (value for name, value in variables.items() if names_a_secret(name))
+
+
+def _secrets_in_texts(value: Any) -> Iterator[str]:
+    """Yield the secrets in URLs and commands of an agent; test cases have too many texts."""
+    if isinstance(value, str):
+        yield from secrets_in_url(value)
+    elif isinstance(value, BaseModel):
+        for name, item in vars(value).items():
+            if item and name != "test_cases":
+                yield from _secrets_in_texts(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _secrets_in_texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _secrets_in_texts(item)
+        if all(isinstance(item, str) for item in value):
+            yield from secrets_in_arguments(value)
+
+
+def secrets_in_url(text: str) -> Iterator[str]:
+    """Yield the password and the secret parameters of a URL."""
+    if "://" not in text or not ("?" in text or "@" in text) or len(text.split()) != 1:
+        return
+    try:
+        parts = urlsplit(text)
+        password = parts.password
+    except ValueError:
+        return
+    # `postgres:postgres@` is masked in the URL; elsewhere the word is no secret.
+    if password is not None and not _WORD.fullmatch(password):
+        yield unquote(password)
+    for name, value in parse_qsl(parts.query):
+        if names_a_secret(name) or (name not in _HARMLESS and _LOOKS_RANDOM.fullmatch(value)):
+            yield value
+
+
+def secrets_in_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options such as `--token X` and `--api-key=X`."""
+    for option, following in pairwise([*arguments, ""]):
+        name, equals, value = option.partition("=")
+        if option.startswith("-") and names_a_secret(name):
+            if equals:
+                yield value
+            elif not following.startswith("-"):
+                yield following
 
 
 def _secrets_in(value: Any) -> Iterator[str]:

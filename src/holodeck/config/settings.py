@@ -6,6 +6,7 @@ The order is: command line > agent.yaml > project > user > HOLODECK_* variables 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr, ValidationError
@@ -16,9 +17,10 @@ from holodeck.config.source import Source
 from holodeck.config.validation_errors import expected_value
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
+from holodeck.lib.safe_paths import written_path
 from holodeck.lib.suggestions import nearest_word
 from holodeck.models.agent import Agent
-from holodeck.models.base import adapter_of
+from holodeck.models.base import PathUse, adapter_of, is_path
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.packed_cases import map_cases
@@ -48,6 +50,11 @@ class SettingField:
         return Setting.variable(self.field)
 
     @property
+    def is_written(self) -> bool:
+        """Whether it is a path that a run writes."""
+        return is_path(ExecutionConfig.model_fields[self.field], PathUse.WRITTEN)
+
+    @property
     def flag(self) -> str | None:
         """The long flag; None for a setting without one."""
         return next((flag for flag in self.setting.flags if flag.startswith("--")), None)
@@ -71,6 +78,8 @@ class SettingsLayer:
     name: str = "given"
     is_shared: bool = False
     """Whether it is a `config.yaml`, which applies to several agents."""
+    is_users: bool = False
+    """Whether the user has set it: the command line, or the `config.yaml` of the user."""
 
     def value(self, declared: SettingField) -> tuple[Any, str] | None:
         """Return the value and its source, or None if it is not set here."""
@@ -87,16 +96,23 @@ class SettingsLayer:
             return None
         return value, self.name if is_given else source
 
+    def is_users_value(self, declared: SettingField) -> bool:
+        """Whether the user or code has set the value, and no file of a project."""
+        return self.is_users or (
+            self.config is not None and self.config.source_of(declared.field) == "given"
+        )
+
 
 def resolve_settings(
     layers: Sequence[SettingsLayer],
     env: Mapping[str, str],
     defaults: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
 ) -> ExecutionConfig:
     """Return the first value of each setting: layers, then HOLODECK_*, then the default.
 
     The result knows the source of each value. Raises ConfigError for an invalid variable, even one
-    that a layer overrides.
+    that a layer overrides, and for a path that a file of the agent's `folder` may not name.
     """
     found = {
         one.field: _resolve(one, layers, env, defaults or {}) for one in setting_fields().values()
@@ -111,7 +127,21 @@ def resolve_settings(
         config = ExecutionConfig(**{field: one.value for field, one in found.items()})
     except ValidationError as error:  # two variables conflict
         raise ConfigError("HOLODECK_*", conflict_message(error)) from error
-    return config.with_sources({field: one.source for field, one in found.items()})
+    config = config.with_sources({field: one.source for field, one in found.items()})
+    if folder is not None:
+        for declared in setting_fields().values():
+            if declared.is_written and not found[declared.field].is_users:
+                _check_written_path(declared, config, folder)
+    return config
+
+
+def _check_written_path(declared: SettingField, config: ExecutionConfig, folder: Path) -> None:
+    """Raise ConfigError if a path that a file sets leads out of its folder."""
+    path = getattr(config, declared.field)
+    if path is not None:
+        location = f"{config.source_of(declared.field)}: execution.{declared.field}"
+        start = config.start_of(declared.field, folder)
+        written_path(path, start, location, f"{declared.flag} PATH")
 
 
 def conflict_message(error: ValidationError) -> str:
@@ -125,6 +155,8 @@ class _ResolvedValue(NamedTuple):
     rank: int
     value: Any
     source: str
+    is_users: bool = True
+    """Whether the user or code has set it, and no file of a project."""
 
 
 def _resolve(
@@ -137,9 +169,10 @@ def _resolve(
     for rank, layer in enumerate(layers):
         in_layer = layer.value(declared)
         if in_layer is not None:
-            return _ResolvedValue(rank, *in_layer)
+            return _ResolvedValue(rank, *in_layer, is_users=layer.is_users_value(declared))
     if from_env is not None:
-        return _ResolvedValue(len(layers), *from_env)
+        is_users = not isinstance(env, Environment) or env.is_users(declared.variable)
+        return _ResolvedValue(len(layers), *from_env, is_users=is_users)
     default = defaults.get(declared.field, declared.setting.default)
     return _ResolvedValue(len(layers) + 1, default, "default")
 
@@ -159,12 +192,6 @@ def value_from_environment(
             f"found {quote(text)}; expected {expected_value(error)} ({declared.setting.help})",
         ) from error
     return value, describe_variable(declared.variable, env)
-
-
-def _describe_variable(name: str, env: Mapping[str, str]) -> str:
-    """Return the name of a variable, and the `.env` file that sets it if there is one."""
-    source = env.source_of(name) if isinstance(env, Environment) else None
-    return name if source in (None, PROCESS_LAYER) else f"{name} in {source}"
 
 
 def unknown_variable_warnings(env: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from holodeck import errors
 from holodeck.config.yaml_nodes import Node, compose, decode_text, quote
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.safe_paths import file_inside, note_input
 from holodeck.lib.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ MAX_BYTES = 20_000_000
 
 def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
     """Return the bytes of a regular file. Raises ConfigError if it is larger than `limit`."""
+    note_input(path)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

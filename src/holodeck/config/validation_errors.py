@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from holodeck.config.secrets import names_a_secret
 from holodeck.config.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml_nodes import Node, quote
 from holodeck.errors import ConfigError
+from holodeck.lib.secret_names import names_a_secret
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in

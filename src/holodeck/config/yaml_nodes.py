@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from holodeck.config.secrets import names_a_secret
 from holodeck.errors import ConfigError
+from holodeck.lib.secret_names import names_a_secret
 from holodeck.lib.text import bom_encoding
 
 _EXPLANATIONS = {

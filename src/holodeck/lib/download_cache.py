@@ -2,12 +2,11 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from holodeck.lib.llm.http_parser import Response
+from holodeck.lib.private_files import replace_file
 
 CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since"})
 """Headers by which a server answers only if the file has changed."""
@@ -95,20 +94,7 @@ class DownloadCache:
         digest = hashlib.sha256(entry.data).hexdigest()
         facts = _Facts(entry.url, entry.media_type, entry.etag, entry.last_modified, digest)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _replace(path, json.dumps(asdict(facts)).encode() + b"\n" + entry.data)
+            replace_file(path, [json.dumps(asdict(facts)).encode(), b"\n", entry.data])
         except OSError:
             return None
         return path
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file that others see complete or not at all."""
-    descriptor, draft = tempfile.mkstemp(prefix=".download-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise

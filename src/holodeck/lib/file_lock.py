@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from holodeck.lib.private_files import make_folder, open_file
+
 logger = logging.getLogger(__name__)
 
 LOCK_S = 1800.0
@@ -25,13 +27,13 @@ def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator
     Other threads of this process are waited for without a word. Raises TimeoutError if the lock is
     not free within `limit_s` seconds.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     ends = time.monotonic() + limit_s
     own = _own_lock(path)
     if not own.acquire(timeout=limit_s):
         raise _not_free(path, reason, limit_s)
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = open_file(path, os.O_RDWR)
         try:
             if not try_lock(handle):
                 logger.warning("Waiting for another process: %s", reason)
@@ -62,7 +64,7 @@ def claim(path: Path) -> int | None:
 
     Works between the threads of a process and between processes.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = open_file(path, os.O_RDWR)
     if try_lock(handle) and _is_file_at(path, handle):
         return handle
     os.close(handle)

@@ -10,6 +10,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
+from holodeck.lib.secret_names import UNMISTAKABLE, names_a_secret
 from holodeck.models.result_sequence import ResultSequence
 
 MIN_SECRET_LENGTH = 6
@@ -33,6 +34,12 @@ _PATTERNS = tuple(
         ("glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
         ("xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
         ("hf_", r"\bhf_[A-Za-z0-9]{24,}"),
+        ("sk_ rk_ whsec_", r"\b(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{16,}"),
+        ("sg.", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+        ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
+        ("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,}"),
+        ("_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,}"),
+        ("ya29.", r"\bya29\.[A-Za-z0-9_-]{20,}"),
         ("aiza", r"\bAIza[0-9A-Za-z_-]{35}"),
         ("eyj", r"\beyJ[A-Za-z0-9_-]{8,400}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]+"),
         (
@@ -40,22 +47,44 @@ _PATTERNS = tuple(
             r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]{1,8000}(?:-----END[A-Z ]{0,40}-----)?",
         ),
         ("://", r"(?<=://)[^\s/?#@]{1,512}(?=@)"),
+        ("hooks.slack.com", r"(?<=hooks\.slack\.com/)[\w/-]{12,}"),
+        ("/webhooks/", r"(?<=/webhooks/)[\w/-]{12,}"),
+        ("webhook.office.com", r"(?<=webhook\.office\.com/)[\w/@-]{12,}"),
         # A scheme word in prose ("a bearer certificate") is not followed by a token with a digit.
         ("bearer", r"(?i)(?<=\bbearer )\s*(?=[^\s\"',;]{0,400}[\d=])[A-Za-z0-9._~+/=-]{8,}"),
         ("basic", r"(?i)(?<=\bbasic )\s*(?=[^\s\"',;]{0,400}[\d=])[A-Za-z0-9+/=]{8,}"),
     )
 )
-_NAME = (
-    r"(?:x[_-])?api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|"
-    r"secret[_-]?(?:access[_-]?)?key|password|passwd"
-)
 _ASSIGNED = re.compile(
-    rf"(?i)((?:{_NAME})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
+    rf"(?i)((?:{UNMISTAKABLE})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
 )
-_NAME_NEEDLES = ("key", "token", "secret", "passw")
+_NAME_NEEDLES = ("key", "token", "secret", "pass", "sharedaccess")
+_PARAMETER = re.compile(r"((?:[?&;]|\\u0026)([A-Za-z][\w.-]{0,63})=)([^\s\"'`<>&;#\\)\]}]{6,})")
+_OPTION = re.compile(
+    # an option and its value in one word or list item, or in two; a word of prose has no digit
+    r"((?<![\w-])--([A-Za-z][\w-]{1,63})(?:=|(?:\s{1,3}|[\"'],\s{0,3}[\"'])(?=[^\s\"',]{0,400}[\d=])))"
+    r"([^\s\"',;-][^\s\"',;]{5,})"
+)
 _ALL_NEEDLES = (*(one for needles, _ in _PATTERNS for one in needles), *_NAME_NEEDLES)
-_KEY_COLON = re.compile(r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3})([A-Za-z0-9_.+/=-]{6,})")
-_SECRET_KEY = re.compile(rf"(?i)(?:{_NAME}|secret|authorization)")
+_KEY_COLON = re.compile(
+    # "Your password: choose a long one" has no digit
+    r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3}|"
+    r"\b(?:password|passwd|passphrase|secret)\s{0,3}:\s{0,3}(?=\S{0,100}\d))"
+    r"([A-Za-z0-9_.+/=!$%*@-]{6,})"
+)
+_SECRET_KEY = re.compile(rf"(?i)(?:{UNMISTAKABLE}|secret|authorization)")
+_WRAPPED = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{40,}+(?:\r?\n|\\r\\n|\\n)[ \t]*+)+[A-Za-z0-9+/]+={0,2}"
+)
+"""Base64 in lines, also where JSON holds the line breaks."""
+_LINE_BREAK = re.compile(r"(?:\r?\n|\\r\\n|\\n)[ \t]*")
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
+_IN_HTML = re.compile(r"[<>&]")
+"""What Go writes as `\\u003c`, and .NET as `\\u003C`, with quotes and a plus."""
+_IN_HTML_OR_QUOTED = re.compile(r"[<>&'+]|\\\"")
+_BEGINNING = 4
+_MIN_LINE = 16
+"""Shorter lines of a secret are ordinary text."""
 
 _TEXTS_AT_ONCE = 500
 """Texts that are searched together: enough to be fast, few enough not to copy a whole report."""
@@ -71,15 +100,16 @@ class Redactor:
         self._stands_for: dict[str, str] = {}
         for value in {secret.strip() for secret in secrets}:
             if len(value) >= MIN_SECRET_LENGTH and value.lower() not in _PLACEHOLDERS:
-                self._stands_for.update((form, _mask(value)) for form in _spellings(value))
-        longest_first = sorted(self._stands_for, key=len, reverse=True)
-        known = "|".join(map(re.escape, longest_first))
-        self._known = re.compile(known) if known else None
+                for part in _with_lines(value):
+                    self._stands_for.update((form, _mask(part)) for form in _spellings(part))
+        self._known = _pattern_of(self._stands_for)
 
     def redact(self, text: str) -> str:
         """Return `text` without secrets."""
         if self._known is not None:
             text = self._known.sub(lambda match: self._stands_for[match[0]], text)
+            if "\n" in text or "\\n" in text:
+                text = _WRAPPED.sub(self._redact_wrapped, text)
         lower = text.lower()
         if not _is_suspicious(lower):
             return text
@@ -88,7 +118,16 @@ class Redactor:
                 text = pattern.sub(lambda match: _mask(match[0]), text)
         if any(needle in lower for needle in _NAME_NEEDLES):
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
-        return text
+        if _may_hold_parameters(text):
+            text = _PARAMETER.sub(_mask_named, text)
+        return _OPTION.sub(_mask_named, text) if "--" in text else text
+
+    def _redact_wrapped(self, match: re.Match[str]) -> str:
+        """Return base64 in lines; as one line if that shows a known secret."""
+        assert self._known is not None  # noqa: S101 - the caller knows
+        line = _LINE_BREAK.sub("", match[0])
+        shown = self._known.sub(lambda secret: self._stands_for[secret[0]], line)
+        return match[0] if shown == line else shown
 
     def redact_frame(self, report: ModelT) -> ModelT:
         """Return a report without secrets whose results have none any more."""
@@ -140,6 +179,18 @@ class Redactor:
         return self._walk(value)
 
 
+def _pattern_of(texts: Iterable[str]) -> re.Pattern[str] | None:
+    """Return a pattern of all the texts, the longest first; None if there are none.
+
+    Beginnings that several share stand once, or each would be tried wherever one of them begins.
+    """
+    endings: dict[str, list[str]] = {}
+    for text in sorted(texts, key=len, reverse=True):
+        endings.setdefault(text[:_BEGINNING], []).append(re.escape(text[_BEGINNING:]))
+    known = "|".join(f"{re.escape(start)}(?:{'|'.join(ends)})" for start, ends in endings.items())
+    return re.compile(known) if known else None
+
+
 def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bool:
     """Collect every text in `value`; False if a key marks its value as a secret.
 
@@ -167,8 +218,15 @@ def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bo
     return True
 
 
+def _may_hold_parameters(text: str) -> bool:
+    """Whether there may be a URL with a query."""
+    return "=" in text and ("?" in text or "&" in text)
+
+
 def _is_suspicious(lower: str) -> bool:
     """Whether any pattern may match; a plain loop, as this runs for every text."""
+    if "--" in lower or _may_hold_parameters(lower):
+        return True
     for needle in _ALL_NEEDLES:  # noqa: SIM110 - any() takes three times as long
         if needle in lower:
             return True
@@ -185,16 +243,36 @@ def _mask_value(match: re.Match[str]) -> str:
     return match[1] + _mask(match[2])
 
 
+def _mask_named(match: re.Match[str]) -> str:
+    return match[1] + _mask(match[3]) if names_a_secret(match[2]) else match[0]
+
+
 def _spellings(value: str) -> Iterator[str]:
-    """Yield the forms of a value in URLs, JSON, logs and headers."""
+    """Yield the forms of a value in URLs, JSON, HTML, logs and headers."""
     raw = _bytes_of(value)
     yield value
-    yield quote(raw, safe="")
-    yield quote_plus(raw)
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield repr(value)[1:-1]
+    for as_url in (quote(raw, safe=""), quote(raw), quote(raw, safe="!'()*"), quote_plus(raw)):
+        yield as_url
+        yield _PERCENT.sub(lambda match: match[0].lower(), as_url)
+    for as_json in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        yield as_json
+        yield as_json.replace("/", "\\/")
+        yield _IN_HTML.sub(lambda match: f"\\u{ord(match[0]):04x}", as_json)
+        yield _IN_HTML_OR_QUOTED.sub(lambda match: f"\\u{ord(match[0][-1]):04X}", as_json)
+    as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    quoted = as_html.replace('"', "&quot;")
+    yield from (as_html, quoted.replace("'", "&#x27;"), quoted.replace("'", "&#39;"))
     yield from _base64_of(raw)
+
+
+def _with_lines(value: str) -> Iterator[str]:
+    """Yield a value and, of a key or certificate, each line that identifies it."""
+    yield value
+    if "\n" in value:
+        for line in map(str.strip, value.split("\n")):
+            if len(line) >= _MIN_LINE and not line.startswith("-----"):
+                yield line
 
 
 def _bytes_of(value: str) -> bytes:

@@ -85,10 +85,7 @@ class DownloadRules:
 
 def _folder(settings: ExecutionConfig, base_dir: Path | None) -> Path:
     """Return the folder of the cache of downloaded files."""
-    if settings.cache_dir is None:
-        return cache_dir() / "files"
-    start = base_dir if base_dir and settings.is_from_file("cache_dir") else Path()
-    return start.absolute() / Path(settings.cache_dir).expanduser() / "files"
+    return (settings.path_of("cache_dir", base_dir or Path()) or cache_dir()) / "files"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Keeps the paths of a configuration inside the agent's folder."""
+"""Keeps the paths of a configuration inside the agent's folder, and outputs off the inputs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,38 @@ from holodeck import errors
 from holodeck.lib.suggestions import did_you_mean
 
 _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=False)
+
+_inputs: ContextVar[set[Path] | None] = ContextVar("holodeck_inputs", default=None)
+
+
+@contextmanager
+def inputs_noted() -> Iterator[None]:
+    """Note the files that are read within the block, for `refuse_input`."""
+    token = _inputs.set(set())
+    try:
+        yield
+    finally:
+        _inputs.reset(token)
+
+
+def note_input(file: Path) -> None:
+    """Note that a file is read, if `inputs_noted` is active."""
+    noted = _inputs.get()
+    if noted is not None:
+        noted.add(file.resolve())
+
+
+def refuse_input(path: Path, location: str) -> None:
+    """Raise ConfigError if a file that is read, or a Python file, would be overwritten."""
+    try:
+        file = path.resolve()
+        is_code = file.suffix == ".py" and file.is_file()
+    except (OSError, RuntimeError):
+        return  # what writes it says why it cannot
+    if is_code or file in (_inputs.get() or ()):
+        raise errors.ConfigError(
+            location, f"{str(path)!r} is a file that this command reads; name another file"
+        )
 
 
 @contextmanager
@@ -24,6 +56,11 @@ def allow_outside(allowed: bool = True) -> Iterator[None]:
         _may_leave.reset(token)
 
 
+def outside_is_allowed() -> bool:
+    """Whether `allow_outside` is active."""
+    return _may_leave.get()
+
+
 def file_inside(path: str | Path, folder: Path) -> Path:
     """Return the regular file at a path, relative to `folder`.
 
@@ -36,7 +73,7 @@ def file_inside(path: str | Path, folder: Path) -> Path:
         exists = file.exists()
     except (OSError, ValueError, RuntimeError) as error:
         raise errors.ConfigError(repr(str(path)), f"is not a usable path: {error}") from error
-    if not (inside or _may_leave.get()):
+    if not (inside or outside_is_allowed()):
         raise errors.ConfigError(
             str(path),
             f"lies outside of the agent's folder {folder}; copy it inside, or allow such paths with"
@@ -49,6 +86,7 @@ def file_inside(path: str | Path, folder: Path) -> Path:
         )
     if not file.is_file():
         raise errors.ConfigError(str(path), "is not a regular file")
+    note_input(file)
     return file
 
 
@@ -62,11 +100,44 @@ def path_inside(path: str | Path, folder: Path) -> Path:
         inside = full.is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError) as error:
         raise errors.ConfigError(repr(str(path)), f"is not a usable path: {error}") from error
-    if not (inside or _may_leave.get()):
+    if not (inside or outside_is_allowed()):
         raise errors.ConfigError(
             str(path),
             f"lies outside of the agent's folder {folder}; name a path inside, or allow such paths"
             " with --allow-outside",
+        )
+    return full
+
+
+def written_path(
+    path: str | Path, folder: Path, location: str, remedy: str = "--allow-outside"
+) -> Path:
+    """Return the absolute path at which a run writes, where a file of the agent names it.
+
+    A path that the user names, such as on the command line, may lie anywhere and needs no check.
+
+    Args:
+        path: The path, relative to `folder`; `~` is the user's home.
+        folder: The folder of the agent.
+        location: What messages begin with.
+        remedy: The option that names the path on the command line.
+
+    Raises:
+        ConfigError: The path is outside of `folder` or in its `.git`, also through a link, and
+            `allow_outside` is not active.
+    """
+    others = "" if remedy == "--allow-outside" else f", or name it with {remedy}"
+    try:
+        full = path_inside(Path(path).expanduser(), folder)
+        is_in_git = ".git" in full.parts[len(folder.resolve().parts) :]
+    except errors.ConfigError as error:
+        raise errors.ConfigError(location, f"{str(path)!r} {error.message}{others}") from error
+    except RuntimeError as error:  # the home of an unknown user
+        reason = f"{str(path)!r} is not a usable path: {error}"
+        raise errors.ConfigError(location, reason) from error
+    if is_in_git and not outside_is_allowed():
+        raise errors.ConfigError(
+            location, f"{str(path)!r} lies in the folder of git; name another path{others}"
         )
     return full
 

@@ -15,7 +15,7 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
     PythonBackendConfig,
 )
-from holodeck.models.base import Json, Model, NonBlank, OnDemand
+from holodeck.models.base import Json, Model, NonBlank, OnDemand, ReadPath
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
@@ -118,7 +118,7 @@ DUPLICATE_NAME = "duplicate_name"
 class Instructions(Model):
     """The system prompt, as a file or inline."""
 
-    file: NonBlank | None = None
+    file: ReadPath | None = None
     """Path relative to `agent.yaml`."""
     inline: NonBlank | None = None
     """The text."""
@@ -163,7 +163,7 @@ class Agent(Model):
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
     `module:attribute` for Python code, or a mapping for a URL, a process, an MCP server
     or Python code."""
-    response_format: dict[str, Json] | NonBlank | None = None
+    response_format: dict[str, Json] | ReadPath | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
     """Tools that the agent can call."""

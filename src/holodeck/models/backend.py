@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, Seconds
+from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
 from holodeck.models.setting import HostName
 
 
@@ -117,7 +117,7 @@ class ProcessBackendConfig(Model):
     command: Annotated[list[NonBlank], Field(min_length=1)] | None = None
     """Program and arguments of an agent in any language. A program with a slash in its name is a
     path that starts from `cwd`; any other is looked up in PATH."""
-    python: NonBlank | None = None
+    python: ReadPath | None = None
     """Python interpreter of the agent, such as `.venv/bin/python`, relative to `agent.yaml`; by
     default the one that runs holodeck. It need not have holodeck installed."""
     target: NonBlank | None = None
@@ -128,7 +128,7 @@ class ProcessBackendConfig(Model):
     default, makes one for each conversation, `run` one for each process."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of processes. Each loads the agent."""
-    cwd: NonBlank | None = None
+    cwd: ReadPath | None = None
     """Working folder of the processes, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
     """Environment variables, in addition to those of holodeck; their values are never printed."""
@@ -171,7 +171,7 @@ class McpBackendConfig(Model):
     """URL of a server that speaks streamable HTTP; takes the place of `command`."""
     headers: dict[str, SecretStr] = {}
     """Headers of each request to `url`; their values are never printed."""
-    cwd: NonBlank | None = None
+    cwd: ReadPath | None = None
     """Working folder of the server, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
     """Environment variables of the server, in addition to the few of holodeck that it gets (`PATH`,

@@ -4,9 +4,10 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache, cached_property
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -22,6 +23,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
 if TYPE_CHECKING:
@@ -74,6 +76,19 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any]:
 
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
+
+
+class PathUse(Enum):
+    """What a run does at a path."""
+
+    READ = "read"
+    WRITTEN = "written"
+
+
+ReadPath = Annotated[NonBlank, PathUse.READ]
+"""The path of a file or folder that a run reads."""
+WrittenPath = Annotated[NonBlank, PathUse.WRITTEN]
+"""The path of a file or folder that a run writes; see `lib.safe_paths.written_path`."""
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 AbsoluteTolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 RelativeTolerance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -207,6 +222,37 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(annotation.type)
     for argument in get_args(annotation):
         yield from models_in(argument)
+
+
+def written_paths(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each path in a model, list or mapping that a run writes, after the keys to it."""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, BaseModel | dict):
+        items = (value if isinstance(value, dict) else vars(value)).items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    written = _written_keys(type(value)) if isinstance(value, BaseModel) else ()
+    for key, item in items:
+        if key in written and isinstance(item, str):
+            yield (key,), item
+        elif item:
+            yield from (((key, *keys), path) for keys, path in written_paths(item))
+
+
+@cache
+def _written_keys(model: type[BaseModel]) -> tuple[str, ...]:
+    fields = model.model_fields.items()
+    return tuple(name for name, field in fields if is_path(field, PathUse.WRITTEN))
+
+
+def is_path(field: FieldInfo, use: PathUse) -> bool:
+    """Whether the field holds a path of this use."""
+    return use in field.metadata or _has_metadata(field.annotation, use)
+
+
+def _has_metadata(annotation: Any, wanted: Any) -> bool:
+    found = getattr(annotation, "__metadata__", ())
+    return wanted in found or any(_has_metadata(part, wanted) for part in get_args(annotation))
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:

@@ -1,11 +1,12 @@
 """Settings of a run, and what the configuration files may hold."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds
+from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds, WrittenPath
 from holodeck.models.database import VectorStoreSettings
 from holodeck.models.judge_trust import TrustMode
 from holodeck.models.llm import ProviderEnum, ProviderSettings
@@ -392,7 +393,7 @@ class ExecutionConfig(Model):
         ),
     ] = None
     events: Annotated[
-        NonBlank | None,
+        WrittenPath | None,
         Setting(
             None,
             "Append events to a file, as JSON Lines.",
@@ -426,7 +427,7 @@ class ExecutionConfig(Model):
         ),
     ] = None
     cache_dir: Annotated[
-        NonBlank | None,
+        WrittenPath | None,
         Setting(
             None,
             "Folder of the response cache.",
@@ -471,12 +472,24 @@ class ExecutionConfig(Model):
         source = self.source_of(field)
         return source == COMMAND_LINE or source.startswith("--")
 
-    def is_from_file(self, field: str) -> bool:
-        """Whether a configuration file sets the value, so that paths start from its folder."""
-        source = self.source_of(field)
-        is_variable = source.startswith(Setting.variable(field))
+    def path_of(self, field: str, folder: Path) -> Path | None:
+        """Return the absolute path that a setting names; None if it names none.
+
+        `folder` is that of the agent.yaml.
+        """
+        path = getattr(self, field)
+        start = self.start_of(field, folder).absolute()
+        return None if path is None else start / Path(path).expanduser()
+
+    def start_of(self, field: str, folder: Path) -> Path:
+        """Return where a relative path starts: in a configuration file from `folder`, in a `.env`
+        file from its own, elsewhere from the working folder."""
+        source, variable = self.source_of(field), Setting.variable(field)
+        if source.startswith(f"{variable} in "):
+            return Path(source.removeprefix(f"{variable} in ")).parent
         is_code = source in {"given", "default"}
-        return not (is_variable or is_code or self.is_from_command_line(field))
+        is_outside = is_code or source == variable or self.is_from_command_line(field)
+        return Path() if is_outside else folder
 
     def with_sources(self, sources: Mapping[str, str]) -> "ExecutionConfig":
         """Return the settings with the source of each."""

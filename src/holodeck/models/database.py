@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from holodeck.models.base import InvalidKeys, Json, Model, NonBlank, Seconds
+from holodeck.models.base import InvalidKeys, Json, Model, NonBlank, Seconds, WrittenPath
 
 Secret = Annotated[SecretStr, Field(min_length=1)]
 
@@ -99,7 +99,7 @@ class DatabaseConfig(Model):
     `http://localhost:8000`."""
     url: NonBlank | None = None
     """Address of a server without a password."""
-    path: NonBlank | None = None
+    path: WrittenPath | None = None
     """File (`sqlite`) or folder (`chromadb`, `qdrant`) of a store without a server, relative to
     `agent.yaml`."""
     api_key: Secret | None = None
@@ -120,6 +120,19 @@ class DatabaseConfig(Model):
     """Schema of the tables in PostgreSQL; by default the first one of the search path."""
     timeout: Seconds = 30.0
     """Maximum seconds of one request to the store."""
+
+    _is_users: bool = PrivateAttr(default=False)
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the `config.yaml` of the user names it, so that its path may lie anywhere."""
+        return self._is_users
+
+    def of_user(self) -> Self:
+        """Return it as a store in the `config.yaml` of the user."""
+        copy = self.model_copy()
+        copy._is_users = True  # noqa: SLF001 - a copy of its own class
+        return copy
 
     @model_validator(mode="before")
     @classmethod

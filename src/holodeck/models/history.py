@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.base import Json, Model, NonBlank, ReadPath
 
 InstructionRole = Literal["system", "developer"]
 """Roles of instructions, which belong in the agent.yaml."""
@@ -170,7 +170,7 @@ Messages = Annotated[list[EarlierMessage], Field(min_length=1), AfterValidator(_
 class TranscriptFile(Model):
     """A file with earlier messages."""
 
-    file: NonBlank
+    file: ReadPath
     """Path of a JSON or YAML file with a list of messages, or a JSON Lines file with one message
     per line; relative to `agent.yaml` or to the suite file."""
     leave_out: list[InstructionRole] = []

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Model, NonBlank, Ratio
+from holodeck.models.base import Model, NonBlank, Ratio, ReadPath
 from holodeck.models.database import DatabaseConfig, Secret
 from holodeck.models.llm import LLMProvider
 from holodeck.models.tool_config import ToolConfig
@@ -19,7 +19,7 @@ WEIGHTS_TOLERANCE = 1e-6
 class KnowledgeTool(ToolConfig):
     """What the tools that search documents have in common."""
 
-    source: NonBlank
+    source: ReadPath
     """A file, a folder, a glob pattern such as `docs/**/*.md`, an http(s) URL, or a file or folder
     in object storage (`s3://bucket/docs/`, `az://container/docs/`); paths are relative to
     `agent.yaml`."""

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import PrivateAttr, SecretStr, StringConstraints, model_validator
 
-from holodeck.models.base import Json, NonBlank, Seconds
+from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
 from holodeck.models.tool_config import ToolConfig
 
 _SCHEMES = {
@@ -35,7 +35,7 @@ class McpTool(ToolConfig):
     env: dict[str, SecretStr] | None = None
     """Environment variables of the server; their values are never printed. Of holodeck's own, it
     gets only those that say where programs, folders, proxies and certificates are."""
-    env_file: NonBlank | None = None
+    env_file: ReadPath | None = None
     """Path of a file with further variables, relative to `agent.yaml`; `env` wins."""
     encoding: NonBlank | None = None
     """Encoding of stdin and stdout of the server; by default UTF-8."""

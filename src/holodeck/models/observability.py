@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio
+from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio, WrittenPath
 
 
 class TracingConfig(Model):
@@ -103,7 +103,7 @@ class PrometheusExporterConfig(Model):
     """Address of the endpoint; `0.0.0.0` makes it reachable from other machines."""
     path: Annotated[str, Field(pattern=r"^/")] = "/metrics"
     """Path of the endpoint."""
-    textfile: NonBlank | None = None
+    textfile: WrittenPath | None = None
     """File for the values at the end of the run, for the textfile collector of Prometheus's
     node exporter, as a run may end before it is scraped."""
 
@@ -117,7 +117,7 @@ class AzureMonitorExporterConfig(Model):
     """Connection string of the resource; required if enabled."""
     disable_offline_storage: bool = False
     """Whether telemetry that cannot be sent is dropped instead of stored in files."""
-    storage_directory: NonBlank | None = None
+    storage_directory: WrittenPath | None = None
     """Folder of these files (default: one in the system's folder for temporary files)."""
 
     @model_validator(mode="after")

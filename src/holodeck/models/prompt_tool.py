@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from holodeck.models.base import Json, NonBlank, Seconds
+from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
 from holodeck.models.llm import LLMProvider
 from holodeck.models.tool_config import ToolConfig
 
@@ -21,7 +21,7 @@ class PromptTool(ToolConfig):
     """Description for the model."""
     template: NonBlank | None = None
     """The prompt, with a `{{name}}` for each parameter."""
-    file: NonBlank | None = None
+    file: ReadPath | None = None
     """Path of a file with the prompt, relative to `agent.yaml`; it may begin with front matter."""
     parameters: Annotated[dict[ParameterName, dict[str, Json]], Field(min_length=1)]
     """JSON schema of each parameter; one with a `default` is optional."""

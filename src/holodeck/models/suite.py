@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
-from holodeck.models.base import Json, Model, NonBlank, Seconds
+from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
 from holodeck.models.expectations import WrittenScorer
 from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.test_case import RetryKind, TestCaseModel
@@ -25,7 +25,7 @@ class WrittenCase(TestCaseModel):
 class DataFile(Model):
     """A file of test cases."""
 
-    file: NonBlank
+    file: ReadPath
     """Path of a .yaml, .yml, .csv, .jsonl or .json file."""
     columns: dict[NonBlank, NonBlank] = {}
     """For each key of a test case, the column or key of the file that contains it, if the names
@@ -87,11 +87,11 @@ class SuiteHeader(Model):
 class SuiteEntry(SuiteHeader):
     """A suite with its test cases, or the files that contain suites."""
 
-    file: NonBlank | None = None
+    file: ReadPath | None = None
     """Path or pattern (`suites/*.yaml`; `**` matches nested folders) of suite files."""
     test_cases: list[WrittenCase] | None = None
     """The test cases of the suite."""
-    test_cases_file: NonBlank | DataFile | None = None
+    test_cases_file: ReadPath | DataFile | None = None
     """A file with further test cases of the suite."""
 
     @model_validator(mode="after")
@@ -141,7 +141,7 @@ class SuiteFile(Model):
     """Its cases in the words of AgenticAssure, whose files are read as they are."""
     test_cases: list[WrittenCase] | None = None
     """The test cases of the suite."""
-    test_cases_file: NonBlank | DataFile | None = None
+    test_cases_file: ReadPath | DataFile | None = None
     """A file with further test cases of the suite."""
 
     @model_validator(mode="after")
@@ -156,7 +156,7 @@ class AgentFile(Agent):
 
     test_cases: list[WrittenCase] | None = None  # type: ignore[assignment]
     """The test cases."""
-    test_cases_file: NonBlank | DataFile | None = None
+    test_cases_file: ReadPath | DataFile | None = None
     """A file with further test cases: its path, or a mapping that also describes its columns."""
     suites: Annotated[list[SuiteEntry], Field(min_length=1)] | None = None
     """Suites of test cases, written here or in separate files."""

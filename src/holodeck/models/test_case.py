@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds
+from holodeck.models.base import Json, Model, NonBlank, OnDemand, ReadPath, Seconds
 from holodeck.models.conversation import (
     BareStep,
     CriterionSettings,
@@ -108,7 +108,7 @@ class FileInput(Model):
         json_schema_extra={"oneOf": [{"required": ["path"]}, {"required": ["url"]}]}
     )
 
-    path: NonBlank | None = None
+    path: ReadPath | None = None
     """Path relative to `agent.yaml`; either this or `url`."""
     url: Annotated[str, AfterValidator(_validate_url)] | None = None
     """http(s) address to download the file from; either this or `path`."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.base import Json, NonBlank, Seconds
+from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
 from holodeck.models.knowledge import HierarchicalDocumentTool, VectorstoreTool
 from holodeck.models.mcp_tool import McpTool
 from holodeck.models.prompt_tool import PromptTool
@@ -30,7 +30,7 @@ class FunctionTool(ToolConfig):
 
     type: Literal["function"]
     """Type of the tool."""
-    file: NonBlank
+    file: ReadPath
     """Path of the Python file, relative to `agent.yaml`."""
     function: NonBlank
     """Name of the function in the file; it can be async."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from holodeck.config.secrets import collect, names_a_secret
+from holodeck.config.secrets import collect
+from holodeck.lib.secret_names import names_a_secret
 from holodeck.models.agent import Agent
 
 
@@ -30,6 +31,38 @@ def test_headers_of_an_http_agent_are_secret():
     assert collect(agent, {}) == ["abc def"]
 
 
+def test_secrets_in_urls_and_commands_are_found():
+    url = "http://joe:pass-of-joe@x/y?code=func%2Bkey&k=a1b2c3d4e5&api-version=2024-10-01-preview"
+    command = [
+        "agent",
+        "--token",
+        "secret-of-arg",
+        "--api-key=key-of-arg",
+        "--model",
+        "gpt-4o-mini",
+    ]
+    agents = [
+        {"name": "a", "backend": {"type": "http", "url": url}},
+        {"name": "b", "backend": {"type": "process", "command": command}},
+    ]
+
+    found = [collect(Agent.model_validate(agent), {}) for agent in agents]
+
+    assert found == [
+        ["pass-of-joe", "func+key", "a1b2c3d4e5"],
+        ["secret-of-arg", "key-of-arg"],
+    ]
+
+
+def test_the_password_in_the_url_of_a_variable_is_secret():
+    env = {
+        "DATABASE_URL": "postgres://app:Zk4-xxx-9@db/x",
+        "OTHER": "postgres://postgres:postgres@db",
+    }
+
+    assert collect(None, env) == ["Zk4-xxx-9"]
+
+
 def test_variables_are_secret_by_their_name():
     env = {"OPENAI_API_KEY": "k1", "HOME": "/root", "GITHUB_TOKEN": "k2", "EMPTY_KEY": ""}
 
@@ -43,6 +76,29 @@ def test_variables_are_secret_by_their_name():
         ("AWS_SECRET_ACCESS_KEY", True),
         ("AWS_ACCESS_KEY_ID", True),
         ("DBPASSWORD", True),
+        ("DATABASE_CONNECTION_STRING", True),
+        ("SLACK_WEBHOOK_URL", True),
+        ("SESSION_COOKIE", True),
+        ("NPM_AUTH", True),
+        ("BEARER", True),
+        ("JWT", True),
+        ("AZURE_CONN_STR", True),
+        ("X-Amz-Signature", True),
+        ("Ocp-Apim-Subscription-Key", True),
+        ("sig", True),
+        ("code", True),
+        ("--api-key", True),
+        ("clientSecret", True),
+        ("PWD", False),
+        ("OLDPWD", False),
+        ("DB_PWD", True),
+        ("PGPASSFILE", False),
+        ("API_KEY_FILE", False),
+        ("EXIT_CODE", False),
+        ("HOLODECK_CACHE_KEY", False),
+        ("SSH_AUTH_SOCK", False),
+        ("DESKTOP_SESSION", False),
+        ("api-version", False),
         ("my_token", True),
         ("MAX_TOKENS", False),
         ("TOKENIZERS_PARALLELISM", False),

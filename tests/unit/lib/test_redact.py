@@ -1,7 +1,9 @@
 """Secrets do not leave, whatever they are wrapped in; the rest of a text stays."""
 
 import base64
+import html
 import json
+import re
 from urllib.parse import quote
 
 import pytest
@@ -12,7 +14,8 @@ from holodeck.lib.redact import Redactor
 from holodeck.models.test_result import Outcome, TestReport, ToolInvocation
 from support.results import a_report, a_result
 
-KEY = "kz/9+Vq:3 wé\"n'w\\7-end"
+MIXED = "a1B2c3D4e5F6g7H8h7H8"
+KEY = "kz/9+Vq:3<&> wé\"n'w\\7-end"
 
 
 def test_a_known_secret_is_masked_but_for_its_last_four():
@@ -33,6 +36,84 @@ def test_other_spellings_of_a_secret_are_masked(spelled):
 
     assert "***-end" in shown
     assert "Vq" not in shown
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        html.escape(KEY),
+        html.escape(KEY).replace("&#x27;", "&#39;"),
+        re.sub("%..", lambda match: match[0].lower(), quote(KEY, safe="")),
+        quote(KEY),
+        json.dumps(KEY).replace("/", "\\/"),
+        json.dumps(KEY).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+        re.sub(r"\\[\"]|[<>&+']", lambda match: f"\\u{ord(match[0][-1]):04X}", json.dumps(KEY)),
+    ],
+    ids=["html", "html-decimal", "percent-lower", "percent-path", "php", "go", "dotnet"],
+)  # fmt: skip
+def test_spellings_of_other_languages_are_masked(spelled):
+    shown = Redactor([KEY]).redact(f"x {spelled} y")
+
+    assert "Vq" not in shown
+    assert "***" in shown
+
+
+@pytest.mark.parametrize("wrap", ["\n", "\r\n", "\\n", "\n    "])
+def test_base64_in_lines_does_not_show_a_secret(wrap):
+    secret = "the-secret-of-the-house-0123456789"
+    encoded = base64.b64encode(b"x" * 50 + secret.encode() + b"y" * 50).decode()
+    lines = wrap.join(encoded[at : at + 76] for at in range(0, len(encoded), 76))
+
+    shown = Redactor([secret]).redact(f"body: {lines} end")
+
+    assert "***6789" in shown
+    assert (shown[:6], shown[-4:]) == ("body: ", " end")
+    assert Redactor(["another-secret-4711"]).redact(lines) == lines
+
+
+def test_a_single_line_of_a_long_secret_is_masked():
+    lines = [
+        "-----BEGIN THING-----",
+        "MIIEvQIBADANBgkqhkiG9w0BAQ",
+        "AoIBAQC7VJTUt9Us8cKjMzEfYy",
+        "x",
+    ]
+
+    shown = Redactor(["\n".join(lines)]).redact(f"line 3 is {lines[2]}, not x")
+
+    assert shown == "line 3 is ***EfYy, not x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("GET http://x/y?key=0123456789 done", "GET http://x/y?key=*** done"),
+        ("http://x/?a=1&sig=abcdefghijkl", "http://x/?a=1&sig=***ijkl"),
+        ("http://x/?a=1\\u0026code=abcdefghijkl", "http://x/?a=1\\u0026code=***ijkl"),
+        ("http://x/?X-Amz-Signature=abcdefghijkl", "http://x/?X-Amz-Signature=***ijkl"),
+        ("http://x/?subscription-key=abcdefghijkl", "http://x/?subscription-key=***ijkl"),
+        ("http://x/?token=abcdefghijkl&page=next-page", "http://x/?token=***ijkl&page=next-page"),
+        ("run srv --token a1b2c3d4 now", "run srv --token *** now"),
+        ('["srv", "--token", "a1b2c3d4"]', '["srv", "--token", "***"]'),
+        ("srv --api-key=abcdefghijkl -v", "srv --api-key=***ijkl -v"),
+        (f"sk_live_{MIXED}", "***h7H8"),
+        (f"whsec_{MIXED}", "***h7H8"),
+        (f"SG.{MIXED}.{MIXED}", "***h7H8"),
+        (f"npm_{MIXED * 3}", "***h7H8"),
+        (f"pypi-AgEIcHlwaS5vcmc{MIXED * 3}", "***h7H8"),
+        (f"dop_v1_{'ab12' * 16}", "***ab12"),
+        (f"ya29.a0{MIXED * 2}", "***h7H8"),
+        ("password: hunter2secret", "password: ***cret"),
+        ("AccountName=a;AccountKey=abcdefgh12+/==;x", "AccountName=a;AccountKey=***+/==;x"),
+        ("https://hooks.slack.com/services/T0/B0/abcdefgh", "https://hooks.slack.com/***efgh"),
+        (
+            "https://discord.com/api/webhooks/123/abcdefgh",
+            "https://discord.com/api/webhooks/***efgh",
+        ),
+    ],
+)
+def test_secrets_in_urls_commands_and_connection_strings_are_masked(text, shown):
+    assert Redactor().redact(text) == shown
 
 
 @given(st.binary(max_size=7), st.text("abcdefXYZ0123456789+/_", min_size=12), st.binary(max_size=7))
@@ -72,6 +153,9 @@ def test_what_looks_like_a_secret_is_masked(text, shown):
         "See https://example.com/@user and mail me@example.com",
         "ollama runs at http://localhost:11434",
         "ask-me-anything-about-it",
+        "http://shop/search?q=shoes&sort_key=price&page=12345678",
+        "Pass --token instead of --password, or --cache-key nightly-2024.",
+        "Add --model gpt-4o-mini --endpoint http://localhost:11434",
     ],
 )
 def test_everyday_text_is_left_alone(text):

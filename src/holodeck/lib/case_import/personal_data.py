@@ -9,6 +9,7 @@ from holodeck.lib.case_import.case import ImportedCase, LoggedCall, LoggedTurn
 
 PATTERNS: Mapping[str, str] = {
     "email": r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+    "iban": r"(?<![\w-])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7} ?[A-Z0-9]{1,4}(?![\w-])",
     "card": r"(?<![\d.-])(?:\d{4}[ -]){3}\d{1,7}(?![\d-])",
     "phone": r"(?<![\w.+-])(?:\+\d[\d ()./-]{6,18}\d|\(0?\d{2,5}\)[ -]?\d[\d -]{4,12}\d"
     r"|0\d{1,4}[ /-]\d[\d -]{4,12}\d|\d{3}[ .-]\d{3}[ .-]\d{4})(?![\w-])",

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
+from holodeck.lib.private_files import open_file
 from holodeck.lib.threads import join_at_exit, run_in_thread
 
 logger = logging.getLogger(__name__)
@@ -257,7 +258,7 @@ class EventFile:
             self._has_failed = True
 
     def _open(self, flags: int = 0) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | flags, 0o666)
+        return open_file(self._path, os.O_WRONLY | os.O_APPEND | flags)
 
 
 def line_of(event: Event, clean: Clean | None = None) -> str:

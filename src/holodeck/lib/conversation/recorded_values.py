@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import EndConversation
 from holodeck.lib.exceptions import describe
+from holodeck.lib.private_files import make_folder, open_file
 
 _KEY_BYTES = 32
 _COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
@@ -46,10 +47,10 @@ class Signer:
         return self._path.exists() and hmac.compare_digest(self.sign(data), signature)
 
     def _key(self) -> bytes:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}")
         if not self._path.exists():
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = open_file(draft, os.O_WRONLY | os.O_EXCL)
             try:
                 os.write(handle, secrets.token_bytes(_KEY_BYTES))
             finally:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +14,7 @@ from typing import Any
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.recorded_values import Signer, pack, unpack
 from holodeck.lib.file_lock import claim, release
+from holodeck.lib.private_files import make_folder, replace_file
 from holodeck.lib.text import one_line
 
 RECORDING_FORMAT = 1
@@ -81,13 +80,9 @@ class Recordings:
         value = pack(response, key["function"], path.name, self._signer)
         cleaned = self._clean({"key": dict(key), "value": value})
         text = json.dumps({"format": RECORDING_FORMAT, **cleaned}, indent=1)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            self._make_folder()
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, path)  # noqa: PTH105 - the one that replaces on every system
+            replace_file(path, [text.encode()])
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise ConfigError(str(path), f"the response cannot be written: {error}") from error
 
     @contextmanager
@@ -102,7 +97,7 @@ class Recordings:
             yield True
             return
         try:
-            self._make_folder()
+            make_folder(self.folder)
             handle = claim(lock)
         except OSError as error:
             raise ConfigError(str(path), f"the response cannot be written: {error}") from error
@@ -115,9 +110,6 @@ class Recordings:
         finally:
             _claimed.reset(token)
             release(lock, handle)
-
-    def _make_folder(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def not_recorded_error(self, key: Mapping[str, Any]) -> NotRecorded:
         """Return the error for a missing response; it shows where the nearest call differs."""

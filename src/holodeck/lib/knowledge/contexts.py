@@ -15,6 +15,7 @@ from holodeck.lib.knowledge.chunking import Passage
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest
+from holodeck.lib.private_files import create_file
 from holodeck.lib.threads import run_in_thread
 
 _INSTRUCTIONS = (
@@ -52,7 +53,7 @@ class ContextCache:
             file.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?)", (key, context))
 
     def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        create_file(self._path)
         file = sqlite3.connect(self._path, timeout=_WAIT_S)
         file.execute("PRAGMA journal_mode = WAL")
         file.execute("PRAGMA synchronous = NORMAL")

@@ -5,7 +5,6 @@ outside of it, and again only if their tag has changed.
 """
 
 import glob
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from holodeck.errors import ConfigError
 from holodeck.lib.knowledge.buckets.base import Bucket, ObjectInfo
 from holodeck.lib.knowledge.documents import MOST_FILES, digest_of
+from holodeck.lib.private_files import make_folder, replace_file
 from holodeck.lib.remote_files import MAX_BYTES
 
 SCHEMES = ("s3", "az")
@@ -114,7 +114,7 @@ def _fetch(
     _check_sizes(source, found)
     if not found:
         raise ConfigError(source, f"has no file that ends with {', '.join(suffixes)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     stored = [
         StoredObject(f"{wanted.scheme}://{wanted.bucket}/{one.key}", folder / _name(one))
         for one in sorted(found, key=lambda one: one.key)
@@ -123,7 +123,7 @@ def _fetch(
     for one in found:
         file = folder / _name(one)
         if not file.exists():
-            _write(file, bucket.read(one.key))
+            replace_file(file, [bucket.read(one.key)])
     return stored
 
 
@@ -163,10 +163,3 @@ def _remove_others(folder: Path, names: set[str]) -> None:
         if file.name not in names:
             with suppress(FileNotFoundError):  # another run may do the same
                 file.unlink()
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Write a file, so that it is there as a whole or not at all."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}")
-    partial.write_bytes(data)
-    partial.replace(file)

@@ -27,6 +27,7 @@ from holodeck.lib.knowledge.search import ChunkIndex, search
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.lib.llm.client import RequestStats
+from holodeck.lib.safe_paths import written_path
 from holodeck.lib.threads import run_in_thread
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
@@ -239,7 +240,8 @@ class KnowledgeSource:
     @property
     def _folder(self) -> Path:
         """The folder of the embedded store and the locks."""
-        return self._context.cache_dir or self._context.base_dir / ".holodeck"
+        base_dir = self._context.base_dir
+        return self._context.cache_dir or written_path(".holodeck", base_dir, "tools")
 
     def _database(self) -> DatabaseConfig | None:
         database = self._config.database

@@ -108,8 +108,7 @@ class ModelStore:
         path = self._file(model)
         if self._offline:
             return self._without_download(model)
-        lock = exclusive_lock(self._lock_file(model), f"pulling {name}")
-        with _explain_disk_errors(self._root), lock:
+        with self._locked(model, f"pulling {name}"):
             if path.is_file() and is_verified(path, model.sha256):
                 return path
             with self._staging_folder(model) as staging:
@@ -120,8 +119,7 @@ class ModelStore:
         """Delete a model; return the bytes that are freed, 0 if it was not on this machine."""
         model = known_model(name, self._catalog)
         path = self._file(model)
-        lock = exclusive_lock(self._lock_file(model), f"removing {name}")
-        with _explain_disk_errors(self._root), lock:
+        with self._locked(model, f"removing {name}"):
             freed = path.stat().st_size if path.is_file() else 0
             if path.parent.is_dir():
                 shutil.rmtree(path.parent)
@@ -143,6 +141,14 @@ class ModelStore:
 
     def _lock_file(self, model: KnownModel) -> Path:
         return self._root / ".locks" / f"{model.name}.lock"
+
+    @contextmanager
+    def _locked(self, model: KnownModel, reason: str) -> Iterator[None]:
+        with _explain_disk_errors(self._root):
+            # Weights are public, and other users of an image or a machine may need them.
+            self._root.mkdir(parents=True, exist_ok=True)
+            with exclusive_lock(self._lock_file(model), reason):
+                yield
 
     @contextmanager
     def _staging_folder(self, model: KnownModel) -> Iterator[Path]:

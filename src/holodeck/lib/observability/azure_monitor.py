@@ -7,6 +7,7 @@ from typing import Any
 
 from holodeck.config.environment import set_variables
 from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.safe_paths import written_path
 from holodeck.models.observability import AzureMonitorExporterConfig
 
 FIELD = "observability.exporters.azure_monitor"
@@ -33,7 +34,8 @@ def azure_exporter(config: AzureMonitorExporterConfig, base_dir: Path, signal: s
     }
     options: dict[str, Any] = {"disable_offline_storage": config.disable_offline_storage}
     if config.storage_directory is not None:
-        options["storage_directory"] = str(base_dir / config.storage_directory)
+        folder = written_path(config.storage_directory, base_dir, f"{FIELD}.storage_directory")
+        options["storage_directory"] = str(folder)
     try:
         return kinds[signal](
             connection_string=config.connection_string.get_secret_value(), **options

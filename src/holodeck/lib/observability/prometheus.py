@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.exceptions import describe
+from holodeck.lib.safe_paths import written_path
 from holodeck.models.observability import PrometheusExporterConfig
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class PrometheusEndpoint:
             raise MissingExtra("prometheus", FIELD) from error
         self._registry = CollectorRegistry()
         self.reader: MetricReader = PrometheusMetricReader(registry=self._registry)
-        self._textfile = base_dir / config.textfile if config.textfile else None
+        self._textfile: Path | None = None
+        if config.textfile is not None:
+            self._textfile = written_path(config.textfile, base_dir, f"{FIELD}.textfile")
         self._server = _serve(config, self._registry)
 
     def close(self) -> None:

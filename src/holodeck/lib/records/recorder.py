@@ -20,7 +20,9 @@ from pydantic_core import to_json
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
+from holodeck.lib.private_files import FOLDER_MODE, make_folder, open_file, replace_file
 from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
+from holodeck.lib.safe_paths import written_path
 from holodeck.models.base import Model
 from holodeck.models.record import (
     CaseFinished,
@@ -60,15 +62,17 @@ _AT_ONCE = 1_000
 class Recorder:
     """The record of a run in progress. The results passed to it contain no secrets any more.
 
-    Raises ReportError if the record cannot be created; `failure` names later problems.
+    Raises ReportError if the record cannot be created, and ConfigError if its folder is a link out
+    of the agent's; `failure` names later problems.
     """
 
     def __init__(self, agent: "Agent", fingerprint: Fingerprint) -> None:
         folder = agent.base_dir / RUNS_FOLDER
+        written_path(RUNS_FOLDER, agent.base_dir, "the run record")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-                file.write("*\n")
+            make_folder(folder)
+            if not (folder / ".gitignore").exists():
+                replace_file(folder / ".gitignore", [b"*\n"])
             self.id = _create_folder(folder)
             self._file = AppendOnlyFile(folder / self.id / RECORD_FILE)
         except OSError as error:
@@ -214,7 +218,7 @@ def _create_folder(parent: Path) -> str:
     for _ in range(_MAX_ATTEMPTS):
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.urandom(3).hex()}"
         with suppress(FileExistsError):
-            (parent / name).mkdir()
+            (parent / name).mkdir(FOLDER_MODE)
             return name
     raise FileExistsError(f"no free name in {parent}")
 
@@ -261,7 +265,7 @@ class AppendOnlyFile:
         self.path = path
         self.failure: str | None = None
         self._sync = sync
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._handle = open_file(path, os.O_WRONLY | os.O_EXCL | os.O_APPEND)
         try_lock(self._handle)
         self._size = 0
         self._unwritten: list[bytes] = []

@@ -18,6 +18,7 @@ from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
 from holodeck.lib.result_store import ResultStore
+from holodeck.lib.safe_paths import note_input
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.record import (
     EVENTS,
@@ -190,7 +191,9 @@ class RunStore:
 
     def read(self, run: str | None, *, is_streamed: bool = False) -> Run:
         """Read a run; see `path` for what `run` means, and `read_run` for the rest."""
-        return read_run(self.path(run), is_streamed=is_streamed)
+        path = self.path(run)
+        note_input(path)
+        return read_run(path, is_streamed=is_streamed)
 
     def overviews(self) -> list[RunOverview]:
         """Return a line about each run, newest first."""

@@ -3,11 +3,9 @@
 import errno
 import json
 import os
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -15,6 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
+from holodeck.lib.private_files import replace_file
 from holodeck.lib.registry import Registry, unknown_name
 from holodeck.models.result_sequence import ResultSequence
 from holodeck.models.test_result import TestReport
@@ -178,20 +177,7 @@ def _write(parts: Iterable[bytes], path: Path) -> None:
     if target.exists() and not target.is_file():  # a pipe or a device
         _write_special_file(b"".join(parts), target)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(_mode_for(target))
-        temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    replace_file(target, parts, is_synced=True)
 
 
 def _open_special_file(target: Path) -> int:
@@ -214,12 +200,3 @@ def _write_special_file(data: bytes, target: Path) -> None:
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-
-
-def _mode_for(target: Path) -> int:
-    """Return the mode of the file, or the one of a new file."""
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask

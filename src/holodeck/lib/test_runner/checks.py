@@ -190,10 +190,9 @@ class CaseCaches:
 
 def _folder(agent: Agent, settings: ExecutionConfig) -> Path:
     """Return the folder of the caches; a path from a file is relative to the agent.yaml."""
-    if settings.cache_dir is None:
+    chosen = settings.path_of("cache_dir", agent.base_dir)
+    if chosen is None:
         return cache_dir() / "scenarios"
-    start = agent.base_dir if settings.is_from_file("cache_dir") else Path()
-    chosen = start.absolute() / Path(settings.cache_dir).expanduser()
     # The environment variable names a folder that models share.
     is_variable = settings.source_of("cache_dir").startswith(Setting.variable("cache_dir"))
     return chosen / "scenarios" if is_variable else chosen

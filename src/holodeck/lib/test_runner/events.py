@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from holodeck.config.environment import batch_name
@@ -244,10 +243,9 @@ def _result_of_error(error: BaseException) -> CaseResult:
 
 def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> EventFile | None:
     """Return the file for events; a path from a file is relative to the agent.yaml."""
-    if settings.events is None:
+    path = settings.path_of("events", agent.base_dir)
+    if path is None:
         return None
-    start = agent.base_dir if settings.is_from_file("events") else Path()
-    path = start.absolute() / Path(settings.events).expanduser()
     secrets = collect(agent, loader.environment(agent.base_dir))
     return EventFile(path, Redactor(secrets).redact_report, settings.source_of("events"))
 

@@ -16,6 +16,7 @@ from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.summary import summarize
+from holodeck.lib.safe_paths import note_input
 from holodeck.lib.test_runner.messages import histories_of, history_key
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json
@@ -45,6 +46,7 @@ def parse_report(text: str, name: str) -> TestReport | Baseline:
 
 def read_report(path: Path) -> TestReport | Baseline:
     """Return the JSON report, or the baseline, in a file. Raises ConfigError."""
+    note_input(path)
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -43,6 +43,7 @@ from holodeck.lib.observability import (
 )
 from holodeck.lib.process_exit import exit_now, forbid_process_exit, process_exit_forbidden
 from holodeck.lib.redact import Redactor
+from holodeck.lib.safe_paths import allow_outside
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane
 from holodeck.lib.test_runner.worker_messages import (
@@ -77,7 +78,11 @@ def main() -> None:
         logging.getLogger(name).setLevel(level)
     loop = partial(asyncio.SelectorEventLoop, _FewAtOnce(channel))
     try:
-        with process_exit_forbidden(), asyncio.Runner(loop_factory=loop) as runner:
+        with (
+            allow_outside(task.may_leave_folder),
+            process_exit_forbidden(),
+            asyncio.Runner(loop_factory=loop) as runner,
+        ):
             runner.run(_Worker(channel, task).serve())
     except ExecutionError as error:  # a thread of the user's tried to exit
         channel.send(["exit", str(error)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import is_traced, propagation_headers
+from holodeck.lib.safe_paths import outside_is_allowed
 from holodeck.lib.test_runner.case_run import CaseSetup
 from holodeck.lib.test_runner.schedule import Lane, RunState
 from holodeck.lib.test_runner.worker_messages import WorkerTask
@@ -94,6 +95,7 @@ def task_of(
         agent=agent,
         settings=settings.model_copy(update={"workers": 1, "run_on": None, "events": None}),
         allow_side_effects=allow_side_effects,
+        may_leave_folder=outside_is_allowed(),
         force_ingest=force_ingest,
         log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},
         is_displayed=displayed.get() is not None,

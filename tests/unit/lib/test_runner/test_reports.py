@@ -101,7 +101,7 @@ def test_a_report_is_written_into_folders_that_do_not_exist_yet(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["report.md"]
 
 
-def test_a_new_file_gets_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
+def test_only_the_user_reads_a_new_file_and_an_old_one_keeps_its_mode(tmp_path):
     new, old = tmp_path / "new.json", tmp_path / "old.json"
     old.write_text("before")
     old.chmod(0o640)
@@ -112,7 +112,7 @@ def test_a_new_file_gets_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
     finally:
         os.umask(before)
 
-    assert stat.S_IMODE(new.stat().st_mode) == 0o644
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600
     assert stat.S_IMODE(old.stat().st_mode) == 0o640
     assert old.read_text() != "before"
 

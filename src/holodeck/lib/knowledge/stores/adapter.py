@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from holodeck.lib.safe_paths import written_path
+from holodeck.models.database import DatabaseConfig
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -24,6 +27,17 @@ class StoreContext:
     """The cache folder."""
     base_dir: Path
     """The folder from which relative paths start."""
+
+    def written_path(self, config: DatabaseConfig) -> Path | None:
+        """Return the file or folder of a store without a server; None if it names none.
+
+        Raises ConfigError if a run may not write there.
+        """
+        if config.path is None:
+            return None
+        if config.is_users:
+            return (self.base_dir / Path(config.path).expanduser()).resolve()
+        return written_path(config.path, self.base_dir, "database.path")
 
 
 class RowKey(NamedTuple):

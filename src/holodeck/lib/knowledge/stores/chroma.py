@@ -15,7 +15,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, no_answer, server_url
-from holodeck.lib.safe_paths import path_inside
+from holodeck.lib.private_files import make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ChromaAdapter:
             raise MissingExtra("chroma", "vector store chromadb") from error
 
         self._config = config
-        self._folder = None if config.path is None else path_inside(config.path, context.base_dir)
+        self._folder = context.written_path(config)
         self._url = "" if self._folder else server_url(config, "http", "https")
         default_port = 443 if self._url.startswith("https") else 8000
         self.address = str(self._folder) if self._folder else host_of(self._url, default_port)
@@ -74,6 +74,7 @@ class ChromaAdapter:
             if (value := getattr(self._config, key)) is not None
         }
         if self._folder is not None:
+            make_folder(self._folder)
             return chromadb.PersistentClient(str(self._folder), settings, **of_server)
         parts = urlsplit(self._url)
         host, port = self.address.rsplit(":", 1)

@@ -21,7 +21,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
-from holodeck.lib.safe_paths import path_inside
+from holodeck.lib.private_files import make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class QdrantAdapter:
             raise MissingExtra("qdrant", "vector store qdrant") from error
 
         self._config = config
-        self._folder = None if config.path is None else path_inside(config.path, context.base_dir)
+        self._folder = context.written_path(config)
         self._url = "" if self._folder else server_url(config, "http", "https")
         self.address = str(self._folder) if self._folder else host_of(self._url, 6333)
         self._points = collection_name(context.collection)
@@ -187,6 +187,7 @@ def _open_folder(folder: Path) -> "QdrantClient":
                 raise StoreProblem(
                     "another process uses the folder; end it, or run a Qdrant server and use 'url'"
                 )
+            make_folder(folder)
             client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
         _folders[folder] = (client, users + 1)
         return client

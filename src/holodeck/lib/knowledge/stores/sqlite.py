@@ -17,7 +17,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     collection_name,
 )
 from holodeck.lib.knowledge.stores.vectors import VectorIndex, matrix_of, to_bytes
-from holodeck.lib.safe_paths import path_inside
+from holodeck.lib.private_files import create_file, make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
@@ -49,11 +49,9 @@ class SqliteAdapter:
 
     def __init__(self, config: DatabaseConfig, context: StoreContext) -> None:
         self._name = context.collection
-        if config.path is None:
-            name = f"{collection_name(context.collection)}.sqlite"
-            self._path = context.cache / "vectorstores" / name
-        else:
-            self._path = path_inside(config.path, context.base_dir)
+        name = f"{collection_name(context.collection)}.sqlite"
+        default = context.cache / "vectorstores" / name
+        self._path = context.written_path(config) or default
         self._wait_s = config.timeout * 0.8  # ends before the limit of the call
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
@@ -78,7 +76,7 @@ class SqliteAdapter:
 
     def open(self, dimensions: int, *, empty: bool) -> None:
         self.close()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         lock = self._path.with_name(f"{self._path.name}.lock")
         with exclusive_lock(lock, f"it opens {self._path}", self._wait_s):
             self._connection = _connect(self._path, self._wait_s)
@@ -199,6 +197,7 @@ def _transaction(file: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Conne
 
 def _connect(path: Path, wait_s: float) -> sqlite3.Connection:
     """Return a connection to the file, which is created if it is missing. Raises StoreProblem."""
+    create_file(path)  # SQLite gives the files beside it the same permissions
     file = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
         if _is_new(file):

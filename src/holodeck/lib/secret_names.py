@@ -1,0 +1,35 @@
+"""The names of secrets: of variables, parameters of URLs, options of programs, keys of files."""
+
+import re
+
+UNMISTAKABLE = (
+    r"(?:x[_-])?api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|"
+    r"secret[_-]?(?:access[_-]?)?key|account[_-]?key|shared[_-]?access[_-]?(?:key|signature)|"
+    r"password|passwd"
+)
+"""Part of a pattern: names whose value is secret wherever they stand, in prose, too."""
+_WORDS = re.compile(
+    # anywhere in the name
+    r"secret|passw(?:or)?d|passphrase|api_?key|credential|cookie|webhook|conn(?:ection)?_?str|"
+    # its last words; of keys and tokens also further ones, such as OPENAI_API_KEY_2
+    r"(?<!cache_)(?<!sort_)(?<!public_)(?<!primary_)(?<!foreign_)(?<!partition_)key(?:_|\d|$)|"
+    r"token(?:_|\d|$)|(?:signature|shared_?access_?signature)$|"
+    r"(?:^|_)(?:auth|authorization|bearer|dsn|jwt|pat|pwd|sas|sig|signing)$|"
+    # the whole name
+    r"^(?:access|code|private)$"
+)
+_PLACE = re.compile(r"_(?:file|path|dir|home|url|endpoint)$")
+_SECRET_PLACE = re.compile(r"webhook|conn(?:ection)?_?str")
+_SHELLS_OWN = frozenset({"PWD", "OLDPWD"})
+"""Variables with the working folder."""
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a variable, parameter, option or key of this name holds a secret."""
+    words = _BETWEEN_WORDS.sub("_", name.strip("-_")).lower()
+    if name in _SHELLS_OWN:
+        return False
+    if _PLACE.search(words) and not _SECRET_PLACE.search(words):
+        return False
+    return bool(_WORDS.search(words))

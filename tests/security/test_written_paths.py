@@ -1,0 +1,243 @@
+"""A run writes inside the agent's folder, or where the user's own words say."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.checks import assert_plain
+
+WAYS_OUT = ["{outside}/x", "../x", "~/x", "linked/x", ".git/hooks/x", "sub/../../x"]
+FILE_TOOL = {"type": "vectorstore", "name": "search", "source": "notes.md"}
+
+
+def exporter(name, key):
+    return lambda path: {
+        "observability": {
+            "exporters": {
+                name: {
+                    "enabled": True,
+                    key: path,
+                    **({"connection_string": "none"} if name == "azure_monitor" else {}),
+                }
+            }
+        }
+    }
+
+
+KEYS = {
+    "execution.events": lambda path: {"execution": {"events": path}},
+    "execution.cache_dir": lambda path: {"execution": {"cache_dir": path}},
+    "textfile": exporter("prometheus", "textfile"),
+    "storage_directory": exporter("azure_monitor", "storage_directory"),
+    "database.path": lambda path: {
+        "tools": [FILE_TOOL | {"database": {"provider": "sqlite", "path": path}}]
+    },
+}
+
+
+@pytest.fixture
+def folder(agent_dir, tmp_path):
+    """An agent's folder with a way out, and a home of the user beside it."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "agent-home").mkdir()
+    (agent_dir.path / ".git" / "hooks").mkdir(parents=True)
+    (agent_dir.path / "sub").mkdir()
+    (agent_dir.path / "linked").symlink_to(tmp_path / "outside")
+    agent_dir.write("notes.md", "# Notes\nnothing")
+    agent_dir.write_agent()
+    return agent_dir
+
+
+def below(folder):
+    """The files outside of the agent's folder, and those of git."""
+    others = [
+        folder.path.parent / "outside",
+        folder.path.parent / "agent-home",
+        folder.path / ".git",
+    ]
+    return [file for place in others for file in place.rglob("*") if file.is_file()]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_no_key_of_the_agent_leads_what_a_run_writes_out_of_the_folder(folder, key, way):
+    folder.write_agent(**KEYS[key](way.format(outside=folder.path.parent / "outside")))
+
+    checked, ran = folder.run("validate"), folder.run("test")
+
+    assert (checked.code, ran.code) == (2, 2), ran.stdout + ran.stderr
+    assert key in ran.stderr
+    assert "--allow-outside" in ran.stderr or ".git" in way
+    assert_plain(ran)
+    assert below(folder) == []
+    assert folder.server.requests == []
+
+
+@pytest.mark.parametrize("setting", ["events", "cache_dir"])
+@pytest.mark.parametrize("way", ["{outside}/x", "../x", "~/x", "linked/x"])
+@pytest.mark.parametrize("file", [".env", "config.yaml"])
+def test_no_other_file_of_the_folder_leads_out_of_it(folder, setting, way, file):
+    path = way.format(outside=folder.path.parent / "outside")
+    as_yaml = yaml.safe_dump({"execution": {setting: path}})
+    folder.write(file, as_yaml if file == "config.yaml" else f"HOLODECK_{setting.upper()}={path}\n")
+
+    ran = folder.run("test", env={"HOLODECK_CACHE_DIR": None})
+
+    assert ran.code == 2, ran.stdout + ran.stderr
+    assert file in ran.stderr
+    assert f"--{setting.replace('_', '-')} PATH" in ran.stderr
+    assert below(folder) == []
+
+
+def test_the_user_names_any_place(folder):
+    outside = folder.path.parent / "outside"
+    user = folder.path.parent / "agent-home" / ".holodeck"
+    user.mkdir()
+
+    by_flag = folder.run("test", "--events", "../outside/flag.jsonl")
+    by_variable = folder.run("test", env={"HOLODECK_EVENTS": str(outside / "variable.jsonl")})
+    (user / ".env").write_text(f"HOLODECK_EVENTS={outside}/users-env.jsonl\n")
+    by_users_env = folder.run("test")
+    (user / ".env").unlink()
+    (user / "config.yaml").write_text(f"execution: {{events: {outside}/users-config.jsonl}}\n")
+    by_users_config = folder.run("test")
+    (user / "config.yaml").unlink()
+    folder.write_agent(execution={"events": f"{outside}/allowed.jsonl"})
+    allowed = folder.run("test", "--allow-outside")
+
+    runs = [by_flag, by_variable, by_users_env, by_users_config, allowed]
+    assert [ran.code for ran in runs] == [0] * 5, [ran.stderr for ran in runs]
+    names = {"flag.jsonl", "variable.jsonl", "users-env.jsonl", "users-config.jsonl"}
+    assert {file.name for file in outside.iterdir()} == names | {"allowed.jsonl"}
+
+
+def test_a_file_of_the_folder_names_a_place_inside_of_it(folder):
+    folder.write_agent(execution={"events": "sub/events.jsonl"})
+    folder.write(".env", "HOLODECK_CACHE_DIR=cache\n")
+
+    ran = folder.run("test")
+
+    assert ran.code == 0, ran.stderr
+    assert (folder.path / "sub" / "events.jsonl").stat().st_size > 0
+
+
+def test_the_path_in_an_env_file_starts_from_its_folder(folder):
+    folder.write(".env", "HOLODECK_EVENTS=events.jsonl\n")
+    elsewhere = folder.path.parent / "outside"
+
+    ran = type(folder)(elsewhere, folder.server).run("test", folder.path / "agent.yaml")
+
+    assert ran.code == 0, ran.stderr
+    assert (folder.path / "events.jsonl").stat().st_size > 0
+    assert below(folder) == []
+
+
+def test_no_record_is_written_through_a_link_out_of_the_folder(folder):
+    (folder.path / ".holodeck").symlink_to(folder.path.parent / "outside")
+
+    ran = folder.run("test")
+
+    assert ran.code == 2, ran.stdout + ran.stderr
+    assert below(folder) == []
+    assert folder.run("test", "--allow-outside").code == 0
+    assert folder.run("test", "--no-record").code == 0
+
+
+def test_the_user_names_any_place_for_a_database(folder):
+    stores = {"mine": {"provider": "sqlite", "path": "~/mine.sqlite"}}
+    user = folder.path.parent / "agent-home" / ".holodeck"
+    user.mkdir()
+    folder.write_agent(tools=[FILE_TOOL | {"database": "mine"}])
+    folder.write("config.yaml", yaml.safe_dump({"vectorstores": stores}))
+    by_project = folder.run("validate")
+    (folder.path / "config.yaml").rename(user / "config.yaml")
+
+    by_user = folder.run("validate")
+
+    assert (by_project.code, by_user.code) == (2, 0), by_user.stdout
+
+
+INPUTS = ["agent.yaml", "cases.yaml", "prompt.md", ".env", "tools.py", "helper.py", "base.json"]
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_no_report_replaces_a_file_that_the_run_reads(folder, name):
+    folder.write("cases.yaml", "- {name: more, input: hello, "
+                 "evaluations: [{metric: contains, value: hello}]}\n")  # fmt: skip
+    folder.write("prompt.md", "Say hello.\n")
+    folder.write(".env", "GREETING=hello\n")
+    folder.write("helper.py", "WORD = 'hi'\n")
+    folder.write("tools.py", "import helper\ndef f() -> str:\n    return helper.WORD\n")
+    tool = {"type": "function", "name": "t", "file": "tools.py", "function": "f"}
+    folder.write_agent(
+        test_cases_file="cases.yaml", instructions={"file": "prompt.md"}, tools=[tool]
+    )
+    assert folder.run("test", "-o", "base.json").code == 0
+    before, asked = (folder.path / name).read_bytes(), len(folder.server.requests)
+
+    ran = folder.run("test", "--baseline", "base.json", "-o", name, "--format", "json")
+
+    assert ran.code == 2, ran.stdout + ran.stderr
+    assert "reads" in ran.stderr or "contradicts" in ran.stderr
+    assert (folder.path / name).read_bytes() == before
+    assert len(folder.server.requests) == asked
+
+
+def test_no_event_is_appended_to_a_file_that_the_run_reads(folder):
+    before = (folder.path / "agent.yaml").read_bytes()
+
+    ran = folder.run("test", "--events", "agent.yaml")
+
+    assert ran.code == 2, ran.stdout + ran.stderr
+    assert (folder.path / "agent.yaml").read_bytes() == before
+
+
+def test_no_report_of_a_record_replaces_the_record(folder):
+    folder.run("test")
+    [record] = folder.path.glob(".holodeck/runs/*/run.jsonl")
+    before = record.read_bytes()
+
+    ran = folder.run("report", "-o", record, "--format", "json")
+
+    assert ran.code == 2, ran.stdout + ran.stderr
+    assert record.read_bytes() == before
+
+
+def test_reports_and_events_go_wherever_the_command_line_says(folder):
+    outside = folder.path.parent / "outside"
+
+    ran = folder.run("test", "-o", "results/report.md", "-o", outside / "r.json",
+                     "--events", outside / "e.jsonl", "--cache-dir", outside / "cache")  # fmt: skip
+
+    assert ran.code == 0, ran.stderr
+    assert (folder.path / "results" / "report.md").is_file()
+    assert json.loads((outside / "r.json").read_text())["results"]
+    assert Path(outside / "e.jsonl").is_file()
+    again = folder.run("test", "-o", "results/report.md", "-o", outside / "r.json")
+    assert again.code == 0, again.stderr
+
+
+def test_only_the_user_can_read_what_a_run_writes(folder):
+    verdict = {"c1": {"reasoning": "seen", "status": "passed"}, "decision": "verdict"}
+    folder.server.otherwise(json.dumps(verdict))
+    criteria = {"criteria": ["is polite"], "cache_key": "v1"}
+    judge = {"model": folder.model()}
+    folder.write_agent(
+        evaluations=judge,
+        test_cases=[{"name": "c", "input": "hello", **criteria}],
+        execution={"cache_dir": "cache"},
+    )
+    before = set(folder.path.rglob("*"))
+
+    ran = folder.run("test", "-o", "results/r.md", "-o", "results/r.json", "--events", "e.jsonl")
+    assert ran.code == 0, ran.stderr
+    folder.run("report", "-o", "again.html")
+
+    written = set(folder.path.rglob("*")) - before
+    suffixes = {path.suffix for path in written if path.is_file()}
+    assert suffixes >= {".md", ".json", ".jsonl", ".html"}
+    assert any("cache" in path.parts for path in written)
+    readable = [str(path) for path in written if path.stat().st_mode & 0o077]
+    assert readable == []
