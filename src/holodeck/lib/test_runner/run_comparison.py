@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -64,7 +65,8 @@ class ComparedRun:
     def ids(self) -> list[str]:
         """The recorded runs that it consists of, as far as they have records."""
         merged = (one.origin.run for one in self.report.merged)
-        return [one for one in merged if one] or ([self.run] if self.run else [])
+        runs = [one for one in merged if one] or [self.run or ""]
+        return [run for names in runs for run in names.split(", ") if run]
 
     @property
     def is_of_several_agents(self) -> bool:
@@ -362,9 +364,40 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
     )
 
 
+def require_later(base: ComparedRun, head: ComparedRun) -> None:
+    """Raise ConfigError unless HEAD is another run than BASE, and not an older one.
+
+    A test run that could not begin records nothing, and `last` is then the run before it, which
+    may be the baseline itself.
+    """
+    is_same = set(head.ids) <= set(base.ids) if head.ids else head.source == base.source
+    if is_same:
+        raise ConfigError(
+            "HEAD",
+            f"is the run that BASE is, too ({_source(head)}), so nothing can differ; if"
+            " `holodeck test` ran since, it recorded nothing: see why, and run it again",
+        )
+    if _time(head) < _time(base):
+        raise ConfigError(
+            "HEAD",
+            f"({_source(head)}) is older than BASE ({_source(base)}); run `holodeck test` again,"
+            " or name the older run first",
+        )
+
+
+def _time(side: ComparedRun) -> datetime:
+    try:
+        time = datetime.fromisoformat(side.report.timestamp)
+    except ValueError as error:
+        shown = one_line(repr(side.report.timestamp), _MAX_NAME)
+        raise ConfigError(side.source, f"its timestamp {shown} is not a time") from error
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
 def _source(side: ComparedRun) -> str:
     run = "" if side.run is None or side.run in side.source else f", run {side.run}"
-    return side.source + run + (f", commit {side.commit[:12]}" if side.commit else "")
+    commit = f", commit {side.commit[:12]}" if side.commit else ""
+    return f"{side.source}{run} of {one_line(side.report.timestamp, _MAX_NAME)}{commit}"
 
 
 def case_name(result: TestResult) -> str:
