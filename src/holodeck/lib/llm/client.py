@@ -286,6 +286,7 @@ class CompletionModel(ABC):
                     completion.tokens,
                     completion.is_cut,
                     stats.waited_s,
+                    completion.is_filtered,
                 )
 
     @abstractmethod
