@@ -186,6 +186,10 @@ class ScenarioResult(BaseModel):
             return "error"
         return "passed" if self.success else "failed"
 
+    def __bool__(self) -> bool:
+        """Whether it passed: `assert result` fails for a scenario that did not."""
+        return self.success
+
     def __repr__(self) -> str:
         return (
             f"ScenarioResult(success={self.success}, status={self.status.upper()},"
