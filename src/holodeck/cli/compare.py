@@ -52,7 +52,8 @@ def compare(
     from holodeck.cli.comparison_run import check_formats
     from holodeck.errors import ReportError
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
-    from holodeck.lib.test_runner.run_comparison import compare_runs, read_side, require_later
+    from holodeck.lib.test_runner.gate import require_later
+    from holodeck.lib.test_runner.run_comparison import compare_runs, read_side
     from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
