@@ -64,19 +64,8 @@ def parse_result(value: Any) -> ExecutionResult:
             " answer as text, or as data that JSON holds"
         ) from error
     if isinstance(value, Mapping):
-        _check_keys(value)
-    requested = first_present(value, ("tool_calls",), None)
-    returned = _list(first_present(value, ("tool_results",), None), "tool_results")
-    if isinstance(value, Mapping):
-        requested = None if requested is None else _list(requested, "tool_calls")
-        _check_items(requested or [], "tool_calls", CALL_KEYS)
-        _check_items(returned, "tool_results", RETURNED_KEYS)
-    calls, results = parse_tool_calls(requested)
-    results += [_tool_result(item, f"tool_results[{i}]") for i, item in enumerate(returned)]
-    if calls is None and results:
-        raise BackendSessionError(
-            "the agent returned 'tool_results' without 'tool_calls'; return both"
-        )
+        _check_keys(value, RESULT_KEYS, "the agent returned")
+    calls, results = _tools_used(value)
     return ExecutionResult(
         response=as_text(text),
         structured_output=None if isinstance(text, str) else to_json_value(text),
@@ -90,33 +79,39 @@ def parse_result(value: Any) -> ExecutionResult:
     )
 
 
+def _tools_used(value: Any) -> tuple[list[ToolCall] | None, list[ToolResult]]:
+    """Return the tool calls and their results in what an agent returned; None if unknown."""
+    requested = first_present(value, ("tool_calls",), None)
+    returned = _list(first_present(value, ("tool_results",), None), "tool_results")
+    if isinstance(value, Mapping):
+        requested = None if requested is None else _list(requested, "tool_calls")
+        for i, call in enumerate(requested or []):
+            _check_keys(call, CALL_KEYS, f"tool_calls[{i}] is")
+        for i, result in enumerate(returned):
+            _check_keys(result, RETURNED_KEYS, f"tool_results[{i}] is")
+    calls, results = parse_tool_calls(requested)
+    results += [_tool_result(item, f"tool_results[{i}]") for i, item in enumerate(returned)]
+    if calls is None and results:
+        raise BackendSessionError(
+            "the agent returned 'tool_results' without 'tool_calls'; return both"
+        )
+    return calls, results
+
+
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _check_keys(result: Mapping[Any, Any]) -> None:
+def _check_keys(value: Any, known: Sequence[str], subject: str) -> None:
     """Raise BackendSessionError for an unknown key, such as a misspelt 'tool_calls'."""
-    unknown = [key for key in result if key not in RESULT_KEYS]
+    unknown = [key for key in value if key not in known] if isinstance(value, Mapping) else []
     if unknown:
-        hint = did_you_mean(str(unknown[0]).lower(), RESULT_KEYS, ".", cutoff=0.5)
+        hint = did_you_mean(str(unknown[0]).lower(), known, ".", cutoff=0.5)
         raise BackendSessionError(
-            f"the agent returned a mapping with unknown {'keys' if unknown[1:] else 'key'}"
-            f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(RESULT_KEYS)};"
+            f"{subject} a mapping with unknown {'keys' if unknown[1:] else 'key'}"
+            f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(known)};"
             " anything else belongs in 'metadata'"
         )
-
-
-def _check_items(items: Iterable[Any], part: str, known: Sequence[str]) -> None:
-    """Raise BackendSessionError for an unknown key in a call or in a result of one."""
-    for i, item in enumerate(items):
-        unknown = [key for key in item if key not in known] if isinstance(item, Mapping) else []
-        if unknown:
-            hint = did_you_mean(str(unknown[0]).lower(), known, ".", cutoff=0.5)
-            raise BackendSessionError(
-                f"{part}[{i}] has the unknown {'keys' if unknown[1:] else 'key'}"
-                f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(known)};"
-                " anything else belongs in 'metadata'"
-            )
 
 
 def as_text(answer: Any) -> str:

@@ -174,11 +174,11 @@ async def test_half_of_the_tokens_are_not_taken_for_all(usage):
         ({"response": "a", "tool_calls": [{"id": "x"}]}, r"tool_calls\[0\] has no name"),
         (
             {"response": "a", "tool_calls": [{"name": "x", "reslt": 1}]},
-            r"tool_calls\[0\] has the unknown key 'reslt'; did you mean 'result'\?",
+            r"tool_calls\[0\] is a mapping with unknown key 'reslt'; did you mean 'result'\?",
         ),
         (
             {"response": "a", "tool_calls": ["x"], "tool_results": [{"name": "x", "reply": 1}]},
-            r"tool_results\[0\] has the unknown key 'reply'",
+            r"tool_results\[0\] is a mapping with unknown key 'reply'",
         ),
         (
             {"response": "a", "tool_calls": [{"name": "x", "result": 1, "error": "no"}]},
