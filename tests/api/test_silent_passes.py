@@ -419,3 +419,15 @@ def test_a_time_limit_holds_in_python_too():
 
     assert (result.pass_rate, len(result.scenario_results)) == (0.0, 1)
     assert 100 <= result.sum_duration_ms <= result.total_duration_ms <= most_ms
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u200b\ufeff", "\u2060", "\xad"], ids=ascii)
+def test_an_answer_of_which_nothing_can_be_seen_does_not_pass(folder, blank):
+    check = "{metric: not_contains, value: sorry}"
+    agent = AGENT + f"test_cases: [{{input: hello, evaluations: [{check}]}}]\n"
+    folder.write({"agent.yaml": agent, "bot.py": f"def answer(text):\n    return {blank!a}\n"})
+
+    ran = folder.test()
+
+    assert ran.code == 1
+    assert "the agent returned an empty response" in ran.stdout

@@ -181,6 +181,39 @@ WRONG = {
     "what no run records": ({"class": "MCPUseMetric"}, "reads mcp_servers, which a run does not"),
     "a missing input": ({"class": "HallucinationMetric", "args": {}}, "needs 'files'"),
 }  # fmt: skip
+MEDIA = {
+    "audio": (
+        "AudioGlitchMetric", "AudioIntegrityMetric", "VoiceReliabilityMetric",
+        "AgentResponsivenessMetric", "SpeechIntelligibilityMetric", "TurnTakingNaturalnessMetric",
+        "VoiceNaturalnessMetric", "VoiceConsistencyMetric", "TranscriptionAccuracyMetric",
+    ),
+    "images in the texts": (
+        "ImageCoherenceMetric", "ImageEditingMetric", "ImageHelpfulnessMetric",
+        "ImageReferenceMetric", "TextToImageMetric",
+    ),
+}  # fmt: skip
+"""What classes of DeepEval need besides text."""
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [(name, needed) for needed, names in MEDIA.items() for name in names]
+)
+def test_a_class_that_needs_sound_or_images_is_refused_without_a_run(name, needed, agent_file):
+    findings = check(holodeck.load_agent(agent_file({"class": name})))
+
+    told = f"{name} reads {needed}"
+    assert [one for one in findings if told in one.message] != [], findings
+
+
+def test_a_class_of_the_user_that_derives_from_one_about_sound_is_refused(tmp_path):
+    (tmp_path / "calm.py").write_text(
+        "from deepeval.metrics import VoiceReliabilityMetric\n\n\n"
+        "class Calm(VoiceReliabilityMetric):\n    pass\n"
+    )
+    metric = METRIC.validate_python({"type": "deepeval", "class": "calm:Calm"})
+
+    with pytest.raises(ConfigError, match="Calm reads audio, which a run does not record"):
+        build_evaluator(metric, tmp_path)
 
 
 @pytest.mark.parametrize(("keys", "told"), WRONG.values(), ids=WRONG)

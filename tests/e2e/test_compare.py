@@ -55,7 +55,44 @@ def test_flips_are_told_and_the_unnamed_case_is_paired_by_its_input(folder):
 
 def test_only_regressions_fail_and_only_on_request(folder):
     assert folder.run("compare", "--fail-on", "regression").code == 1
-    assert folder.run("compare", "last", "last", "--fail-on", "regression").code == 0
+    folder.write("prefix.txt", "")
+    folder.write("bot.py", BOT)
+    folder.run("test")
+    assert folder.run("compare", "--fail-on", "regression").code == 0
+
+
+def test_a_run_is_not_compared_with_itself_when_the_next_one_recorded_nothing(write_bot, bot_dir):
+    bot_dir.write("bot.py", BOT)
+    bot_dir.write("prefix.txt", "")
+    write_bot(test_cases=CASES[:1])
+    bot_dir.run("test")
+    bot_dir.run("bless")
+    bot_dir.write("bot.py", "import nothing_here\n")
+    assert bot_dir.run("test").code == 2
+
+    ran = bot_dir.run("compare", "--fail-on", "regression")
+
+    assert_one_error(ran, 2, "HEAD: is the run that BASE is, too", "recorded nothing")
+
+
+def test_a_run_older_than_the_baseline_is_not_compared_with_it(folder):
+    baseline = json.loads((folder.path / "baseline.json").read_text())
+    baseline |= {"run": "of-a-colleague", "timestamp": "2999-01-01T00:00:00+00:00"}
+    folder.write("baseline.json", json.dumps(baseline))
+
+    ran = folder.run("compare", "--fail-on", "regression")
+
+    assert_one_error(ran, 2, "is older than BASE", "2999-01-01T00:00:00+00:00", "of-a-colleague")
+
+
+def test_the_names_last_and_previous_are_shown_with_their_runs_and_times(folder):
+    records = (folder.path / ".holodeck" / "runs").glob("*/*.jsonl")
+    newest, previous = sorted((record.parent.name for record in records), reverse=True)
+
+    ran = folder.run("compare", "previous", "last")
+
+    assert f"A: greeter (run {previous} of 2" in ran.stdout
+    assert f"B: greeter (run {newest} of 2" in ran.stdout
 
 
 def test_the_json_holds_pairs_changes_and_intervals(folder):

@@ -291,6 +291,26 @@ def test_a_transform_that_is_not_imported_leaves_a_todo(folder):
 
 
 @pytest.mark.parametrize(
+    "part",
+    [
+        "scenarios:\n  - config: [{vars: {question: hi}}]\n    tests: [{}]\n",
+        "evaluateOptions: {repeat: 3}\n",
+        "assertTemplates:\n  polite: {type: contains, value: please}\n",
+    ],
+    ids=lambda part: part.partition(":")[0],
+)
+def test_a_part_of_a_configuration_without_an_equivalent_leaves_a_todo_in_every_case(folder, part):
+    key = part.partition(":")[0]
+    (folder / "promptfooconfig.yaml").write_text(PROMPTFOO + part)
+
+    assert run(["import", "promptfooconfig.yaml", "-o", "cases.yaml"]) == 0
+
+    wanted = f"make up for '{key}' of promptfooconfig.yaml:"
+    assert all(wanted in case["todo"] for case in cases_of(folder))
+    assert run(["test", "agent.yaml", "-q"]) == 5
+
+
+@pytest.mark.parametrize(
     ("args", "message"),
     [
         (["other.json"], "its format is unknown"),

@@ -178,3 +178,50 @@ def test_a_missing_baseline_is_an_error_before_anything_runs(folder):
 
     assert_one_error(gated(folder), 2, "there is no baseline; `holodeck bless`")
     assert not (folder.path / "asked.json").exists()
+
+
+def test_a_case_that_passed_and_is_now_skipped_is_named(folder, write_bot):
+    blessed(folder, {})
+    cases = [case("one"), case("two") | {"skip": "it fails"}, case("three")]
+    write_bot(test_cases=cases)
+
+    ran = gated(folder)
+
+    assert ran.code == 0
+    assert "0 regressions\n  a case is skipped that passed in the baseline: two" in ran.stdout
+
+
+def test_a_case_that_passes_with_fewer_or_lower_checks_is_named(folder, write_bot):
+    similar = {"metric": "f1_score", "threshold": 0.8}
+    checks = [*case("one")["evaluations"], similar, {"metric": "latency", "max_ms": 90_000}]
+    one = case("one") | {"ground_truth": "hello", "evaluations": checks}
+    write_bot(test_cases=[one, case("two")])
+    blessed(folder, {})
+    weaker = {**one, "evaluations": [checks[0], similar | {"threshold": 0.5}]}
+    write_bot(test_cases=[weaker, case("two")])
+
+    ran = gated(folder)
+
+    assert ran.code == 0
+    assert (
+        "  one: passes with weaker checks than in the baseline:"
+        " 'f1_score' from 0.5 on, not 0.8, without 'latency'"
+    ) in ran.stdout
+    assert "two: passes" not in ran.stdout
+
+
+def test_a_case_that_passes_after_its_check_was_rewritten_is_named(folder, write_bot):
+    blessed(folder, {})
+    easy = case("two") | {"evaluations": [{"metric": "contains", "value": "h"}]}
+    write_bot(test_cases=[case("one"), easy, case("three")])
+
+    ran = gated(folder)
+
+    assert ran.code == 0
+    assert "a case passes that is not written as in the baseline: two" in ran.stdout
+
+
+def test_where_nothing_changed_nothing_but_the_count_is_said(folder):
+    ran = gated(blessed(folder, {}))
+
+    assert (ran.code, ran.stdout.strip().splitlines()[-1].strip()[-13:]) == (0, "0 regressions")

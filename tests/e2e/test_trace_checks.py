@@ -210,3 +210,128 @@ def test_turns_have_checks_of_their_own_spans_and_the_case_of_all(run_shop):
     ]  # fmt: skip
     assert [one["passed"] for one in talk["tool_checks"]] == [True, True]
     assert (ran.code, talk["outcome"]) == (1, "failed")
+
+
+THREADS = """
+import contextvars
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+
+tracer = trace.get_tracer("threads")
+graded = threading.Event()
+worker, late = None, None
+
+def call_tool():
+    tracer.start_span("execute_tool delete_order").end()
+
+def begin_worker():
+    global worker
+    if worker is None:
+        worker = contextvars.copy_context()
+
+def call_tool_when_graded():
+    graded.wait(30)
+    call_tool()
+
+def begin_late():
+    global late
+    late = threading.Thread(target=contextvars.copy_context().run, args=[call_tool_when_graded])
+    late.start()
+
+def answer(message):
+    with tracer.start_as_current_span("POST /"):
+        if message == "pool":
+            with ThreadPoolExecutor() as pool:
+                pool.submit(call_tool).result()
+        elif message == "pool with context":
+            with ThreadPoolExecutor() as pool:
+                pool.submit(contextvars.copy_context().run, call_tool).result()
+        elif message == "new trace":
+            tracer.start_span("execute_tool delete_order", context=Context()).end()
+        elif message == "begin worker":
+            begin_worker()
+        elif message == "use worker":
+            worker.run(call_tool)
+        elif message == "wait":
+            graded.wait(30)
+        elif message == "later":
+            begin_late()
+    return "done"
+
+def grade(observation):
+    call_tool()
+    graded.set()
+    if late is not None:
+        late.join()
+    return 1.0
+"""
+NO_DELETION = {"checks": [{"span": "execute_tool delete_order", "count": 0}], "settle": 0}
+
+
+@pytest.fixture
+def run_threads(agent_dir):
+    """Writes an agent that makes spans in threads, and runs cases with it."""
+
+    def run(*cases, **more):
+        agent_dir.write("threads.py", THREADS)
+        agent_dir.write_agent(
+            model=None, instructions=None, backend="threads:answer", test_cases=cases, **more
+        )
+        ran = agent_dir.run("test", "-o", "r.json")
+        assert_plain(ran)
+        return ran, results_in(agent_dir.path / "r.json")
+
+    return run
+
+
+def test_a_span_in_a_thread_without_context_makes_its_absence_unknown(run_threads):
+    ran, results = run_threads(case("a", "pool", trace=NO_DELETION))
+
+    [check] = results["a"]["tool_checks"]
+    assert (ran.code, results["a"]["outcome"]) == (4, "metric_error")
+    assert "the span 'execute_tool delete_order' began while the agent answered" in check["error"]
+
+
+@pytest.mark.parametrize("message", ["pool with context", "new trace"])
+def test_a_span_that_the_call_began_in_a_thread_or_in_a_new_trace_counts(run_threads, message):
+    ran, results = run_threads(case("a", message, trace=NO_DELETION))
+
+    assert (ran.code, results["a"]["outcome"]) == (1, "failed")
+    assert "none: 1 span instead of none" in ran.stdout
+
+
+def test_a_span_in_the_trace_of_an_earlier_case_makes_its_absence_unknown(run_threads):
+    cases = [
+        case("first", "begin worker", trace=NO_DELETION),
+        case("second", "use worker", trace=NO_DELETION),
+    ]
+
+    ran, results = run_threads(*cases, execution={"parallel_test_cases": 1})
+
+    outcomes = [results[name]["outcome"] for name in ("first", "second")]
+    assert (ran.code, outcomes) == (4, ["passed", "metric_error"])
+
+
+def test_spans_of_graders_and_of_cases_without_trace_checks_are_not_those_of_a_call(run_threads):
+    grader = {"type": "code", "grader": "threads:grade"}
+    cases = [
+        case("traced", "wait", trace=NO_DELETION),
+        case("plain", "new trace", evaluations=[grader]),
+    ]
+
+    ran, results = run_threads(*cases, execution={"parallel_test_cases": 2})
+
+    assert (ran.code, ran.stderr) == (0, "")
+    assert [one["name"] for one in results["traced"]["trace"]["spans"]] == ["POST /"]
+
+
+def test_a_span_that_begins_after_the_response_is_noted(run_threads, agent_dir):
+    grader = {"type": "code", "grader": "threads:grade"}
+
+    run_threads(case("a", "later", trace=NO_DELETION, evaluations=[grader]))
+
+    notes = json.loads((agent_dir.path / "r.json").read_text())["notes"]
+    assert notes == ["1 span of the agent began after its response, so that no check saw them"]

@@ -31,7 +31,7 @@ def play(name, word, *, verdict=None, executor=False):
     parts = [Says("hi", scenario.AgentRole.USER), Says(word)]
     if verdict is not None:
         parts.append(Says(verdict, scenario.AgentRole.JUDGE))
-    last = scenario.judge() if verdict else scenario.succeed()
+    last = scenario.succeed() if verdict is None else scenario.judge()
     given = dict(script=[scenario.user(), scenario.agent(), last], verbose=False)
     if executor:
         return asyncio.run(scenario.ScenarioExecutor(name, "...", parts, **given).run())

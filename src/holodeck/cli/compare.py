@@ -46,12 +46,14 @@ def compare(
 ) -> None:
     """Compare the run HEAD with the run BASE, case by case. Nothing is run.
 
-    Each is an id, the beginning of one, `last`, `baseline` (made by `holodeck bless`), `main` (the
-    baseline on that branch of git), or the path of a record, a JSON report or a baseline.
+    Each is an id, the beginning of one, `last`, `previous` (the run before the last), `baseline`
+    (made by `holodeck bless`), `main` (the baseline on that branch of git), or the path of a
+    record, a JSON report or a baseline. HEAD must be another run than BASE, and not an older one.
     """
     from holodeck.cli.comparison_run import check_formats
     from holodeck.errors import ReportError
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
+    from holodeck.lib.test_runner.gate import require_later
     from holodeck.lib.test_runner.run_comparison import compare_runs, read_side
     from holodeck.lib.ui.live import write_text
 
@@ -61,6 +63,7 @@ def compare(
     store, folder = run_store_of(agent), agent if agent.is_dir() else agent.parent
     sides = [read_side(name, store, folder.absolute()) for name in (base, head)]
     check_inputs(targets)
+    require_later(*sides)
     report = cli_context.redactor.redact_report(compare_runs(*sides))
     if report_format is not None and not targets:
         write_text(sys.stdout, _rendered(report, report_format))

@@ -72,9 +72,21 @@ class RegressionGate:
             decide(one, [report.results[at] for report in further.reports], self.options.confirm)
             for at, one in enumerate(failures.suspects)
         ]
-        lines = [*describe_gate(self.base, report, failures, decisions), *further.notes()]
+        now = self._present(report)
+        lines = [*describe_gate(self.base, now, failures, decisions), *further.notes()]
         is_clear = not failures.new and all(one.state == "flaky" for one in decisions)
         return Judgment(lines, is_clear, further.interrupted)
+
+    def _present(self, report: "TestReport") -> "ComparedRun":
+        """Return the run with hashes of what is written about its cases and metrics."""
+        from holodeck.lib.records.fingerprint import fingerprint_of
+        from holodeck.lib.test_runner.run_comparison import ComparedRun
+        from holodeck.models.baseline import case_keys
+
+        found = fingerprint_of(self.agent)
+        hashes = [one.hash for one in found.cases]
+        case_hashes = dict(zip(case_keys(report.results), hashes, strict=True))
+        return ComparedRun(report, "this run", hashes=found.parts, case_hashes=case_hashes)
 
     def exit_code(self, code: ExitCode, report: "TestReport", judgment: Judgment) -> ExitCode:
         """Return the exit code of the run: cases that failed before, or are flaky, do not count."""

@@ -151,7 +151,7 @@ class Redactor:
         return cast(PartT, self._walk(report))
 
     def _walk(self, value: Any) -> Any:
-        if not value or isinstance(value, _NEVER_SECRET):
+        if _is_empty(value) or isinstance(value, _NEVER_SECRET):
             return value
         if isinstance(value, str):
             return self.redact(value)
@@ -191,6 +191,11 @@ def _pattern_of(texts: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(known) if known else None
 
 
+def _is_empty(value: Any) -> bool:
+    """Whether nothing is in the value; a result is false if it did not pass."""
+    return not value and not isinstance(value, BaseModel)
+
+
 def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bool:
     """Collect every text in `value`; False if a key marks its value as a secret.
 
@@ -199,7 +204,7 @@ def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bo
     if isinstance(value, str):
         texts.append(value)
         return True
-    if not value or isinstance(value, _NEVER_SECRET):
+    if _is_empty(value) or isinstance(value, _NEVER_SECRET):
         return True
     parts: Iterable[Any] = ()
     if isinstance(value, BaseModel):
@@ -213,7 +218,7 @@ def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bo
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
-        if part and not _gather(part, texts, lazy):
+        if not _is_empty(part) and not _gather(part, texts, lazy):
             return False
     return True
 

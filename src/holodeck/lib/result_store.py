@@ -81,7 +81,7 @@ class ResultStore:
 
     def get(self, index: int) -> TestResult | None:
         """Return the result of the case at that index; None if there is none."""
-        result = self._in_memory.get(index) or self._only_in_memory.get(index)
+        result = self._in_memory.get(index, self._only_in_memory.get(index))
         if result is None and self._is_stored(index):
             return _parse(self._read(index).replace(_LINE_END.encode(), b"\n"))
         return result
@@ -97,7 +97,7 @@ class ResultStore:
         """
         if self._indented is not None and (text := self._indented.get(index)) is not None:
             return text
-        result = self._in_memory.get(index) or self._only_in_memory.get(index)
+        result = self._in_memory.get(index, self._only_in_memory.get(index))
         if result is not None:
             return result.model_dump_json(indent=2)
         line = self._read(index)

@@ -18,6 +18,9 @@ _UNSEEN = (
 )
 _INVISIBLE = re.compile(f"[{_UNSEEN}]")
 _INVISIBLE_OR_BREAK = re.compile(f"[\t\n{_UNSEEN}]")
+# Joiners and variation selectors show nothing by themselves, nor do a blank of Braille, the
+# grapheme joiner and two vowels of Khmer.
+_VISIBLE = re.compile(f"[^\\s{_UNSEEN}\u034f\u17b4\u17b5\u200c\u200d\u2800\ufe00-\ufe0f]")
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -51,6 +54,11 @@ def _escape(match: re.Match[str]) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of the text can be seen: it is empty, white space, or invisible."""
+    return _VISIBLE.search(text) is None
 
 
 def replace_surrogates(text: str) -> str:

@@ -1,6 +1,7 @@
 """The baseline: what a run is compared with, in a small file without answers."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -8,7 +9,8 @@ from pydantic import model_validator
 
 from holodeck.models.base import Count, Model
 from holodeck.models.outcome import Outcome
-from holodeck.models.test_result import TestResult
+from holodeck.models.test_result import MetricResult, TestResult
+from holodeck.models.token_usage import TokenUsage
 
 CaseKey = tuple[str, ...]
 
@@ -42,6 +44,27 @@ def _key_of_agent(result: TestResult) -> CaseKey:
     return "input", result.suite or "", digest[:16]
 
 
+def checks_of(result: TestResult) -> dict[str, float | None]:
+    """Return what decides about a case: each required check, and the score that it must reach.
+
+    Checks of the same name are numbered. Nothing was checked in a case that could not be graded.
+    """
+    run = result.single_runs[-1]
+    metrics = [row for row in run.rows if row.required]
+    expectations = [check.expectation for turn in run.turns for check in turn.tool_checks]
+    expectations += [check.expectation for check in run.tool_checks]
+    expectations += [row.criterion for row in run.criteria if row.required]
+    checks: dict[str, float | None] = {}
+    numbers = Counter[str]()
+    for name, threshold in (
+        *((row.metric_name, row.threshold) for row in metrics),
+        *((expectation, None) for expectation in expectations),
+    ):
+        numbers[name] += 1
+        checks[name if numbers[name] == 1 else f"{name} ({numbers[name]})"] = threshold
+    return checks
+
+
 class BaselineCase(Model):
     """How a case ended, without what was said."""
 
@@ -61,6 +84,31 @@ class BaselineCase(Model):
     """In how many of the recorded runs with the same configuration the case passed each time."""
     ran: Count = 0
     """How many of these runs decided about the case."""
+    checks: dict[str, float | None] | None = None
+    """Each required check → the score that it must reach, or null; None if unknown."""
+    hash: str | None = None
+    """Of what is written about the case; None if unknown."""
+
+    def to_result(self, timestamp: str) -> TestResult:
+        """Return what is known of the case as a result; nothing is known of its calls."""
+        is_skipped = self.outcome is Outcome.SKIPPED
+        return TestResult(
+            test_name=self.name,
+            test_id=self.id,
+            suite=self.suite,
+            test_input="",
+            passed=self.outcome.is_pass,
+            outcome=self.outcome,
+            skip_reason="skipped" if is_skipped else None,
+            skipped_by="skip" if is_skipped else None,
+            execution_time_ms=self.latency_ms or 0,
+            agent_time_ms=self.latency_ms,
+            timestamp=timestamp,
+            token_usage=None if self.tokens is None else TokenUsage(total_tokens=self.tokens),
+            metric_results=[
+                MetricResult(metric_name=name, score=score) for name, score in self.scores.items()
+            ],
+        )
 
 
 class Baseline(Model):

@@ -220,6 +220,10 @@ class ComparisonReport(Model):
         decided = [pair for pair in self.pairs if pair.verdict is not PairVerdict.SKIPPED]
         return is_whole and bool(decided) and all(pair.verdict.is_decided for pair in decided)
 
+    def __bool__(self) -> bool:
+        """Whether the comparison is complete and no case regressed, as `--fail-on regression`."""
+        return self.is_complete and not (self.regressions or self.new_failures)
+
     def to_markdown(self) -> str:
         """Return the comparison as Markdown, as `holodeck test --against … -o report.md` does."""
         return self.rendered("markdown")

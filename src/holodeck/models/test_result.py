@@ -223,6 +223,10 @@ class TestResult(Model):
             raise ValueError(f"skip_reason contradicts outcome={self.outcome}")
         return self
 
+    def __bool__(self) -> bool:
+        """Whether the case passed."""
+        return self.passed
+
     def reasons(self) -> list[str]:
         """Return why the test did not always pass, one line each."""
         return [str(one) for one in self.detailed_reasons()]
@@ -401,6 +405,10 @@ class TestReport(Model):
         """
         is_whole = not self.interrupted and self.stopped is None and self.ran > 0
         return is_whole and self.summary.failed == 0
+
+    def __bool__(self) -> bool:
+        """Whether the run passed: `assert holodeck.run("agent.yaml")` fails for a red run."""
+        return self.passed
 
     def to_markdown(self) -> str:
         """Return the report as Markdown, as `holodeck test --output report.md` writes it."""

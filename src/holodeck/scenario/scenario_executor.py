@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holodeck.config.environment import batch_name
 from holodeck.lib.background_loop import BackgroundRun
 from holodeck.lib.conversation.events import Listener
+from holodeck.lib.conversation.messages import is_unanswered
 from holodeck.lib.conversation.participants import TimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
@@ -137,7 +138,7 @@ class ScenarioExecutor(ScriptRun):
         self._tracing = ScenarioTracing(self)
         self.span_log = self._tracing.log
         with self._tracing.collect():
-            result = await self._evaluate(await super()._run_script())
+            result = await self._evaluate(self._require_answers(await super()._run_script()))
             self._tracing.finish(result)
         return result
 
@@ -157,6 +158,14 @@ class ScenarioExecutor(ScriptRun):
                 " write success=False, or leave it out of the criteria"
             )
         return super()._accept_verdict(result)
+
+    def _require_answers(self, result: ScenarioResult) -> ScenarioResult:
+        """Return the result, or a failure if a response of the agent shows nothing."""
+        if not result.success or not is_unanswered(self.history.peek):
+            return result
+        reasoning = "the agent returned an empty response"
+        update = {"success": False, "reasoning": reasoning, "reason_code": "empty_response"}
+        return result.model_copy(update=update)
 
     async def _evaluate(self, result: ScenarioResult) -> ScenarioResult:
         if not self.evaluators:

@@ -69,6 +69,10 @@ class ScoreResult(SuiteModel):
     raised: RaisedError | None = None
     """Where the scorer raised the error, with file and line."""
 
+    def __bool__(self) -> bool:
+        """Whether the answer passed."""
+        return self.passed
+
 
 class ScenarioRunResult(SuiteModel):
     """The result of one scenario."""
@@ -95,6 +99,10 @@ class ScenarioRunResult(SuiteModel):
         if self.error:
             return "ERROR"
         return "PASS" if self.passed else "FAIL"
+
+    def __bool__(self) -> bool:
+        """Whether the scenario passed."""
+        return self.passed
 
     @property
     def mean_score(self) -> float | None:
@@ -127,6 +135,11 @@ class RunResult(SuiteModel):
     model_info: dict[str, Any] | None = None
     not_reached: list[str] = Field(default_factory=list)
     """Names of the scenarios that `fail_fast` left out."""
+
+    def __bool__(self) -> bool:
+        """Whether every scenario ran and passed, and there was one."""
+        results = self.scenario_results
+        return bool(results) and all(one.passed for one in results) and not self.not_reached
 
     def to_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each scenario.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holodeck.lib.text import (
     clip,
     columns_of,
+    is_blank,
     one_line,
     percent,
     printable,
@@ -95,3 +96,18 @@ def test_what_is_abridged_keeps_its_beginning_and_its_end():
     assert shorten_middle("0123456789" * 100, 20) == "01234567890123…56789"
     assert shorten_middle("short", 5) == "short"
     assert [len(shorten_middle("x" * 50, limit)) for limit in range(1, 9)] == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " \n\u3000", "\u200b", "\ufeff", "\u2060\xad", "\u200d\ufe0f", "\u202e", "\u2800", "\x00"],
+    ids=ascii,
+)
+def test_a_text_of_white_space_and_invisible_characters_is_blank(text):
+    assert is_blank(text)
+    assert not is_blank(f"{text}.{text}")
+
+
+@pytest.mark.parametrize("text", ["0", "\u0600", "\ufffd", "\U0001f44d\ufe0f", "\u0301"], ids=ascii)
+def test_a_text_that_shows_anything_is_not_blank(text):
+    assert not is_blank(text)

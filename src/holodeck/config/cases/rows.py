@@ -13,6 +13,7 @@ from typing import Any
 from holodeck.config.source import MANY_ITEMS, KeyPath, NodeSource, Source
 from holodeck.config.yaml_nodes import Node, compose, quote
 from holodeck.errors import ConfigError
+from holodeck.lib.strict_json import unique_keys
 
 
 class Rows:
@@ -203,15 +204,6 @@ def _add_key(key: str, keys: set[str]) -> None:
     keys.add(key)
 
 
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys: set[str] = set()
-        for key, _ in pairs:
-            _add_key(key, keys)
-    return found
-
-
 def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not valid JSON; write a number or null")
 
@@ -225,5 +217,5 @@ def _number(text: str) -> float:
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object_of, parse_constant=_constant, parse_float=_number
+    object_pairs_hook=unique_keys, parse_constant=_constant, parse_float=_number
 )

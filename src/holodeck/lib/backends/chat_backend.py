@@ -17,6 +17,7 @@ from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
+from holodeck.lib.strict_json import load_json
 from holodeck.lib.tools.base import (
     IMAGES_OF_TOOLS,
     MAX_CONCURRENT_TOOLS,
@@ -350,6 +351,6 @@ def _tool_definition(tool: Tool) -> dict[str, Any]:
 def _parsed(text: str) -> object | None:
     """Return the JSON in a response; None if it is no JSON."""
     try:
-        return json.loads(text)  # type: ignore[no-any-return]
+        return load_json(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
         return None

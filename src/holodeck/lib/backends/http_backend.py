@@ -1,7 +1,6 @@
 """Agents behind a URL: `backend: {type: http, url: …}`; the adapter for httpx2."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
@@ -21,12 +20,13 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.json_paths import (
     Step,
+    describe_json,
     fill_template,
     has_placeholder,
     parse_path,
     value_at,
 )
-from holodeck.lib.backends.parsing import as_text, parse_agents, parse_tool_calls, parse_usage
+from holodeck.lib.backends.parsing import parse_agents, parse_tool_calls, parse_usage
 from holodeck.lib.llm.client import RequestSender, RequestStats
 from holodeck.lib.llm.errors import (
     RequestError,
@@ -41,6 +41,7 @@ from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
 from holodeck.lib.observability import continue_trace
+from holodeck.lib.strict_json import DuplicateKey, load_json
 from holodeck.lib.text import one_line
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -183,16 +184,15 @@ class HttpBackend:
 
     def _parse(self, response: Any) -> ExecutionResult:
         text = self._value("text", response)
-        if text is None:
-            raise BackendSessionError("the answer's text (backend.answer.text) is null")
-        tool_calls = self._value("tool_calls", response)
-        if tool_calls is None and "tool_calls" in self._paths:
-            tool_calls = []  # null where the calls belong: the service made none
-        calls, results = parse_tool_calls(tool_calls)
+        if not isinstance(text, str):
+            raise BackendSessionError(
+                f"the answer's text (backend.answer.text) is {describe_json(text)};"
+                " write the path of a text"
+            )
+        calls, results = parse_tool_calls(self._value("tool_calls", response))
         usage = {key: self._value(key, response) for key in ("prompt_tokens", "completion_tokens")}
         return ExecutionResult(
-            response=as_text(text),
-            structured_output=None if isinstance(text, str) else text,
+            response=text,
             tool_calls=calls,
             tool_results=results,
             token_usage=parse_usage(usage),
@@ -318,7 +318,9 @@ class _JsonPoster:
         if not response.is_success:
             raise self._status_error(response, data)
         try:
-            return json.loads(data)
+            return load_json(data)
+        except DuplicateKey as error:
+            raise RequestError(f"{self._shown_url}: the answer has a {error}") from error
         except (ValueError, RecursionError) as error:
             kind = response.headers.get("content-type", "no content type")
             shown = excerpt(data, MAX_EXCERPT) or "nothing"

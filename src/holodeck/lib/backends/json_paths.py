@@ -36,7 +36,7 @@ def value_at(document: Any, steps: list[Step]) -> Any:
         if not exists:
             place = f"{format_path(steps[:i])!r} is" if i else "it is"
             raise BackendSessionError(
-                f"the answer has no {format_path(steps)!r}: {place} {_describe(value)}"
+                f"the answer has no {format_path(steps)!r}: {place} {describe_json(value)}"
             )
         value = value[step]
     return value
@@ -74,7 +74,8 @@ def has_placeholder(template: Any, name: str) -> bool:
     return isinstance(template, str) and f"{{{name}}}" in template
 
 
-def _describe(value: Any) -> str:
+def describe_json(value: Any) -> str:
+    """Return what a JSON value is, without what is in it."""
     if isinstance(value, dict):
         keys = list(map(str, value))
         shown = ", ".join(keys[:10]) + (", …" if len(keys) > 10 else "")

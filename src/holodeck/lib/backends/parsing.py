@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pydantic
@@ -11,7 +11,7 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, to_json_value
+from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")
@@ -21,6 +21,21 @@ RESULT_KEYS = (
     *("tool_calls_problem", "left_out"),
 )
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
+_NAME_KEYS = ("name", "tool_name")
+_ARGUMENTS_KEYS = ("arguments", "args", "input")
+_CALL_ID_KEYS = ("call_id", "id", "tool_call_id")
+_RESULT_KEYS = ("result", "output", "content")
+_OUTCOME_KEYS = ("is_error", "error", "type", "metadata")
+CALL_KEYS = (*_NAME_KEYS, *_ARGUMENTS_KEYS, *_CALL_ID_KEYS, "agent", "result", *_OUTCOME_KEYS)
+"""Keys of a tool call in such a mapping; holodeck reads neither `type` nor `metadata`."""
+RETURNED_KEYS = (
+    *_NAME_KEYS,
+    *_RESULT_KEYS,
+    *_CALL_ID_KEYS,
+    *_OUTCOME_KEYS,
+    *("refused", "blocked"),
+)
+"""Keys of the result of a tool call."""
 _MISSING: Any = object()
 
 
@@ -41,15 +56,16 @@ def parse_result(value: Any) -> ExecutionResult:
             f"the agent returned {_describe(value)}; return the answer as text,"
             f" or a mapping with {', '.join(map(repr, ANSWER_KEYS))}"
         )
-    if isinstance(value, Mapping):
-        _check_keys(value)
-    calls, results = parse_tool_calls(first_present(value, ("tool_calls",), None))
-    returned = _list(first_present(value, ("tool_results",), None), "tool_results")
-    results += [_tool_result(item, f"tool_results[{i}]") for i, item in enumerate(returned)]
-    if calls is None and results:
+    try:
+        require_json(text)
+    except (ValueError, TypeError, RecursionError) as error:
         raise BackendSessionError(
-            "the agent returned 'tool_results' without 'tool_calls'; return both"
-        )
+            f"the agent returned {_describe(value)}, whose answer is {_describe(text)}; return the"
+            " answer as text, or as data that JSON holds"
+        ) from error
+    if isinstance(value, Mapping):
+        _check_keys(value, RESULT_KEYS, "the agent returned")
+    calls, results = _tools_used(value)
     return ExecutionResult(
         response=as_text(text),
         structured_output=None if isinstance(text, str) else to_json_value(text),
@@ -63,18 +79,37 @@ def parse_result(value: Any) -> ExecutionResult:
     )
 
 
+def _tools_used(value: Any) -> tuple[list[ToolCall] | None, list[ToolResult]]:
+    """Return the tool calls and their results in what an agent returned; None if unknown."""
+    requested = first_present(value, ("tool_calls",), None)
+    returned = _list(first_present(value, ("tool_results",), None), "tool_results")
+    if isinstance(value, Mapping):
+        requested = None if requested is None else _list(requested, "tool_calls")
+        for i, call in enumerate(requested or []):
+            _check_keys(call, CALL_KEYS, f"tool_calls[{i}] is")
+        for i, result in enumerate(returned):
+            _check_keys(result, RETURNED_KEYS, f"tool_results[{i}] is")
+    calls, results = parse_tool_calls(requested)
+    results += [_tool_result(item, f"tool_results[{i}]") for i, item in enumerate(returned)]
+    if calls is None and results:
+        raise BackendSessionError(
+            "the agent returned 'tool_results' without 'tool_calls'; return both"
+        )
+    return calls, results
+
+
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _check_keys(result: Mapping[Any, Any]) -> None:
+def _check_keys(value: Any, known: Sequence[str], subject: str) -> None:
     """Raise BackendSessionError for an unknown key, such as a misspelt 'tool_calls'."""
-    unknown = [key for key in result if key not in RESULT_KEYS]
+    unknown = [key for key in value if key not in known] if isinstance(value, Mapping) else []
     if unknown:
-        hint = did_you_mean(str(unknown[0]).lower(), RESULT_KEYS, ".", cutoff=0.5)
+        hint = did_you_mean(str(unknown[0]).lower(), known, ".", cutoff=0.5)
         raise BackendSessionError(
-            f"the agent returned a mapping with unknown {'keys' if unknown[1:] else 'key'}"
-            f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(RESULT_KEYS)};"
+            f"{subject} a mapping with unknown {'keys' if unknown[1:] else 'key'}"
+            f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(known)};"
             " anything else belongs in 'metadata'"
         )
 
@@ -96,17 +131,10 @@ def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult
     results: list[ToolResult] = []
     for i, item in enumerate(_list(calls, "tool_calls")):
         call = _tool_call(item, f"tool_calls[{i}]")
-        result = first_present(item, ("result",), _MISSING)
-        if result is not _MISSING:
-            call.setdefault("call_id", f"call_{i}")
-            returned: ToolResult = {
-                "name": call["name"],
-                "result": to_json_value(result),
-                "call_id": call["call_id"],
-            }
-            if first_present(item, ("is_error",), False):
-                returned["is_error"] = True
-            results.append(returned)
+        result = _outcome(item, call["name"], ("result",), f"tool_calls[{i}]")
+        if result is not None:
+            result["call_id"] = call.setdefault("call_id", f"call_{i}")
+            results.append(result)
         tool_calls.append(call)
     return tool_calls, results
 
@@ -154,12 +182,12 @@ def _tool_call(item: Any, location: str) -> ToolCall:
     if isinstance(item, str):
         return {"name": item}
     call: ToolCall = {"name": _tool_name(item, location)}
-    written = first_present(item, ("arguments", "args", "input"))
+    written = first_present(item, _ARGUMENTS_KEYS)
     if written is not _MISSING:
         call["arguments"], problem = _returned_arguments(written)
         if problem is not None:
             call["error"] = problem
-    call_id = first_present(item, ("call_id", "id", "tool_call_id"), None)
+    call_id = first_present(item, _CALL_ID_KEYS, None)
     if call_id is not None:
         call["call_id"] = str(call_id)
     agent = first_present(item, ("agent",), None)
@@ -169,15 +197,11 @@ def _tool_call(item: Any, location: str) -> ToolCall:
 
 
 def _tool_result(item: Any, location: str) -> ToolResult:
-    result: ToolResult = {
-        "name": _tool_name(item, location),
-        "result": to_json_value(first_present(item, ("result", "output", "content"), None)),
-    }
-    call_id = first_present(item, ("call_id", "id", "tool_call_id"), None)
+    name = _tool_name(item, location)
+    result = _outcome(item, name, _RESULT_KEYS, location) or {"name": name, "result": None}
+    call_id = first_present(item, _CALL_ID_KEYS, None)
     if call_id is not None:
         result["call_id"] = str(call_id)
-    if first_present(item, ("is_error",), False):
-        result["is_error"] = True
     if first_present(item, ("refused",), False):
         result["is_error"] = result["refused"] = True
     if first_present(item, ("blocked",), False):
@@ -185,8 +209,27 @@ def _tool_result(item: Any, location: str) -> ToolResult:
     return result
 
 
+def _outcome(item: Any, name: str, keys: Sequence[str], location: str) -> ToolResult | None:
+    """Return the result of a call, which `error` and `is_error` say to be an error; None if the
+    agent says nothing of it."""
+    result = first_present(item, keys)
+    error = first_present(item, ("error",), None)
+    is_error = bool(error or first_present(item, ("is_error",), False))
+    if result is _MISSING and not is_error:
+        return None
+    if error and result is not _MISSING and result is not None:
+        raise BackendSessionError(
+            f"{location} has a result and an 'error'; a call that failed has only 'error'"
+        )
+    value = error or (None if result is _MISSING else result)
+    returned: ToolResult = {"name": name, "result": to_json_value(value)}
+    if is_error:
+        returned["is_error"] = True
+    return returned
+
+
 def _tool_name(item: Any, location: str) -> str:
-    name = first_present(item, ("name", "tool_name"), None)
+    name = first_present(item, _NAME_KEYS, None)
     if not isinstance(name, str):
         raise BackendSessionError(f"{location} has no name: {_describe(item)}")
     return name

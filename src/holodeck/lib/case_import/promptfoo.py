@@ -22,6 +22,8 @@ _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _TEST_KEYS = {"vars", "assert", "description"}
 _HARMLESS_KEYS = {"metadata", "threshold"}
 """Keys of a test without which it is at least as strict; the others may change its meaning."""
+_HARMLESS_TOP_KEYS = {"$schema", "env", "metadata", "outputPath", "sharing", "tags"}
+"""Keys of a configuration that say nothing of what is tested; the others may, as `scenarios`."""
 _MAX_COMBINATIONS = 1000
 
 
@@ -46,6 +48,8 @@ class _Reader:
     def __init__(self, source: Source, folder: Path, imported: Imported) -> None:
         self._source, self._folder, self._imported = source, folder, imported
         self._data = source.data()
+        self._todo: list[str] = []
+        """What every case lacks."""
 
     def read(self) -> None:
         """Read the prompts, then the tests with each of them."""
@@ -73,6 +77,9 @@ class _Reader:
     def _location(self, path: KeyPath) -> str:
         return self._source.location(path).rpartition(":")[0]
 
+    def _todo_for(self, path: KeyPath) -> str:
+        return f"make up for {path[-1]!r} of {self._location(path)}, which is not imported"
+
     def _note_other_keys(self) -> None:
         for key, value in self._data.items():
             if key in {"prompts", "tests"} or (key == "defaultTest" and isinstance(value, Mapping)):
@@ -83,6 +90,8 @@ class _Reader:
                 self._note_providers(key, value)
             else:
                 self._note((key,), f"{key!r} is not imported")
+                if key not in _HARMLESS_TOP_KEYS:
+                    self._todo.append(self._todo_for((key,)))
 
     def _note_providers(self, key: str, value: list[Any] | str) -> None:
         for index, one in enumerate([value] if isinstance(value, str) else value):
@@ -177,12 +186,12 @@ class _Reader:
         for case in self._imported.cases[before:]:
             if prompt.label is not None:
                 case.tags.append(str(prompt.label))
+            case.todo += self._todo
             owners: tuple[tuple[Mapping[str, Any], KeyPath], ...]
             owners = ((default, ("defaultTest",)), (test, path))
             for owner, at in owners:
-                for key in owner.keys() - _TEST_KEYS - _HARMLESS_KEYS:
-                    place = self._location((*at, key))
-                    case.todo.append(f"make up for {key!r} of {place}, which is not imported")
+                left_out = owner.keys() - _TEST_KEYS - _HARMLESS_KEYS
+                case.todo += [self._todo_for((*at, key)) for key in left_out]
                 self._add_checks(case, owner.get("assert"), (*at, "assert"), values)
 
     def _add_checks(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from holodeck.lib.text import one_line, printable, shorten_middle
+from holodeck.lib.text import is_blank, one_line, printable, shorten_middle
 
 Message: TypeAlias = dict[str, Any]
 """A message with `role`, `content`, and perhaps `tool_calls`."""
@@ -75,7 +75,7 @@ def scripted_message(content: Any, role: AgentRole) -> Message:
     except ValueError as error:
         raise ValueError(f"{step}(…): {error}") from error
     text = message.get("content")
-    if isinstance(text, str) and not text.strip() and not message.get("tool_calls"):
+    if isinstance(text, str) and is_blank(text) and not message.get("tool_calls"):
         raise ValueError(
             f"{step}({content!r}): the text is empty; write what the {_MESSAGE_ROLES[role]} says,"
             f" or {step}() to let them speak"
@@ -130,6 +130,19 @@ def text_of(message: Message) -> str:
     if isinstance(content, list):
         return "\n".join(map(_part_text, content))
     return content if isinstance(content, str) else str(content)
+
+
+def is_unanswered(messages: Iterable[Message]) -> bool:
+    """Whether the agent's last message before one of the user, or before the end, shows nothing."""
+    last: Message | None = None
+    for message in [*messages, {"role": "user"}]:
+        if message.get("role") == "assistant":
+            last = message
+        elif message.get("role") == "user" and last is not None:
+            if is_blank(text_of(last)) and not any(tool_calls_in(last)):
+                return True
+            last = None
+    return False
 
 
 def _part_text(part: Any) -> str:

@@ -163,8 +163,8 @@ class ScenarioResult(BaseModel):
     evaluations: list[EvaluationResult] = []
     """A row for each evaluator of the run."""
     reason_code: str | None = None
-    """Why it ended: `max_turns`, `no_conclusion`, `timeout`, `agent_error`, `step_failed`,
-    `skipped`, …"""
+    """Why it ended: `max_turns`, `no_conclusion`, `timeout`, `agent_error`, `empty_response`,
+    `step_failed`, `skipped`, …"""
     error: str | None = None
     """`Type: message` of the error that ended the run; None if there was none."""
     token_usage: dict[str, TokenUsage] = {}
@@ -185,6 +185,10 @@ class ScenarioResult(BaseModel):
         if self.error is not None:
             return "error"
         return "passed" if self.success else "failed"
+
+    def __bool__(self) -> bool:
+        """Whether it passed: `assert result` fails for a scenario that did not."""
+        return self.success
 
     def __repr__(self) -> str:
         return (

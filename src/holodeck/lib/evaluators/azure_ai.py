@@ -34,6 +34,7 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.inputs import Exchange, history_of
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Messages
+from holodeck.lib.text import is_blank
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 from holodeck.models.judged_metrics import AzureProject
@@ -93,7 +94,7 @@ class AzureAIEvaluator(JudgedEvaluator):
             self._evaluator = await run_in_thread(build, "holodeck-azure")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        if _RESPONSE in self.required_params() and not kwargs[_RESPONSE].strip():
+        if _RESPONSE in self.required_params() and is_blank(kwargs[_RESPONSE]):
             return self._result(self.scale.worst, "the response is empty; the judge was not asked")
         return self._result(*await self._ask_library(kwargs, self._inputs(kwargs)))
 

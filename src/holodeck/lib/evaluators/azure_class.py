@@ -39,7 +39,7 @@ from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.suggestions import did_you_mean_or_list
-from holodeck.lib.text import one_line
+from holodeck.lib.text import is_blank, one_line
 from holodeck.lib.threads import call_user_function, run_in_thread
 from holodeck.models.evidence import Unknown, unknown_reason
 from holodeck.models.judged_metrics import AzureProject
@@ -310,7 +310,7 @@ class AzureClassEvaluator(JudgedEvaluator):
     def _is_skipped(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether the library's prompt would tell the judge to skip an empty response."""
         is_judged = self._known is not None and self.asks_judge and not self._is_by_turn
-        return is_judged and not kwargs[EvalParam.RESPONSE].strip()
+        return is_judged and is_blank(kwargs[EvalParam.RESPONSE])
 
     async def _call(self, kwargs: Mapping[str, Any], exchange: Exchange) -> Any:
         """Return the result of the class for one response."""

@@ -9,6 +9,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator, quote
 from holodeck.lib.json_schemas import check_keywords, schemas_in
 from holodeck.lib.patterns import compile_pattern, find
+from holodeck.lib.strict_json import unique_keys
 from holodeck.lib.threads import run_in_thread
 
 _PATTERN_SECONDS = 1.0
@@ -44,7 +45,9 @@ class JsonSchemaEvaluator(ScoredEvaluator):
     def _grade(self, response: str) -> Score:
         text = _without_fence(response) if self._allow_fenced else response
         try:
-            document = json.loads(text, parse_constant=_refuse_constant)
+            document = json.loads(
+                text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys
+            )
         except (ValueError, RecursionError) as error:
             return Score(0.0, False, f"not JSON ({error}): {quote(response)}")
         errors = _errors(self._validator, document)

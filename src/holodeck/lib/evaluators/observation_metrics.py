@@ -21,6 +21,7 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
+from holodeck.lib.text import is_blank
 from holodeck.lib.threads import call_user_function
 from holodeck.lib.tool_names import did_you_mean_tool, find_tool
 
@@ -191,7 +192,7 @@ class PassFailEvaluator(ScoredEvaluator):
 
 
 def _faults(response: str, expected: str | None) -> Iterator[str]:
-    if not response.strip():
+    if is_blank(response):
         yield "the response is empty"
     if expected is not None and expected.casefold() not in response.casefold():
         yield f"{quote(expected)} is not in {quote(response)}"

@@ -18,6 +18,7 @@ from holodeck.lib.evaluators.base import (
     quote,
 )
 from holodeck.lib.patterns import compile_pattern, find
+from holodeck.lib.text import is_blank
 from holodeck.lib.threads import run_in_thread
 
 _SPACE = re.compile(r"\s+")
@@ -83,17 +84,21 @@ class LiteralEvaluator(ComparingEvaluator):
             ignore_case, ignore_punctuation, normalize_whitespace, strip
         )
         for text in self._values or ():
-            if not self._normalization.apply(text).strip():
+            if self._is_empty(self._normalization.apply(text)):
                 raise ConfigError("value", f"{quote(text)} {_EMPTY}")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
         expected = {self._normalization.apply(text): text for text in self._references(kwargs)}
         for normal, text in expected.items():
-            if not normal.strip():
+            if self._is_empty(normal):
                 raise EvaluationError(f"{self.name}: ground_truth {quote(text)} {_EMPTY}")
         passed, reason = self._compare(self._normalization.apply(response), expected)
         return self._result(Score(float(passed), passed, f"{reason}; got {quote(response)}"))
+
+    def _is_empty(self, text: str) -> bool:
+        """Whether the normalized text says nothing that a response could be compared with."""
+        return is_blank(text)
 
     @abstractmethod
     def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
@@ -147,6 +152,10 @@ class NotContainsEvaluator(LiteralEvaluator):
     """The response contains none of the texts."""
 
     metric = "not_contains"
+
+    def _is_empty(self, text: str) -> bool:
+        """Only white space: an invisible character may be what a response must not contain."""
+        return not text.strip()
 
     def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
         present = [text for normal, text in expected.items() if normal in response]

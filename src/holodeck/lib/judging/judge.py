@@ -177,9 +177,11 @@ class Judge:
         self, messages: Messages, *, max_tokens: int | None = None, top_logprobs: int | None = None
     ) -> ChatResponse:
         """Return the judge's answer as unchecked text. Raises EvaluationError."""
-        return await self._send(
-            ChatRequest(messages, max_tokens=max_tokens, top_logprobs=top_logprobs)
-        )
+        request = ChatRequest(messages, max_tokens=max_tokens, top_logprobs=top_logprobs)
+        response = await self._send(request)
+        if response.is_filtered:
+            raise EvaluationError(f"the judge {self.name}: {_FILTERED}")
+        return response
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -306,10 +308,15 @@ def _meter_request(
         meter.add(response.usage, judge, requests=requests, failed=requests - 1, seconds=seconds)
 
 
+_FILTERED = "a content filter ended the answer"
+
+
 def _json_of(response: ChatResponse) -> Any:
     """Parse the JSON of an answer. Raises ValueError with a message for the judge."""
     if response.is_cut:
         raise ValueError("the answer was cut off at the limit of tokens")
+    if response.is_filtered:
+        raise ValueError(_FILTERED)
     return parse_json_answer(response.text)
 
 

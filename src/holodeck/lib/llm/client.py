@@ -309,6 +309,7 @@ class CompletionModel(ABC):
                     completion.tokens,
                     completion.is_cut,
                     stats.waited_s,
+                    completion.is_filtered,
                 )
 
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import Any
 from holodeck.lib.llm.endpoint import drop_none, sampling
 from holodeck.lib.llm.errors import malformed_response
 from holodeck.lib.llm.model import ChatRequest, Token
+from holodeck.lib.strict_json import DuplicateKey, load_json
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
@@ -40,6 +41,8 @@ class Completion:
     """The tokens of the response with their alternatives, if the endpoint returns any."""
     is_cut: bool = False
     """Whether the response ended at the limit of tokens."""
+    is_filtered: bool = False
+    """Whether a content filter of the provider ended the response."""
 
 
 def openai_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
@@ -76,6 +79,7 @@ def parse_completion(body: bytes) -> Completion:
             _usage(document.get("usage")),
             read_tokens(choices[0].get("logprobs")),
             choices[0].get("finish_reason") == "length",
+            choices[0].get("finish_reason") == "content_filter",
         )
     except TypeError as error:
         raise malformed_response(f"is {NOT_A_COMPLETION}: {error}", body) from error
@@ -87,9 +91,11 @@ def _json_object(body: bytes) -> JsonObject:
     if body.lstrip()[:1] == b"<":
         raise malformed_response(f"is HTML, {NOT_A_COMPLETION}", body)
     try:
-        document = json.loads(body)
+        document = load_json(body)
     except RecursionError as error:
         raise malformed_response("is JSON that is nested too deep", body) from error
+    except DuplicateKey as error:
+        raise malformed_response(f"has a {error}", body) from error
     except ValueError as error:
         raise malformed_response(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
     if not isinstance(document, dict):
@@ -197,7 +203,9 @@ def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
 def parse_anthropic_message(body: bytes) -> Completion:
     """Return the completion in a response of the Messages API. Raises RequestError."""
     try:
-        document = json.loads(body)
+        document = load_json(body)
+    except DuplicateKey as error:
+        raise malformed_response(f"has a {error}", body) from error
     except (ValueError, RecursionError) as error:
         raise malformed_response("is not JSON, and not a message", body) from error
     content = document.get("content") if isinstance(document, dict) else None
@@ -211,6 +219,7 @@ def parse_anthropic_message(body: bytes) -> Completion:
         (),
         read_token_usage(document.get("usage")),
         is_cut=document.get("stop_reason") == "max_tokens",
+        is_filtered=document.get("stop_reason") == "refusal",
     )
 
 

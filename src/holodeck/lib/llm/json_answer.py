@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from holodeck.lib.strict_json import unique_keys
 from holodeck.lib.text import replace_surrogates
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -97,12 +98,9 @@ def _loads(text: str) -> Any:
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object. Raises ValueError for a repeated key."""
-    read = {name: replace_surrogates(one) if isinstance(one, str) else one for name, one in pairs}
-    if len(read) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"duplicate key {twice!r}")
-    return read
+    return unique_keys(
+        [(name, replace_surrogates(one) if isinstance(one, str) else one) for name, one in pairs]
+    )
 
 
 def _refuse_constant(name: str) -> Any:

@@ -47,6 +47,8 @@ class ChatResponse:
     """Whether the response ended at the limit of tokens."""
     waited_s: float = 0.0
     """Seconds that the request waited for a slot."""
+    is_filtered: bool = False
+    """Whether a content filter of the provider ended the response."""
 
     @property
     def token_probabilities(self) -> Mapping[str, float] | None:

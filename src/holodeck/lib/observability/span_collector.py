@@ -16,12 +16,15 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holodeck.lib.observability import names
 from holodeck.lib.observability.span_log import (
     THREAD_ID,
     SpanLog,
     attributes_of,
     is_ours,
+    owner,
     parent_id,
+    scope_of,
     span_id,
     trace_id,
 )
@@ -40,6 +43,8 @@ _logs: dict[str, SpanLog] = {}
 _by_trace: dict[str, SpanLog] = {}
 _by_span: dict[int, SpanLog] = {}
 """Conversations by spans of other traces than theirs."""
+_over: set[str] = set()
+"""Traces of conversations that are over."""
 _unassigned: deque[ReadableSpan] = deque(maxlen=MAX_UNASSIGNED)
 _providers: list[Any] = []
 """The tracer providers that have the collector."""
@@ -55,6 +60,7 @@ def collecting(log: SpanLog) -> Iterator[None]:
     finally:
         with _lock:
             del _logs[log.thread_id]
+            _over.update(trace for trace, one in _by_trace.items() if one is log)
             _forget(_by_trace, log)
             _forget(_by_span, log)
             if not _logs:
@@ -102,6 +108,7 @@ def watch_run(log: SpanLog) -> None:
 
 def _stop() -> None:
     _unassigned.clear()
+    _over.clear()
     if not _providers:
         return
     # Imported already, by `watch`.
@@ -142,7 +149,7 @@ def _collector() -> SpanProcessor:
 
 
 def _start(span: ReadableSpan) -> None:
-    log = _log_of(span)
+    log = _log_of(span) or _adopt(span)
     if log is None:
         return
     if is_ours(span):
@@ -150,6 +157,25 @@ def _start(span: ReadableSpan) -> None:
     elif trace_id(span) not in _by_trace:
         _by_span[span_id(span)] = log
     log.start(span)
+
+
+def _adopt(span: ReadableSpan) -> SpanLog | None:
+    """Return the conversation in whose context a span of another trace begins.
+
+    If there is none, the span may belong to any of them, which all get to know of it.
+    """
+    is_late = trace_id(span) in _over
+    begins_trace = span.parent is None or span.parent.is_remote
+    if not _logs or not (begins_trace or is_late) or scope_of(span).startswith(names.TRACER):
+        return None
+    current = owner.get()
+    if isinstance(current, SpanLog) and current.thread_id in _logs:
+        _by_trace[trace_id(span)] = current
+        return current
+    if current != "harness":
+        for log in _logs.values():
+            log.note_unowned(span, is_late=is_late)
+    return None
 
 
 def _end(span: ReadableSpan) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -17,6 +18,10 @@ ROLE = "scenario.role"
 TURN = "scenario.turn"
 AGENT = "Agent"
 """The role of the agents under test."""
+
+owner: ContextVar[SpanLog | Literal["harness"] | None] = ContextVar("owner", default=None)
+"""Whose code runs in this context: a conversation's, or the harness's, such as a metric of the
+user. None in a thread or task that neither of them started with its context."""
 
 MAX_SPANS = 5_000
 MAX_CHARACTERS = 20_000_000
@@ -81,6 +86,12 @@ class SpanLog:
                 return
             self._room -= size
             self._ended[span_id(span)] = span
+
+    def note_unowned(self, span: ReadableSpan, *, is_late: bool) -> None:
+        """Called with a span that may belong to any conversation; for subclasses.
+
+        `is_late`: it continues the trace of a conversation that is over.
+        """
 
     @property
     def spans(self) -> list[ReadableSpan]:

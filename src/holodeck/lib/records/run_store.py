@@ -36,6 +36,8 @@ RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
 C = TypeVar("C", CaseFinished, CaseSkipped)
 
 LAST = "last"
+PREVIOUS = "previous"
+"""The run before the last one."""
 _CASE_FINISHED = b'{"event":"case_finished",'
 _UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 _MAX_NAMES = 10
@@ -160,7 +162,7 @@ class RunStore:
         return sorted(found, reverse=True)
 
     def path(self, run: str | None) -> Path:
-        """Return the record of a run: an id, the beginning of one, `last`, or a path.
+        """Return the record of a run: an id, the beginning of one, `last`, `previous` or a path.
 
         Raises FileNotFoundError if there is none, ConfigError if several match.
         """
@@ -171,6 +173,12 @@ class RunStore:
                     str(self.folder), "no run is recorded there; `holodeck test` records one"
                 )
             return self.folder / ids[0] / RECORD_FILE
+        if run == PREVIOUS:
+            if len(ids) < 2:
+                raise errors.FileNotFoundError(
+                    str(self.folder), "no run before the last one is recorded there"
+                )
+            return self.folder / ids[1] / RECORD_FILE
         wanted = str(run)
         matches = [wanted] if wanted in ids else [one for one in ids if one.startswith(wanted)]
         if len(matches) == 1:

@@ -83,7 +83,7 @@ def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:
     first = None if pair.first_at is None else before[pair.first_at]
     second = None if pair.second_at is None else after[pair.second_at]
     row: Row = {"name": pair.name, "id": pair.id, "suite": pair.suite, "input": pair.input}
-    result = second or first
+    result = first if second is None else second
     if result is not None:
         row = row_of(result)
     row |= {

@@ -17,6 +17,8 @@ from holodeck.models.test_case import TestCaseModel
 _MAX_NAMES = 20
 _MAX_NAME = 60
 _PLAN_DIGITS = 8
+_NEAR = 0.8
+"""How alike two tags are of which one may be a slip, such as `moke` and `smoke`."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Filter:
     """A message for each of its names that no case has."""
     is_strict: bool = False
     """Whether an unknown name is an error even if other names match."""
+    hints: tuple[str, ...] = ()
+    """A message for each name of a case that may be a misspelled one."""
 
     @property
     def count(self) -> int:
@@ -57,10 +61,11 @@ def select(
     """
     history = history or [UNKNOWN_HISTORY] * len(cases)
     filters = build_filters(request, cases, history)
-    warnings = tuple(message for one in filters for message in one.unknown)
+    unknown = [message for one in filters for message in one.unknown]
+    warnings = (*unknown, *(message for one in filters for message in one.hints))
     is_unknown = any(one.unknown and (one.is_strict or one.count == 0) for one in filters)
     if is_unknown and not request.allow_empty:
-        raise NothingSelected("\n".join(warnings))
+        raise NothingSelected("\n".join(unknown))
     indexes = [at for at in range(len(cases)) if all(one.matches[at] for one in filters)]
     if cases and not indexes and not request.allow_empty:
         raise NothingSelected(_explain_no_match(filters))
@@ -111,7 +116,8 @@ def build_filters(
             known = [tag for one in cases for tag in one.tags]
             unknown = _unknown_names(flag, "the tag", wanted, known)
             matches = [set(one.tags).isdisjoint(wanted) == is_excluded for one in cases]
-            filters.append(Filter(flag, matches, unknown))
+            hints = () if is_excluded else _near_tags(flag, wanted, cases)
+            filters.append(Filter(flag, matches, unknown, hints=hints))
     if request.keyword is not None:
         filters.append(_by_keyword(request, cases))
     if request.last_failed:
@@ -158,6 +164,39 @@ def _unknown_names(
     names = sorted(set(known))
     unknown = [one for one in dict.fromkeys(wanted) if one not in names]
     return tuple(f"{flag}: no case has {kind} {one!r}{_suggest(one, names)}" for one in unknown)
+
+
+def _near_tags(
+    flag: str, wanted: Collection[str], cases: Sequence[TestCaseModel]
+) -> tuple[str, ...]:
+    """Return a message for each tag like a wanted one that only cases without a wanted one have.
+
+    Tags that differ in digits, such as `v1` and `v2`, are different on purpose.
+    """
+    wanted_tags = {_without_digits(tag): tag for tag in wanted}
+    similar: dict[str, list[str]] = {}
+    for case in cases:
+        if set(case.tags).isdisjoint(wanted):
+            for tag in case.tags:
+                similar.setdefault(tag, []).append(repr(one_line(case_title(case), _MAX_NAME)))
+    messages = []
+    for tag, titles in similar.items():
+        nearest = nearest_word(_without_digits(tag), wanted_tags, cutoff=_NEAR)
+        if nearest is not None and (nearest != _without_digits(tag) or not _has_digit(tag)):
+            more = f" and {len(titles) - 3} more" if titles[3:] else ""
+            messages.append(
+                f"{flag} {wanted_tags[nearest]}: leaves out {', '.join(titles[:3])}{more} with the"
+                f" tag {one_line(tag, _MAX_NAME)!r}; did you mean {wanted_tags[nearest]!r} there?"
+            )
+    return tuple(messages)
+
+
+def _without_digits(tag: str) -> str:
+    return "".join(char for char in tag.casefold() if not char.isdigit())
+
+
+def _has_digit(tag: str) -> bool:
+    return any(map(str.isdigit, tag))
 
 
 def _suggest(name: str, known: Collection[str]) -> str:

@@ -1,6 +1,5 @@
 """Build the agent of an agent.yaml, on Semantic Kernel or with the lean chat client."""
 
-import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +22,7 @@ from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_li
 from holodeck.lib.llm.provider_errors import describe, refusal_in
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
+from holodeck.lib.strict_json import load_json
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
@@ -521,7 +521,7 @@ def _first_given(first: T | None, second: T) -> T:
 def _parse_json(text: str) -> object | None:
     """Return the JSON of a response; None if it is not JSON."""
     try:
-        return json.loads(text)  # type: ignore[no-any-return]
+        return load_json(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
         return None
 

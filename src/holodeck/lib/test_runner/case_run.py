@@ -85,7 +85,7 @@ class CaseRun:
     events: "CaseEvents | None" = None
     """Publishes what happens; None if nobody listens."""
     traces: "AgentTraces | None" = None
-    """Collects the spans of the agent; None if the case checks none."""
+    """Collects the spans of the agent; None if no case of the run checks any."""
 
     state: CaseState = field(init=False)
     _started: float = field(default=0.0, init=False)
@@ -111,6 +111,8 @@ class CaseRun:
 
     async def _run(self) -> TestResult:
         state, self._started = self.state, time.perf_counter()
+        if self.traces is not None:
+            self.traces.enter_case()
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             is_done = False
             try:
@@ -146,7 +148,7 @@ class CaseRun:
             self.agent_name,
             self.conversation,
             self._follow if is_followed else None,
-            self.traces,
+            self.traces if self.case.checks_spans else None,
         )
         await grade(self.state, self.checks, self.observations)
 
@@ -307,7 +309,7 @@ class CaseSetup:
             conversation=None if conversations is None else conversations.runner_of(index),
             on_conversation=on_conversation,
             events=None if self.events is None else self.events.events_of(case),
-            traces=self._traces if case.checks_spans else None,
+            traces=self._traces,
         )
 
     def backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:

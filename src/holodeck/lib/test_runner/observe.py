@@ -27,6 +27,7 @@ from holodeck.lib.test_runner.tool_invocations import (
     pair_tool_calls,
     refuse_last_call,
 )
+from holodeck.lib.text import is_blank
 from holodeck.models.evidence import Fact, Source, evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel
@@ -222,7 +223,7 @@ class _Turn:
         if answer.is_error:
             self.failure = "error"
             self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
-        elif not answer.response.strip():
+        elif is_blank(answer.response):
             self.faults.append(EMPTY_RESPONSE)
 
     def _add_failure(self, error: Exception) -> None:

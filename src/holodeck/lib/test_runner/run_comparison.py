@@ -22,13 +22,12 @@ from holodeck.lib.test_runner.pairs import (
 )
 from holodeck.lib.test_runner.recorded import is_report, read_report, report_of
 from holodeck.lib.text import one_line
-from holodeck.models.baseline import Baseline, BaselineCase, CaseKey, case_keys
+from holodeck.models.baseline import Baseline, BaselineCase, CaseKey, case_keys, checks_of
 from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.outcome import DECIDED, Outcome
 from holodeck.models.reported_run import RunOrigin
 from holodeck.models.result_sequence import results_at
-from holodeck.models.test_result import MetricResult, TestReport, TestResult
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.test_result import TestReport, TestResult
 
 BASELINE = "baseline"
 MAIN = "main"
@@ -54,6 +53,10 @@ class ComparedRun:
     history: Mapping[CaseKey, tuple[int, int]] | None = None
     """Of a baseline: case, in the order of the results → how often it passed, and in how many
     recorded runs."""
+    checks: Mapping[CaseKey, Mapping[str, float | None]] = field(default_factory=dict)
+    """Case → its required checks with their thresholds; a case is missing if they are unknown."""
+    case_hashes: Mapping[CaseKey, str] = field(default_factory=dict)
+    """Case → hash of what is written about it; a case is missing if it is unknown."""
 
     @property
     def keys(self) -> list[CaseKey]:
@@ -64,7 +67,15 @@ class ComparedRun:
     def ids(self) -> list[str]:
         """The recorded runs that it consists of, as far as they have records."""
         merged = (one.origin.run for one in self.report.merged)
-        return [one for one in merged if one] or ([self.run] if self.run else [])
+        runs = [one for one in merged if one] or [self.run or ""]
+        return [run for names in runs for run in names.split(", ") if run]
+
+    @property
+    def title(self) -> str:
+        """What the user wrote, with the run, its time and its commit."""
+        run = "" if self.run is None or self.run in self.source else f", run {self.run}"
+        commit = f", commit {self.commit[:12]}" if self.commit else ""
+        return f"{self.source}{run} of {one_line(self.report.timestamp, _MAX_NAME)}{commit}"
 
     @property
     def is_of_several_agents(self) -> bool:
@@ -117,14 +128,17 @@ def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
 
 def side_of_run(run: Run) -> ComparedRun:
     """Return a recorded run as one side of a comparison."""
-    started = run.started
+    started, report = run.started, report_of(run)
+    indexes = sorted({**run.skipped, **run.finished})
+    planned = [] if started is None else [started.cases[at].hash for at in indexes]
     return ComparedRun(
-        report=report_of(run),
+        report=report,
         source=f"run {run.id}",
         run=run.id,
         commit=None if started is None else started.commit,
         hashes={} if started is None else started.hashes,
         versions={} if started is None else started.versions,
+        case_hashes=dict(zip(case_keys(report.results), planned, strict=False)),
     )
 
 
@@ -194,7 +208,7 @@ def _committed_baseline(agent_folder: Path) -> Baseline:
 
 
 def _side_of_baseline(baseline: Baseline, name: str) -> ComparedRun:
-    results = [_result_of(one, baseline.timestamp) for one in baseline.cases]
+    results = [one.to_result(baseline.timestamp) for one in baseline.cases]
     return ComparedRun(
         report=TestReport(
             agent_name=baseline.agent_name,
@@ -210,28 +224,8 @@ def _side_of_baseline(baseline: Baseline, name: str) -> ComparedRun:
         hashes=baseline.hashes,
         versions=baseline.versions,
         history={tuple(one.key): (one.passed, one.ran) for one in baseline.cases},
-    )
-
-
-def _result_of(case: BaselineCase, timestamp: str) -> TestResult:
-    """Return what a baseline knows of a case, as a result; nothing is known of its calls."""
-    is_skipped = case.outcome is Outcome.SKIPPED
-    return TestResult(
-        test_name=case.name,
-        test_id=case.id,
-        suite=case.suite,
-        test_input="",
-        passed=case.outcome.is_pass,
-        outcome=case.outcome,
-        skip_reason="skipped" if is_skipped else None,
-        skipped_by="skip" if is_skipped else None,
-        execution_time_ms=case.latency_ms or 0,
-        agent_time_ms=case.latency_ms,
-        timestamp=timestamp,
-        token_usage=None if case.tokens is None else TokenUsage(total_tokens=case.tokens),
-        metric_results=[
-            MetricResult(metric_name=name, score=score) for name, score in case.scores.items()
-        ],
+        checks={tuple(one.key): one.checks for one in baseline.cases if one.checks is not None},
+        case_hashes={tuple(one.key): one.hash for one in baseline.cases if one.hash is not None},
     )
 
 
@@ -270,13 +264,15 @@ def baseline_of(side: ComparedRun, store: RunStore) -> Baseline:
         versions=dict(side.versions),
         hashes=dict(side.hashes),
         cases=[
-            _baseline_case(result, key, history[key])
+            _baseline_case(result, key, history[key], side.case_hashes.get(key))
             for result, key in zip(report.results, keys, strict=True)
         ],
     )
 
 
-def _baseline_case(result: TestResult, key: CaseKey, history: tuple[int, int]) -> BaselineCase:
+def _baseline_case(
+    result: TestResult, key: CaseKey, history: tuple[int, int], digest: str | None
+) -> BaselineCase:
     tokens, latency = mean_tokens(result), mean_latency_ms(result)
     return BaselineCase(
         name=result.test_name,
@@ -293,6 +289,8 @@ def _baseline_case(result: TestResult, key: CaseKey, history: tuple[int, int]) -
         latency_ms=None if latency is None else round(latency),
         passed=history[0],
         ran=history[1],
+        checks=checks_of(result),
+        hash=digest,
     )
 
 
@@ -345,7 +343,7 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
     currencies.update(_currencies(removed), _currencies(added))
     sides = [
         ComparedAgent(
-            name=side.report.agent_name, source=_source(side), run=side.run, report=side.report
+            name=side.report.agent_name, source=side.title, run=side.run, report=side.report
         )
         for side in (base, head)
     ]
@@ -360,11 +358,6 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
             "new_failures": [case_name(one) for one in added if one.outcome is Outcome.FAILED],
         }
     )
-
-
-def _source(side: ComparedRun) -> str:
-    run = "" if side.run is None or side.run in side.source else f", run {side.run}"
-    return side.source + run + (f", commit {side.commit[:12]}" if side.commit else "")
 
 
 def case_name(result: TestResult) -> str:

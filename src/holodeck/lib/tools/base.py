@@ -259,6 +259,13 @@ def to_json_value(value: Any) -> Any:
     return _repr(value)  # for example, it contains itself
 
 
+def require_json(value: Any) -> None:
+    """Raise ValueError for what is neither text nor data that JSON holds, such as a coroutine."""
+    if isinstance(value, bytes | bytearray | Iterator):
+        raise ValueError(f"a {type(value).__name__}")  # noqa: TRY004 - as what is inside of it
+    pydantic_core.to_json(value, bytes_mode="base64", inf_nan_mode="strings")
+
+
 def _convert(value: Any, bytes_mode: Literal["utf8", "base64"]) -> Any:
     written = pydantic_core.to_json(
         value, bytes_mode=bytes_mode, inf_nan_mode="strings", fallback=_repr

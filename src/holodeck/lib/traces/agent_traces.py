@@ -15,7 +15,7 @@ from holodeck.lib.observability.span_collector import (
     watch,
     watch_run,
 )
-from holodeck.lib.observability.span_log import SpanLog, span_id
+from holodeck.lib.observability.span_log import SpanLog, owner, span_id
 from holodeck.lib.text import one_line, plural
 from holodeck.lib.traces.receiver import OtlpReceiver, close_receiver, open_receiver
 from holodeck.lib.traces.span_builder import Mask, span_of
@@ -48,6 +48,7 @@ class AgentTraces:
         self._mask = mask
         self._port = port
         self._store = SpanStore()
+        self._log = _RunLog(f"holodeck-run-{id(self)}", max_spans=0)
         self._receiver: OtlpReceiver | None = None
         self._open = ExitStack()
 
@@ -55,7 +56,7 @@ class AgentTraces:
         """Begin to collect. Raises ConfigError if the port is in use."""
         if self._place != "elsewhere":
             # A log for all of the run, so that the collector stays between calls.
-            self._open.enter_context(collecting(SpanLog(f"holodeck-run-{id(self)}", max_spans=0)))
+            self._open.enter_context(collecting(self._log))
             if not self._port:
                 return
         try:
@@ -94,10 +95,15 @@ class AgentTraces:
     @property
     def notes(self) -> list[str]:
         """What readers of the report must know."""
-        if not self._store.late:
-            return []
-        late = plural(self._store.late, "span")
-        return [f"{late} of the agent arrived after the checks; raise 'settle' in 'trace'"]
+        late = (
+            (self._store.late, "arrived after the checks; raise 'settle' in 'trace'"),
+            (self._log.late, "began after its response, so that no check saw them"),
+        )
+        return [f"{plural(count, 'span')} of the agent {why}" for count, why in late if count]
+
+    def enter_case(self) -> None:
+        """Mark what follows in this task, other than calls of the agent, as the harness's code."""
+        owner.set("harness")
 
     def call(self) -> "AgentCall":
         """Return the trace of one call of the agent."""
@@ -175,8 +181,13 @@ class AgentCall:
             watch(self._log)
         if self._place == "built in":
             watch_run(self._log)
-        with begin_trace(self._trace_id, self._span_id):
-            yield
+        self._log.is_in_flight = True
+        token = owner.set(self._log)
+        try:
+            with begin_trace(self._trace_id, self._span_id):
+                yield
+        finally:
+            owner.reset(token)
 
     async def wait(self, limit_s: float) -> Trace:
         """Return the spans once they have arrived, or after `limit_s` seconds."""
@@ -213,6 +224,12 @@ class AgentCall:
     def _problem(self, limit_s: float) -> str:
         """Return why there may be further spans; empty if these are all."""
         open_names, lacking = self._log.open_names, self._spans.lacking
+        if self._log.unowned is not None:
+            return (
+                f"the span {one_line(self._log.unowned, 80)!r} began while the agent answered, in a"
+                " thread or task without the context of a call, so that it may belong to this one;"
+                " start it with contextvars.copy_context().run"
+            )
         if not (open_names or self._spans.spans):
             why = "; ".join(self._log.gaps) or self._why_nothing()
             return f"no spans of the agent were seen: {why}"
@@ -231,6 +248,16 @@ class AgentCall:
         return ""
 
 
+class _RunLog(SpanLog):
+    """Keeps the collector between calls, and counts the spans of calls that are over."""
+
+    late = 0
+
+    def note_unowned(self, span: "ReadableSpan", *, is_late: bool) -> None:  # noqa: ARG002
+        """Count a span that continues the trace of a call that is over."""
+        self.late += is_late
+
+
 class _CallLog(SpanLog):
     """Takes the spans of this process that belong to a call."""
 
@@ -238,11 +265,20 @@ class _CallLog(SpanLog):
         super().__init__(spans.trace_id)
         self._call = spans
         self._names: dict[int, str] = {}
+        self.is_in_flight = False
+        """Whether the agent has been called."""
+        self.unowned: str | None = None
+        """The name of a span since then that may belong to any call; None without one."""
 
     @property
     def open_names(self) -> list[str]:
         """The names of the spans that have begun but not ended."""
         return [*self._names.values()]
+
+    def note_unowned(self, span: "ReadableSpan", *, is_late: bool) -> None:  # noqa: ARG002
+        """Remember a span that may belong to this call or to another."""
+        if self.is_in_flight and self.unowned is None:
+            self.unowned = span.name
 
     def start(self, span: "ReadableSpan") -> None:
         """Take a span that has begun."""

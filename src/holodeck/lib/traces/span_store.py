@@ -52,7 +52,9 @@ class CallSpans:
         """The spans that are inside of one that has not arrived."""
         with self._lock:
             known = {self.call_id, *self._spans}
-            return [one for one in self._spans.values() if one.parent_id not in known]
+            return [
+                one for one in self._spans.values() if one.parent_id and one.parent_id not in known
+            ]
 
     def _add(self, span: RecordedSpan) -> None:
         size = sum(len(str(value)) + len(name) for name, value in span.attributes.items())

@@ -6,6 +6,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.test_runner.tool_matchers import matches
+from holodeck.lib.text import is_blank
 from holodeck.lib.tool_names import did_you_mean_tool, tools_named
 from holodeck.models.test_case import ArgMatcher
 from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
@@ -50,7 +51,7 @@ class PassFailScorer(BuiltInScorer):
 
 
 def _differences_from_expected(scenario: Scenario, result: AgentResult) -> Iterator[str]:
-    if not result.output.strip():
+    if is_blank(result.output):
         yield "the agent answered nothing"
     called = {call.name for call in result.tool_calls}
     if scenario.expected_tools == [] and not scenario.expected_tool_args and called:

@@ -171,7 +171,22 @@ async def test_half_of_the_tokens_are_not_taken_for_all(usage):
         ({}, "a mapping with nothing in it"),
         ({"response": None}, "a mapping with 'response'"),
         ({"response": "a", "tool_calls": {"name": "x"}}, "tool_calls must be a list, not a mapp"),
-        ({"response": "a", "tool_calls": [{"nam": "x"}]}, r"tool_calls\[0\] has no name"),
+        ({"response": "a", "tool_calls": [{"id": "x"}]}, r"tool_calls\[0\] has no name"),
+        (
+            {"response": "a", "tool_calls": [{"name": "x", "reslt": 1}]},
+            r"tool_calls\[0\] is a mapping with unknown key 'reslt'; did you mean 'result'\?",
+        ),
+        (
+            {"response": "a", "tool_calls": ["x"], "tool_results": [{"name": "x", "reply": 1}]},
+            r"tool_results\[0\] is a mapping with unknown key 'reply'",
+        ),
+        (
+            {"response": "a", "tool_calls": [{"name": "x", "result": 1, "error": "no"}]},
+            r"tool_calls\[0\] has a result and an 'error'",
+        ),
+        ({"response": b"a"}, "whose answer is a bytes"),
+        ({"response": iter("ab")}, "whose answer is a str_iterator|whose answer is a str_ascii"),
+        ({"response": {"said": object()}}, "whose answer is a mapping with 'said'"),
         ({"response": "a", "tool_results": [{}]}, r"tool_results\[0\] has no name"),
         ({"response": "a", "usage": {"prompt_tokens": -1}}, "usage is a mapping"),
     ],
@@ -179,6 +194,34 @@ async def test_half_of_the_tokens_are_not_taken_for_all(usage):
 async def test_an_answer_that_cannot_be_read_says_what_to_return(given, said):
     with pytest.raises(BackendSessionError, match=said):
         await asked(lambda _: given)
+
+
+async def test_a_coroutine_inside_of_a_mapping_is_no_answer():
+    async def later():
+        return "a"
+
+    unawaited = later()
+    try:
+        with pytest.raises(BackendSessionError, match="whose answer is a coroutine"):
+            await asked(lambda _: {"response": unawaited})
+    finally:
+        unawaited.close()
+
+
+async def test_data_inside_of_a_mapping_is_an_answer():
+    result = await asked(lambda _: {"response": {"when": [1, None], "who": Reply(text="a")}})
+
+    assert result.response == '{"when": [1, null], "who": {"text": "a"}}'
+
+
+async def test_a_call_with_an_error_failed_with_that_text():
+    called = {"name": "pay", "args": {"n": 1}, "error": "declined"}
+
+    result = await asked(lambda _: {"response": "a", "tool_calls": [called]})
+
+    assert result.tool_results == [
+        {"name": "pay", "result": "declined", "is_error": True, "call_id": "call_0"}
+    ]
 
 
 class Broken(Exception):

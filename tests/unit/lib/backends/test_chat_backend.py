@@ -229,8 +229,9 @@ async def test_the_wait_that_a_provider_asks_for_is_kept(build, fake_openai):
         ({"body": b""}, "the provider's answer is empty, not a chat completion"),
         ({"body": b"{"}, "the provider's answer is not JSON, and not a chat completion: '{'"),
         ({"json": {"choices": []}}, "is not a chat completion: it has no choices"),
+        ({"body": b'{"choices": [], "choices": [{}]}'}, "has a duplicate key 'choices'"),
     ],
-    ids=["html", "nothing", "half", "no choices"],
+    ids=["html", "nothing", "half", "no choices", "a key twice"],
 )
 async def test_an_answer_that_is_none_is_shown(build, fake_openai, answer, said):
     fake_openai.reply(**answer)

@@ -104,6 +104,9 @@ async def test_the_answer_is_read_where_the_paths_point(server, ask):
         ({"a": "x"}, "a.b", "the answer has no 'a.b': 'a' is a str"),
         (["x"], "a", "the answer has no 'a': it is a list of 1"),
         ({"a": None}, "a", r"the answer's text \(backend.answer.text\) is null"),
+        ({"a": []}, "a", r"the answer's text \(backend.answer.text\) is a list of 0"),
+        ({"a": {"n": 1}}, "a", r"the answer's text \(backend.answer.text\) is an object with n"),
+        ({"a": 7}, "a", r"the answer's text \(backend.answer.text\) is a int"),
     ],
 )
 async def test_a_path_that_leads_nowhere_says_what_is_there(server, ask, answer, path, said):
@@ -113,12 +116,20 @@ async def test_a_path_that_leads_nowhere_says_what_is_there(server, ask, answer,
         await ask(answer={"text": path})
 
 
-async def test_a_structured_text_is_kept_beside_its_json(server, ask):
-    server.reply(json={"response": {"n": 1}})
+async def test_null_where_the_tool_calls_belong_says_that_they_are_unknown(server, ask):
+    server.reply(json={"response": "hello", "calls": None})
+    server.reply(json={"response": "hello", "calls": []})
+    paths = {"text": "response", "tool_calls": "calls"}
 
-    result = await ask()
+    assert (await ask(answer=paths)).tool_calls is None
+    assert (await ask(answer=paths)).tool_calls == []
 
-    assert (result.response, result.structured_output) == ('{"n": 1}', {"n": 1})
+
+async def test_an_answer_that_says_two_things_under_one_key_is_refused(server, ask):
+    server.reply(content='{"response": "refund", "response": "done"}')
+
+    with pytest.raises(BackendSessionError, match="the answer has a duplicate key 'response'"):
+        await ask()
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503])

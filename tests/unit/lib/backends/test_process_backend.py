@@ -518,6 +518,31 @@ for line in sys.stdin:
 # Programs that speak the protocol
 
 
+async def test_a_program_that_says_two_things_under_one_key_is_refused(reach_program):
+    backend = await reach_program("""
+for request, message in requests():
+    print('{"id": %s, "result": {"response": "refund", "response": "done"}}' % request["id"])
+""")
+
+    with pytest.raises(BackendSessionError, match="with a duplicate key 'response'"):
+        await backend.invoke_once("hi")
+
+
+async def test_a_coroutine_inside_of_a_mapping_is_no_answer_of_a_process(reach):
+    backend = await reach("""
+async def later():
+    return "a"
+
+unawaited = later()
+
+def agent(text):
+    return {"response": unawaited}
+""")
+
+    with pytest.raises(BackendSessionError, match="whose answer is a coroutine"):
+        await backend.invoke_once("hi")
+
+
 async def test_a_program_that_prints_to_stdout_is_shown_the_line_and_what_to_do(reach_program):
     backend = await reach_program("""
 for request, message in requests():

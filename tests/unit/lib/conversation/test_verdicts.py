@@ -174,3 +174,23 @@ async def test_a_step_or_callback_whose_code_would_never_run_is_refused(step):
     for one in (step, scenario.proceed(turns=1, on_step=step)):
         with pytest.raises(ConfigError, match=r"step 1 .*a generator, whose code never runs"):
             await play(one, scenario.succeed())
+
+
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b\ufeff"], ids=ascii)
+async def test_a_scenario_whose_agent_answers_nothing_visible_does_not_pass(blank):
+    steps = [scenario.user("hi"), scenario.agent(), scenario.succeed()]
+
+    result = await ScenarioExecutor("case", "", [a_user(), an_agent(blank)], steps).run()
+
+    assert (result.success, result.reason_code) == (False, "empty_response")
+    assert result.reasoning == "the agent returned an empty response"
+
+
+async def test_a_scenario_whose_agent_calls_a_tool_without_a_text_can_pass():
+    call = {"id": "a", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    answer = {"role": "assistant", "content": "", "tool_calls": [call]}
+    steps = [scenario.user("hi"), scenario.agent(), scenario.succeed()]
+
+    result = await ScenarioExecutor("case", "", [a_user(), an_agent(answer)], steps).run()
+
+    assert result.success

@@ -29,6 +29,7 @@ GOOD = '{"id": 1, "items": ["a"]}'
         ('{"id": 1, "items": [], "mail": "nobody"}', "$.mail: 'nobody' is not a 'email'"),
         ("The order is 1", "not JSON (Expecting value"),
         ("", "not JSON"),
+        ('{"id": 1, "id": 2, "items": []}', "not JSON (duplicate key 'id')"),
         ('{"id": NaN, "items": []}', "not JSON (NaN is not a JSON number)"),
         (f"```json\n{GOOD}\n```", "not JSON"),
         (f"Here it is: {GOOD}", "not JSON"),

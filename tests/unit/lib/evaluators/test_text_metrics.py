@@ -9,6 +9,7 @@ from holodeck.lib.evaluators.text_metrics import (
     Normalization,
     NotContainsEvaluator,
 )
+from holodeck.lib.text import is_blank
 
 
 async def verdict(evaluator, response, ground_truth=None):
@@ -157,7 +158,7 @@ async def test_the_reason_says_what_was_expected_and_what_was_there(evaluator, r
     assert (await evaluator.evaluate(response=response))["reasoning"] == reason
 
 
-@given(text=st.text(min_size=1).filter(str.strip))
+@given(text=st.text(min_size=1).filter(lambda text: not is_blank(text)))
 @settings(max_examples=60)
 async def test_a_text_equals_itself_and_contains_itself(text):
     assert await verdict(ExactMatchEvaluator(value=text), text)
@@ -173,3 +174,15 @@ def test_taking_away_what_does_not_count_twice_changes_nothing(text):
     once = everything.apply(text)
 
     assert everything.apply(once) == once
+
+
+@pytest.mark.parametrize("invisible", ["\u200b", "\ufeff \u2060"], ids=ascii)
+async def test_an_invisible_text_is_nothing_to_compare_with(invisible):
+    with pytest.raises(ConfigError, match="is empty"):
+        ExactMatchEvaluator(value=invisible)
+    with pytest.raises(EvaluationError, match="is empty"):
+        await ExactMatchEvaluator().evaluate(response=invisible, ground_truth=invisible)
+
+
+async def test_an_invisible_character_can_be_forbidden():
+    assert not await verdict(NotContainsEvaluator(value="\u200b"), "a\u200bb")

@@ -129,6 +129,20 @@ async def test_an_answer_cut_off_at_the_limit_is_not_read(judge, server):
     assert "cut off" in server.requests[1].prompt
 
 
+async def test_an_answer_that_a_content_filter_ended_does_not_decide(judge, server):
+    server.reply(GOOD, finish_reason="content_filter").reply(GOOD, finish_reason="content_filter")
+
+    with pytest.raises(EvaluationError, match="twice: a content filter ended the answer"):
+        await judge.ask(ASKED, SCHEMA)
+
+
+async def test_a_text_that_a_content_filter_ended_does_not_decide(judge, server):
+    server.reply("yes", finish_reason="content_filter")
+
+    with pytest.raises(EvaluationError, match="a content filter ended the answer"):
+        await judge.ask_for_text(ASKED)
+
+
 async def test_a_reader_may_refuse_what_the_schema_allows(judge, server):
     server.reply(GOOD).reply('{"reason": "less", "score": 1}')
 

@@ -123,3 +123,30 @@ def test_all_shards_of_a_run_have_the_same_plan_and_other_cases_have_another():
     assert plan_of(cases(5), 1) != plan
     assert plan_of([*cases(3), TestCaseModel(name="other", input="x")], 1) != plan
     assert select(cases(4), SelectionRequest()).selection.plan is None
+
+
+def tagged(**tags):
+    return [TestCaseModel(name=name, input="x", tags=[tag]) for name, tag in tags.items()]
+
+
+@pytest.mark.parametrize("slip", ["moke", "smoek", "Smoke", "smok", "smoke_"])
+def test_a_case_whose_tag_is_nearly_the_selected_one_is_named(slip):
+    selected = select(tagged(a="smoke", pays=slip), SelectionRequest(tags=("smoke",)))
+
+    assert selected.indexes == [0]
+    assert selected.warnings == (
+        f"--tag smoke: leaves out 'pays' with the tag {slip!r}; did you mean 'smoke' there?",
+    )
+
+
+@pytest.mark.parametrize(("wanted", "other"), [("v1", "v2"), ("smoke", "slow"), ("api", "ui")])
+def test_a_case_with_another_tag_is_left_out_without_a_word(wanted, other):
+    selected = select(tagged(a=wanted, b=other), SelectionRequest(tags=(wanted,)))
+
+    assert (selected.indexes, selected.warnings) == ([0], ())
+
+
+def test_a_case_with_the_selected_tag_and_a_similar_one_is_no_slip():
+    both = TestCaseModel(name="a", input="x", tags=["smoke", "smokes"])
+
+    assert select([both], SelectionRequest(tags=("smoke",))).warnings == ()

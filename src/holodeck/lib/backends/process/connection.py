@@ -16,6 +16,7 @@ from typing import Any, cast
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.process.messages import answer_error
 from holodeck.lib.llm.http_parser import too_large
+from holodeck.lib.strict_json import DuplicateKey, load_json
 from holodeck.lib.text import one_line
 
 logger = logging.getLogger(__name__)
@@ -253,7 +254,10 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             self._break(too_large(self._launch.max_answer_bytes))
             return
         try:
-            message = json.loads(line)
+            message = load_json(line)
+        except DuplicateKey as error:
+            self._break(f"the agent's process wrote {_shown(line)} to stdout, with a {error}")
+            return
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):

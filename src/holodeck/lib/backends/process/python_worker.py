@@ -347,6 +347,7 @@ def plain_answer(value: Any) -> Json:
     if value is None or isinstance(value, (str, int, float, list, tuple)):
         return value
     if isinstance(value, Mapping):
+        require_data(value)
         return dict(value)
     found = {key: getattr(value, key) for key in RESULT_KEYS if hasattr(value, key)}
     if not found.keys() & {"response", "output", "text"}:
@@ -354,7 +355,23 @@ def plain_answer(value: Any) -> Json:
             f"the agent returned a {type(value).__name__}; return the answer as text, or a mapping"
             " with 'response', 'output', 'text'"
         )
+    require_data(found)
     return found
+
+
+def require_data(result: Mapping[str, Any]) -> None:
+    """Raise AgentError for a response that is neither text nor data, such as a coroutine."""
+    response = next((result[key] for key in RESULT_KEYS[:3] if key in result), None)
+    try:
+        json.dumps(response, default=to_known)
+        is_data = not isinstance(response, bytes)
+    except (TypeError, ValueError, RecursionError):
+        is_data = False
+    if not is_data:
+        raise AgentError(
+            f"the agent returned a mapping whose answer is a {type(response).__name__}"
+            f" ({repr(response)[:100]}); return the answer as text, or as data that JSON holds"
+        )
 
 
 def text_of(answer: Json) -> str:
@@ -369,13 +386,23 @@ def to_json(value: Any) -> str:
 
 
 def to_plain(value: Any) -> Json:
-    """Return a value that JSON does not know as one that it does."""
+    """Return a value that JSON does not know as one that it does, if need be as its repr."""
+    try:
+        return to_known(value)
+    except TypeError:
+        return repr(value)
+
+
+def to_known(value: Any) -> Json:
+    """Return a value that JSON does not know as one that it does. Raises TypeError."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     for kind, convert in _CONVERSIONS:
         if isinstance(value, kind):
             return convert(value)
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else repr(value)
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"a {type(value).__name__}")
 
 
 _CONVERSIONS: tuple[tuple[Any, Callable[[Any], Json]], ...] = (

@@ -49,6 +49,13 @@ _INPUTS = {
 }
 """The parameters of DeepEval's test cases that a run records."""
 _PREFIX = "deepeval.metrics."
+_MEDIA = {
+    "voice": "audio",
+    "audio_glitch": "audio",
+    "transcription_accuracy": "audio",
+    "multimodal_metrics": "images in the texts",
+}
+"""Package of DeepEval's metrics → what its classes need without declaring it."""
 
 
 class AnyClassEvaluator(DeepEvalBaseEvaluator):
@@ -225,7 +232,7 @@ def _required_inputs(metric: Any) -> frozenset[EvalParam]:
         declared.add("chatbot_role")
     if getattr(metric, "_requires_mcp_servers", False):
         declared.add("mcp_servers")
-    unseen = sorted(declared - _INPUTS.keys())
+    unseen = sorted((declared - _INPUTS.keys()) | _media_of(type(metric)))
     if unseen:
         raise ConfigError(
             "class",
@@ -237,6 +244,13 @@ def _required_inputs(metric: Any) -> frozenset[EvalParam]:
     if isinstance(metric, adapter.library().metrics.BaseConversationalMetric):
         required.add(EvalParam.EXCHANGES)
     return frozenset(required)
+
+
+def _media_of(metric_class: type[Any]) -> set[str]:
+    """Return what a class of DeepEval, or one that derives from it, reads besides text."""
+    modules = (one.__module__ for one in metric_class.__mro__)
+    packages = [one.removeprefix(_PREFIX).split(".")[0] for one in modules if _PREFIX in one]
+    return {_MEDIA[package] for package in packages if package in _MEDIA}
 
 
 def _name(param: Any) -> str:

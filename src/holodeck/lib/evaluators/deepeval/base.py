@@ -16,6 +16,7 @@ from holodeck.lib.evaluators.deepeval.cases import to_texts, to_tool_calls
 from holodeck.lib.evaluators.deepeval.errors import DeepEvalError
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.lib.text import is_blank
 from holodeck.models.llm import LLMProvider
 
 ONE_IS_GOOD = "0-1, 1 is good"
@@ -101,7 +102,7 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         )
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        if self.empty_is_wrong and not kwargs[EvalParam.ACTUAL_OUTPUT].strip():
+        if self.empty_is_wrong and is_blank(kwargs[EvalParam.ACTUAL_OUTPUT]):
             return self._build_result(0.0, "the response is empty")
         return await self._measure(self._test_case(kwargs), self._options())
 
