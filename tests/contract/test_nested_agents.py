@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -17,9 +18,11 @@ from fakes import FakeOpenAI
 from holodeck import arun
 from holodeck.config.environment import variables_set
 from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.backends.tapped_backend import TappedPythonBackend
 from holodeck.models.agent import Agent
+from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.test_result import Outcome
 from support.nested_agents import (
     INNER,
@@ -217,6 +220,33 @@ async def test_an_agent_in_a_thread_without_context_makes_calls_unknown():
     assert result.outcome is Outcome.METRIC_ERROR
     assert "began in a thread" in "; ".join(result.reasons())
     assert result.token_usage is None
+
+
+LATE = """
+from support.nested_agents import {outer}, {inner}
+from openai import AsyncOpenAI
+
+async def ask(question):
+    async with AsyncOpenAI(base_url={url!r}, api_key="not-a-real-key", max_retries=0) as client:
+        return await {inner}(client)(question)  # imports the framework
+
+agent = {outer}(AsyncOpenAI(base_url={url!r}, api_key="not-a-real-key", max_retries=0), ask)
+"""
+
+
+@pytest.mark.parametrize(("outer", "inner"), OTHER, ids=lambda value: value.__name__)
+async def test_a_framework_that_a_tool_imports_makes_calls_unknown(outer, inner, tmp_path):
+    tests = str(Path(__file__).parents[1])
+    with FakeOpenAI(model) as server:
+        code = LATE.format(outer=outer.__name__, inner=inner.__name__, url=server.url)
+        (tmp_path / "bot.py").write_text(f"import sys\nsys.path.append({tests!r})\n{code}")
+        config = ProcessBackendConfig(type="process", target="bot:agent")
+        report = await arun(ProcessBackend(config, tmp_path), CASES[:2], parallel_test_cases=1)
+
+    first, second = report.results
+    assert not first.passed
+    assert first.token_usage is None or tokens(first) == usage_of(4)
+    assert second.outcome in {Outcome.FAILED, Outcome.METRIC_ERROR}  # by now it is listened to
 
 
 TOOLS = """

@@ -23,10 +23,11 @@ def _is_installed(package: str) -> bool:
 
 
 def model(request: Request) -> Reply:
-    """Ask for the only tool; answer when its result is there, or without any tool."""
+    """Ask for the tool; answer when its result is there, or without any tool."""
     if request.tool_results or not request.body.get("tools"):
         return Reply("done")
-    [name] = [tool.get("function", tool)["name"] for tool in request.body["tools"]]
+    names = [tool.get("function", tool)["name"] for tool in request.body["tools"]]
+    name = next(name for name in names if name.endswith(("ask_desk", "delete_order")))
     parameter = "order_id" if name.endswith("delete_order") else "question"
     return Reply(None, tool_calls=[(name, {parameter: "7"})])
 

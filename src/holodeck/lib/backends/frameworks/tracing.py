@@ -27,7 +27,7 @@ _switched = ExitStack()
 @contextmanager
 def watch_turn(framework: str) -> Iterator[TurnTrace]:
     """Yield the trace of the turn that an agent of the framework takes in the block."""
-    trace = TurnTrace(framework, imported_frameworks())
+    trace = TurnTrace(framework, imported_frameworks)
     with _lock:
         open_turns.append(trace)
         _switch_on(trace.packages)
@@ -38,7 +38,6 @@ def watch_turn(framework: str) -> Iterator[TurnTrace]:
     finally:
         current_turn.reset(token)
         with _lock:
-            trace.late_packages = imported_frameworks() - trace.packages
             open_turns.remove(trace)
             if not open_turns:
                 _switched_on.clear()

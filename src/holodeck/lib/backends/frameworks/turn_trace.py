@@ -5,7 +5,7 @@ run further agents, of which the result of the run tells nothing. Their tracing 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -105,14 +105,14 @@ class TurnTrace:
 
     Args:
         framework: The framework whose adapter takes the turn.
-        packages: The packages of frameworks whose tracing is listened to.
+        imported: Returns the packages of frameworks that this process has imported.
     """
 
-    def __init__(self, framework: str, packages: frozenset[str]) -> None:
+    def __init__(self, framework: str, imported: Callable[[], frozenset[str]]) -> None:
         self.framework = framework
-        self.packages = packages
-        self.late_packages: frozenset[str] = frozenset()
-        """Packages of frameworks that were imported during the turn, too late to listen."""
+        self.packages = imported()
+        """The packages whose tracing is listened to."""
+        self._imported = imported
         self.strays: list[str] = []
         """What began outside of every turn, and may belong to this one."""
         self._saw_own_run = False
@@ -143,10 +143,10 @@ class TurnTrace:
             )
         if not has_run_tools:
             return None
-        if self.late_packages:
-            package = min(self.late_packages)
+        late = self._imported() - self.packages
+        if late:
             return (
-                f"a tool imported {package!r} while the agent answered, too late to see what it"
+                f"a tool imported {min(late)!r} while the agent answered, too late to see what it"
                 " does; import it at the top of the module"
             )
         if not self._saw_own_run and self.framework not in WITHOUT_SPANS:

@@ -333,3 +333,27 @@ async def test_what_claude_code_started_ends_with_the_conversation(server, tmp_p
     await until_gone(int(mark.read_text()))
     await session.close()
     await backend.teardown()
+
+
+async def test_an_agent_that_a_tool_runs_is_seen():
+    import semantic_kernel  # noqa: F401 - before the turn
+    from openai import AsyncOpenAI
+
+    from support.nested_agents import ask_semantic_kernel, model
+
+    with FakeOpenAI(model) as server:
+
+        @sdk.tool("ask_desk", "Ask the desk.", {"question": str})
+        async def ask_desk(arguments):
+            async with AsyncOpenAI(base_url=server.url, api_key="not-a-real-key") as client:
+                text = await ask_semantic_kernel(client)(arguments["question"])
+            return {"content": [{"type": "text", "text": text}]}
+
+        desk = sdk.create_sdk_mcp_server("orders", tools=[ask_desk])
+        agent = options_for(server, mcp_servers={"orders": desk})
+        [result] = await ask(agent, "hi")
+
+    names = [call["name"] for call in result.tool_calls]
+    assert names == ["mcp__orders__ask_desk", "desk-delete_order"]
+    assert result.tool_calls_problem is not None  # it may have requested others
+    assert result.token_usage.prompt_tokens == 40
