@@ -18,7 +18,7 @@ test_cases:
 """
 BUDGETS = {
     "--help": 72,
-    "validate agent.yaml": 274,
+    "validate agent.yaml": 276,
     "test agent.yaml --quiet": 357,
     "test semantic_kernel.yaml --quiet": 958,
 }
