@@ -11,7 +11,7 @@ from cmarkgfm.cmark import Options
 from holodeck.lib.reports.formats import generate_json_report
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.test_result import MetricResult, Outcome, TestReport, ToolInvocation
-from support.payloads import PAYLOADS
+from support.payloads import COMMANDS, PAYLOADS
 from support.results import a_report, a_result
 
 # Without GitHub's filter of tags and with raw HTML, so that nothing but our escaping protects.
@@ -96,7 +96,7 @@ def plain():
     }
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", [*PAYLOADS, *COMMANDS])
 def test_no_markup_of_a_payload_is_live(payload, plain, tally):
     pages = {field: page_of(report_with(field, payload)) for field in FIELDS}
 

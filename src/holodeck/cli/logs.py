@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy
 
-import click
-
 from holodeck.cli.context import MAX_MESSAGE, CliContext
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.text import shorten_middle
-from holodeck.lib.ui.live import active_live_line
+from holodeck.lib.ui.live import active_live_line, echo
 
 VARIABLE = "HOLODECK_LOG_LEVEL"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -28,8 +26,8 @@ def print_error(error: Exception, context: CliContext) -> None:
     if context.verbosity >= 2:
         import traceback
 
-        click.echo(context.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
-    click.echo(context.brief(line), err=True)
+        echo(context.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
+    echo(context.brief(line), err=True)
 
 
 def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str], str]) -> None:

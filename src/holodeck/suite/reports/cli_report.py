@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from holodeck.lib.text import printable
+from holodeck.lib.text import inert
 from holodeck.suite.results import RunResult
 
 if TYPE_CHECKING:
@@ -32,9 +32,12 @@ class CLIReporter:
         from rich.text import Text  # noqa: PLC0415
 
         def text(content: str, style: str = "") -> Text:
-            return Text(printable(content), style=style)
+            return Text(inert(content), style=style)
 
-        show = self.console.print
+        def show(shown: Text | Table) -> None:
+            # A line that is broken could begin a command to a CI service.
+            self.console.print(shown, soft_wrap=isinstance(shown, Text))
+
         show(text(f"\nSuite: {result.suite_name}", "bold"))
         show(text(f"Run:   {result.run_id}\nTime:  {result.timestamp.isoformat()}\n"))
         table = Table()

@@ -1,0 +1,178 @@
+"""Whatever a text in any field is: no line that a command or pytest prints is obeyed."""
+
+import json
+import re
+
+import junitparser
+import pytest
+import yaml
+
+from fakes import AgentFolder, FakeOpenAI, Reply, case, run_cli
+from support.ci import commands, obeyed
+from support.own_pytest import run_pytest
+from support.payloads import ORDERS
+
+NAME = ORDERS.encode("utf-8", "ignore").decode().replace("\0", "")
+FILE = NAME.replace("/", "").encode()[:200].decode("utf-8", "ignore")
+CODE = f"""
+import logging
+import sys
+
+ORDERS = {ORDERS!r}
+
+def look(q: str) -> str:
+    "Looks."
+    logging.getLogger("tools").warning(ORDERS)
+    if q == "raise":
+        raise ValueError(ORDERS)
+    return ORDERS
+
+def grade(case):
+    return {{"score": 0, "reason": ORDERS}}
+
+def broken(case):
+    raise RuntimeError(ORDERS)
+
+def answer(message):
+    raise RuntimeError(ORDERS)
+"""
+AGENT_TEST = f"""
+import asyncio
+import logging
+import pytest
+from holodeck import scenario
+
+class Says(scenario.AgentAdapter):
+    async def call(self, input):
+        logging.getLogger("adapter").warning({ORDERS!r})
+        if "raise" in input.last_new_user_message_str():
+            raise RuntimeError({ORDERS!r})
+        return {ORDERS!r}
+
+@pytest.mark.parametrize("said", ["hello", "raise"])
+def test_scenario(said, scenario_reporter):
+    steps = [scenario.user(said), scenario.agent(), scenario.fail({ORDERS!r})]
+    result = asyncio.run(scenario.run({NAME!r}, "...", [Says()], script=steps, verbose=True))
+    scenario_reporter.print_report()
+    assert result.success, result.reasoning
+"""
+
+
+def respond(request):
+    """A model and a judge whose every text is hostile."""
+    if "Criteria" in request.prompt:
+        return json.dumps({"c1": {"reasoning": ORDERS, "status": "failed"}})
+    if request.prompt.startswith("tool") and not request.tool_results:
+        calls = [("look", {"q": "raise"}), ("look", {"q": ORDERS}), (f"no{ORDERS}", {ORDERS: 1})]
+        return Reply(tool_calls=[*calls, ("kb", {"query": "shoes"})])
+    if request.prompt.startswith("fail"):
+        return Reply(status=400, content=ORDERS)
+    if request.prompt.startswith("garbage"):
+        return Reply(body=ORDERS.encode("utf-8", "surrogatepass"))
+    return ORDERS
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A folder whose agent, suites, files, server and tools are hostile, with two runs of it."""
+    with FakeOpenAI() as server:
+        server.when(lambda request: not request.wants_embeddings, respond)
+        folder = AgentFolder(tmp_path_factory.mktemp("hostile") / "agent", server)
+        folder.write("code_under_test.py", CODE)
+        folder.write(f"docs/{FILE}.md", f"# Shoes\n\nshoes {NAME}\n")
+        graders = [{"type": "code", "grader": f"code_under_test:{name}"} for name in GRADERS]
+        folder.write_agent(
+            name=NAME,
+            backend="chat",
+            execution={"max_retries": 0, "retry_delay": 0},
+            tools=[
+                {"type": "function", "name": "look", "file": "code_under_test.py",
+                 "function": "look"},
+                {"type": "vectorstore", "name": "kb", "description": NAME, "source": "docs"},
+            ],
+            test_cases=[
+                case("tool", "tool", contains="x", expected_tools=["look"]),
+                case("fail", "fail", contains="x"),
+                case("garbage", "garbage", contains="x"),
+                case("graded", "hello") | {"evaluations": graders, "criteria": [NAME]},
+                case(NAME, NAME, contains=NAME, ground_truth=NAME, tags=[NAME], todo=NAME),
+                case(f"skipped {NAME}", "hello", skip=NAME),
+            ],
+        )  # fmt: skip
+        folder.write("pyproject.toml", "[tool.pytest.ini_options]\n")
+        folder.write("test_agent.py", AGENT_TEST)
+        for _ in range(2):
+            ran = folder.run("test")
+            assert ran.code in {1, 3, 4}, ran.stderr
+        folder.run("bless", "-o", "baseline.json")
+        chats = {"messages": [{"role": role, "content": NAME} for role in ("user", "assistant")]}
+        folder.write("chats.jsonl", json.dumps(chats))
+        yield folder
+
+
+GRADERS = ("grade", "broken")
+PRINTS = [
+    "test", "test -v", "test -vv -j 1", "test -q", "test --list", "test --dry-run",
+    "test --list --json", "test --dry-run --json", "test --resume last", "test --against .",
+    "test -k nothing::error::x", "validate", "validate --json", "config show",
+    "config show --format json", "score", "score -v", "report", "report --format json",
+    "report --format junit", "report --format codequality", "report --format html", "compare",
+    "compare -v", "compare --format json", "compare --format markdown", "compare --format html",
+    "runs", "runs list", "runs list --json", "runs show", "runs show --json", "view --no-open",
+    "bless -o again.json", "import chats.jsonl", "import last", "judge check nothing::error::x",
+    "nothing::error::x", "report ::error::x", "-::error::x", "models list",
+]  # fmt: skip
+"""Everything but `schema`, `init` and `watch`, which print nothing that others wrote."""
+READERS = {
+    r"json$": json.loads,
+    r"junit$": lambda text: junitparser.JUnitXml.fromstring(text.encode()),
+    r"^import": yaml.safe_load,
+}
+
+
+@pytest.mark.parametrize("command", PRINTS)
+def test_no_line_of_a_command_is_obeyed(hostile, command, tally):
+    ran = run_cli(*command.split(" "), cwd=hostile.path)
+
+    assert ran.code in {0, 1, 2, 3, 4, 5}
+    # The page is compressed; its own scripts contain what a terminal would not show.
+    stdout = "" if command.endswith("html") else ran.stdout
+    tally("lines obeyed", obeyed(stdout + ran.stderr), len(PRINTS))
+    for pattern, read in READERS.items():
+        if re.search(pattern, command) and "-o" not in command:
+            assert read(ran.stdout) is not None
+
+
+def test_json_on_stdout_says_what_the_agent_said(hostile):
+    report = json.loads(run_cli("report", "--format", "json", cwd=hostile.path).stdout)
+
+    assert NAME in (result["test_name"] for result in report["results"])
+
+
+@pytest.mark.parametrize("command", ["report", "score", "compare"])
+def test_in_a_step_of_github_a_recorded_answer_is_no_command(hostile, command):
+    ran = run_cli(command, cwd=hostile.path, env={"GITHUB_ACTIONS": "true"})
+
+    assert commands(ran.stdout + ran.stderr)[0] == []
+
+
+@pytest.mark.parametrize(
+    "options", [("agent.yaml",), ("agent.yaml", "-v"), ("agent.yaml", "-rA", "--tb=short"),
+                ("test_agent.py", "-rA"), ("test_agent.py", "--tb=native", "-o", "log_level=INFO")],
+    ids=str,
+)  # fmt: skip
+def test_no_line_of_pytest_is_obeyed(hostile, options, tally):
+    shown = run_pytest(hostile.path, "-p", "no:cacheprovider", *options)
+
+    assert "failed" in shown
+    captured = shown.replace("\x1b[31m", "")  # what code under test prints keeps its colors
+    tally("lines of pytest obeyed", obeyed(captured), len(PRINTS))
+
+
+def test_no_line_of_pytest_about_a_hostile_file_is_obeyed(hostile):
+    hostile.write("broken.suite.yaml", f"name: {json.dumps(NAME)}\n{json.dumps(NAME)}: 5\n")
+
+    shown = run_pytest(hostile.path, "-p", "no:cacheprovider", "broken.suite.yaml")
+
+    assert "error" in shown
+    assert obeyed(shown) == []
