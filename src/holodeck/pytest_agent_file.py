@@ -1,6 +1,7 @@
 """An agent.yaml or a suite file as a test file: each of its cases is a test."""
 
 import asyncio
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -83,8 +84,11 @@ class AgentFile(pytest.File):
         is_named: Whether the command line names it; then it must have test cases.
     """
 
-    def __init__(self, *, is_named: bool, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, is_named: bool, path: Path, parent: Any, **given: Any) -> None:
+        name = inert(path.name, keep_newlines=False)
+        if name != path.name:  # pytest would print it as it is
+            given["nodeid"] = f"{parent.nodeid}/{name}".removeprefix("/")
+        super().__init__(path=path, parent=parent, **given)
         self._is_named = is_named
 
     def collect(self) -> Iterator["CasesOfSuite | AgentCase"]:
@@ -104,7 +108,8 @@ class AgentFile(pytest.File):
         yield from self._cases(loaded)
 
     def _warn(self, text: str) -> None:
-        self.warn(pytest.PytestWarning(inert(text)))
+        file = inert(str(self.path), keep_newlines=False)
+        warnings.warn_explicit(pytest.PytestWarning(inert(text)), None, file, lineno=1)
 
     def _load_agent(self) -> LoadedAgent:
         """Read the agent. Raises HoloDeckError."""

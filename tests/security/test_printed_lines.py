@@ -170,9 +170,20 @@ def test_no_line_of_pytest_is_obeyed(hostile, options, tally):
 
 
 def test_no_line_of_pytest_about_a_hostile_file_is_obeyed(hostile):
-    hostile.write("broken.suite.yaml", f"name: {json.dumps(NAME)}\n{json.dumps(NAME)}: 5\n")
+    steering = FILE.replace("::", "")[:60] + "##[error]x"
+    suites = {
+        "good": {"suite": {"name": NAME}, "test_cases": [case(NAME, "hello", contains="never")]},
+        "bad": {"test_cases": [{NAME: 5}]},
+    }
+    for name, suite in suites.items():
+        hostile.write(f"suites/{steering}{name}.suite.yaml", yaml.safe_dump(suite))
 
-    shown = run_pytest(hostile.path, "-p", "no:cacheprovider", "broken.suite.yaml")
+    for option in ("-q", "-v"):
+        files = ("-o", "holodeck_files=*.suite.yaml", "-p", "no:cacheprovider")
+        shown = run_pytest(
+            hostile.path, *files, "--continue-on-collection-errors", option, "suites"
+        )
 
-    assert "error" in shown
-    assert obeyed(shown) == []
+        assert "1 failed" in shown
+        assert "1 error" in shown
+        assert obeyed(shown) == []

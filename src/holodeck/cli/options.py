@@ -196,6 +196,7 @@ def print_report(text: str, report_format: str) -> None:
     from holodeck.lib.ui.live import write_raw
 
     # The texts of a page are references or compressed; scripts and styles must stay as they are.
+    escapes: dict[str, Callable[[str], str]]
     escapes = {"json": inert_json, "codequality": inert_json, "junit": inert_xml, "html": str}
     write_raw(sys.stdout, escapes.get(report_format, inert)(text))
 

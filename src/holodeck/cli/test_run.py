@@ -332,7 +332,7 @@ class TestRun:
             from holodeck.lib.records.recorder import json_line
 
             echo("no file could be written; the report as JSON:", err=True)
-            write_raw(sys.stderr, inert_json(json_line(shown)))
+            write_raw(sys.stderr, inert_json(json_line(shown).decode()))
         self._print_resume_command(report, progress)
         if self.context.github is not None:
             self.context.github.show(shown)

@@ -1,5 +1,6 @@
 """The result of a suite on the terminal."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holodeck.lib.text import inert
@@ -34,9 +35,8 @@ class CLIReporter:
         def text(content: str, style: str = "") -> Text:
             return Text(inert(content), style=style)
 
-        def show(shown: Text | Table) -> None:
-            # A line that is broken could begin a command to a CI service.
-            self.console.print(shown, soft_wrap=isinstance(shown, Text))
+        # A line that is broken could begin a command to a CI service.
+        show = partial(self.console.print, soft_wrap=True)
 
         show(text(f"\nSuite: {result.suite_name}", "bold"))
         show(text(f"Run:   {result.run_id}\nTime:  {result.timestamp.isoformat()}\n"))
@@ -54,7 +54,7 @@ class CLIReporter:
                 f"{one.duration_ms:.0f} ms",
                 text("; ".join(one.explanations)),
             )
-        show(table)
+        self.console.print(table)
         if result.not_reached:
             show(text(f"fail_fast left out: {', '.join(result.not_reached)}", "yellow"))
         rate = result.pass_rate
