@@ -36,6 +36,19 @@ def broken(case):
 def answer(message):
     raise RuntimeError(ORDERS)
 """
+THREAD = f"""
+import os
+import threading
+
+def fail():
+    raise ValueError({ORDERS!r} + os.environ["THE_TOKEN"])
+
+def answer(message):
+    thread = threading.Thread(target=fail, name="background")
+    thread.start()
+    thread.join()
+    return message
+"""
 AGENT_TEST = f"""
 import asyncio
 import logging
@@ -112,8 +125,9 @@ def hostile(tmp_path_factory):
 
 GRADERS = ("grade", "broken")
 PRINTS = [
-    "test", "test -v", "test -vv -j 1", "test -q", "test --list", "test --dry-run",
-    "test --list --json", "test --dry-run --json", "test --resume last", "test --against .",
+    "test", "test --workers 2", "test -v", "test -vv -j 1", "test -q", "test --list",
+    "test --dry-run", "test --list --json", "test --dry-run --json", "test --resume last",
+    "test --against .",
     "test -k nothing::error::x", "validate", "validate --json", "config show",
     "config show --format json", "score", "score -v", "report", "report --format json",
     "report --format junit", "report --format codequality", "report --format html", "compare",
@@ -141,6 +155,34 @@ def test_no_line_of_a_command_is_obeyed(hostile, command, tally):
     for pattern, read in READERS.items():
         if re.search(pattern, command) and "-o" not in command:
             assert read(ran.stdout) is not None
+
+
+def test_a_traceback_of_a_thread_of_the_agent_is_not_obeyed_and_holds_no_secret(write_bot, bot_dir):
+    bot_dir.write("bot.py", THREAD)
+    write_bot(test_cases=[case("raises", "hello", contains="hello")])
+
+    ran = bot_dir.run("test", env={"THE_TOKEN": "correct-horse-battery"})
+
+    assert ran.code == 0
+    assert "Exception in thread background:\nTraceback" in ran.stderr
+    assert "ValueError" in ran.stderr
+    assert "correct-horse" not in ran.stderr
+    assert obeyed(ran.stdout + ran.stderr) == []
+
+
+def test_spans_on_the_console_are_json_in_which_nothing_is_obeyed(write_bot, bot_dir):
+    exporters = {"console": {"pretty_print": False}}
+    traces = {"capture_content": True}
+    write_bot(
+        test_cases=[case(NAME, NAME, contains="x")],
+        observability={"enabled": True, "exporters": exporters, "traces": traces},
+    )
+
+    ran = bot_dir.run("test")
+
+    assert "evil.example" in ran.stderr
+    assert [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("{")]
+    assert obeyed(ran.stderr) == []
 
 
 def test_json_on_stdout_says_what_the_agent_said(hostile):
