@@ -106,6 +106,15 @@ def test_no_markup_of_a_payload_is_live(payload, plain, tally):
     assert [(field, w) for field, page in pages.items() for w in words if w not in page.text] == []
 
 
+def test_no_markup_of_a_payload_is_live_in_a_notebook(tally):
+    for field in FIELDS:
+        plain = [Page(report_with(field, word)._repr_html_()).elements for word in WORDS]
+        pages = {text: Page(report_with(field, text)._repr_html_()) for text in PAYLOADS}
+
+        live = [text for text, page in pages.items() if page.elements not in plain]
+        tally("markup in a notebook", live, len(PAYLOADS))
+
+
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_payload_can_be_read_back_from_json(field):
     for payload in PAYLOADS:

@@ -112,6 +112,8 @@ def hostile(tmp_path_factory):
                 case(f"skipped {NAME}", "hello", skip=NAME),
             ],
         )  # fmt: skip
+        agent = yaml.safe_load((folder.path / "agent.yaml").read_text())
+        folder.write("sk.yaml", yaml.safe_dump(agent | {"backend": "semantic_kernel"}))
         folder.write("pyproject.toml", "[tool.pytest.ini_options]\n")
         folder.write("test_agent.py", AGENT_TEST)
         for _ in range(2):
@@ -125,9 +127,9 @@ def hostile(tmp_path_factory):
 
 GRADERS = ("grade", "broken")
 PRINTS = [
-    "test", "test --workers 2", "test -v", "test -vv -j 1", "test -q", "test --list",
-    "test --dry-run", "test --list --json", "test --dry-run --json", "test --resume last",
-    "test --against .",
+    "test", "test --workers 2", "test sk.yaml -v", "test -v", "test -vv -j 1", "test -q",
+    "test --list", "test --dry-run", "test --list --json", "test --dry-run --json",
+    "test --resume last", "test --against .",
     "test -k nothing::error::x", "validate", "validate --json", "config show",
     "config show --format json", "score", "score -v", "report", "report --format json",
     "report --format junit", "report --format codequality", "report --format html", "compare",
