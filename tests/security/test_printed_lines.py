@@ -120,22 +120,29 @@ def hostile(tmp_path_factory):
             ran = folder.run("test")
             assert ran.code in {1, 3, 4}, ran.stderr
         folder.run("bless", "-o", "baseline.json")
+        [run, _] = json.loads(folder.run("runs", "list", "--json").stdout)
+        record = folder.path / ".holodeck" / "runs" / run["id"] / "run.jsonl"
+        folder.write(RUN, record.read_bytes())
+        folder.write("id", run["id"])
         chats = {"messages": [{"role": role, "content": NAME} for role in ("user", "assistant")]}
         folder.write("chats.jsonl", json.dumps(chats))
         yield folder
 
 
 GRADERS = ("grade", "broken")
+RUN = "record.jsonl"
+"""The record of a run to look at, whichever other tests have run since."""
 PRINTS = [
     "test", "test --workers 2", "test sk.yaml -v", "test -v", "test -vv -j 1", "test -q",
     "test --list", "test --dry-run", "test --list --json", "test --dry-run --json",
-    "test --resume last", "test --against .",
-    "test -k nothing::error::x", "validate", "validate --json", "config show",
-    "config show --format json", "score", "score -v", "report", "report --format json",
-    "report --format junit", "report --format codequality", "report --format html", "compare",
-    "compare -v", "compare --format json", "compare --format markdown", "compare --format html",
-    "runs", "runs list", "runs list --json", "runs show", "runs show --json", "view --no-open",
-    "bless -o again.json", "import chats.jsonl", "import last", "judge check nothing::error::x",
+    "test --resume last", "test --against .", "test -k nothing::error::x", "validate",
+    "validate --json", "config show", "config show --format json", "score RUN", "score RUN -v",
+    "report RUN", "report RUN --format json", "report RUN --format junit",
+    "report RUN --format codequality", "report RUN --format html", "compare baseline RUN",
+    "compare baseline RUN -v", "compare baseline RUN --format json",
+    "compare baseline RUN --format markdown", "compare baseline RUN --format html", "runs",
+    "runs list", "runs list --json", "runs show RUN", "runs show RUN --json", "view RUN --no-open",
+    "bless RUN -o again.json", "import chats.jsonl", "import ID", "judge check nothing::error::x",
     "nothing::error::x", "report ::error::x", "-::error::x", "models list",
 ]  # fmt: skip
 """Everything but `schema`, `init` and `watch`, which print nothing that others wrote."""
@@ -148,7 +155,10 @@ READERS = {
 
 @pytest.mark.parametrize("command", PRINTS)
 def test_no_line_of_a_command_is_obeyed(hostile, command, tally):
-    ran = run_cli(*command.split(" "), cwd=hostile.path)
+    run_id = (hostile.path / "id").read_text()
+    args = command.replace("RUN", RUN).replace("ID", run_id).split(" ")
+
+    ran = run_cli(*args, cwd=hostile.path)
 
     assert ran.code in {0, 1, 2, 3, 4, 5}
     # The page is compressed; its own scripts contain what a terminal would not show.
@@ -188,14 +198,14 @@ def test_spans_on_the_console_are_json_in_which_nothing_is_obeyed(write_bot, bot
 
 
 def test_json_on_stdout_says_what_the_agent_said(hostile):
-    report = json.loads(run_cli("report", "--format", "json", cwd=hostile.path).stdout)
+    report = json.loads(run_cli("report", RUN, "--format", "json", cwd=hostile.path).stdout)
 
     assert NAME in (result["test_name"] for result in report["results"])
 
 
-@pytest.mark.parametrize("command", ["report", "score", "compare"])
+@pytest.mark.parametrize("command", [("report", RUN), ("score", RUN), ("compare", "baseline", RUN)])
 def test_in_a_step_of_github_a_recorded_answer_is_no_command(hostile, command):
-    ran = run_cli(command, cwd=hostile.path, env={"GITHUB_ACTIONS": "true"})
+    ran = run_cli(*command, cwd=hostile.path, env={"GITHUB_ACTIONS": "true"})
 
     assert commands(ran.stdout + ran.stderr)[0] == []
 
