@@ -69,6 +69,44 @@ def allow_outside_option(command: F) -> F:
     )(command)
 
 
+def trust_option(command: F) -> F:
+    """Add `--trust`, which has no YAML key, as the files that it trusts could set it."""
+
+    def trust(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given:
+            context.ensure_object(CliContext).trusts_endpoints = True
+
+    return click.option(
+        "--trust",
+        cls=GroupedOption,
+        group="Input",
+        is_flag=True,
+        expose_value=False,
+        callback=trust,
+        help="Send to endpoints of .env files without asking.",
+    )(command)
+
+
+def untrusted_option(command: F) -> F:
+    """Add `--untrusted`, for the configuration of a stranger."""
+
+    def start(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given:
+            from holodeck.lib.trust import untrusted
+
+            context.with_resource(untrusted())
+
+    return click.option(
+        "--untrusted",
+        cls=GroupedOption,
+        group="Input",
+        is_flag=True,
+        expose_value=False,
+        callback=start,
+        help="Refuse code, commands, foreign endpoints, variables.",
+    )(command)
+
+
 def output_options(command: F) -> F:
     """Add `--output` and `--format`."""
     command = click.option(

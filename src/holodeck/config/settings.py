@@ -31,6 +31,7 @@ PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
     "HOLODECK_BATCH_RUN_ID": "ID of a batch of scenarios that run in several processes.",
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
+    "HOLODECK_TRUST": "1 is `--trust`; a `.env` file cannot set it.",
     "HF_ENDPOINT": "The model hub for downloads; by default the public one.",
 }
 """Variables that are not settings of a run, and their meaning."""
