@@ -103,7 +103,7 @@ def untrusted_option(command: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=start,
-        help="Refuse code, commands, foreign endpoints, variables.",
+        help="Refuse code, commands, foreign hosts, ${VAR}.",
     )(command)
 
 
