@@ -16,6 +16,7 @@ from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.mcp_tool import McpTool, is_loopback
+from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool
 
 _ADDRESS_KEYS = frozenset({"endpoint", "url", "connection_string", "source", "azure_ai_project"})
@@ -154,15 +155,21 @@ def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:
 
 def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Address, str]]:
     """Yield the addresses elsewhere that a `.env` file of the repository chose, with the file."""
-    values = [
-        (env[name].lower(), env.source_of(name)) for name in env if not env.is_users(name)
-    ]
-    for address in named_addresses(agent) if values else ():
+    values = [(env[name].lower(), env.source_of(name)) for name in env if not env.is_users(name)]
+    addresses = [*named_addresses(agent), *_cluster_of_repository(env)] if values else []
+    for address in addresses:
         if address.is_local or address.is_providers_own:
             continue
         source = next((s for text, s in values if any(h in text for h in address.hosts)), None)
         if source is not None:
             yield address, source
+
+
+def _cluster_of_repository(env: Environment) -> Iterator[Address]:
+    """Yield the Ray cluster that a variable names, which gets the agent's folder."""
+    place = env.get(Setting.variable("run_on"), "")
+    if "://" in place:
+        yield Address(("execution", "run_on"), hosts_in(place))
 
 
 def other_hosts(agent: Agent) -> Iterator[Address]:
