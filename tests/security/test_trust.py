@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from holodeck.config.trust import hosts_in
 from support.cli import clean_environment, home_for, start_in_pty
 
 CASE = {
@@ -293,6 +294,10 @@ UNTRUSTED = {
         },
         "tools[0].database.url: --untrusted refuses requests to evil.test",
     ),
+    "address in disguise": (
+        {"model": model(endpoint="https://evil.test\\@api.openai.com/v1")},
+        "model.endpoint: --untrusted refuses requests to an address that cannot be read",
+    ),
     "collector": (
         {"observability": {"enabled": True, "exporters": {"otlp": {"endpoint": "evil.test:4317"}}}},
         "observability.exporters.otlp.endpoint: --untrusted refuses requests to evil.test",
@@ -314,6 +319,34 @@ UNTRUSTED = {
         "instructions.inline: ${OPENAI_API_KEY}: --untrusted refuses variables",
     ),
 }  # fmt: skip
+
+
+HOSTS = {
+    "https://api.openai.com/v1": ("api.openai.com",),
+    "https://API.openai.com:443/v1?x=http://other.test": ("api.openai.com",),
+    "https://api.openai.com@evil.test/v1": ("evil.test",),
+    "https://api.openai.com;@evil.test/v1": ("evil.test",),
+    "https://a@api.openai.com@evil.test/v1": ("evil.test",),
+    "https://evil.test/@api.openai.com": ("evil.test",),
+    "https://evil.test#@api.openai.com": ("evil.test",),
+    "https://evil.test\\@api.openai.com/v1": (),
+    "https://api.openai.com\t.evil.test/v1": (),
+    "https://evil.test%2f.api.openai.com/v1": (),
+    "https://api.openai.com。evil.test/v1": (),
+    "http://[::1]:8080/v1": ("::1",),
+    "collector.test:4317": ("collector.test",),
+    "AccountEndpoint=https://a.test:443/;AccountKey=k==;": ("a.test",),
+    "Endpoint=https://127.0.0.1;Other=https://evil.test": ("127.0.0.1", "evil.test"),
+    "postgresql://user:pass@db.test:5432/d": ("db.test",),
+    "postgresql://localhost/d?host=evil.test": (),
+    "https://": (),
+}
+
+
+def test_the_host_of_an_address_is_the_one_that_clients_connect_to(tally):
+    wrong = [(text, hosts_in(text)) for text, hosts in HOSTS.items() if hosts_in(text) != hosts]
+
+    tally("hosts read wrongly", wrong, len(HOSTS))
 
 
 @pytest.mark.parametrize("part", UNTRUSTED)

@@ -24,8 +24,8 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
     is_trusted = context.trusts_endpoints or is_trusting()
     found = addresses_of_repository(agent, Environment.beside(agent.base_dir))
     for address, source in found if not is_trusted else ():
-        for host in address.hosts:
-            _require_consent(agent, host, f"{source} leads requests to {host}", context)
+        finding = f"{source} leads requests to {address.shown}"
+        _require_consent(agent, address.shown, finding, context)
     for address in other_hosts(agent):
         place = agent.location(*address.path)
         notice = f"Requests go to {address.shown}, not to a host of {address.provider} ({place})"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
@@ -21,8 +22,9 @@ from holodeck.models.tool import FunctionTool
 
 _ADDRESS_KEYS = frozenset({"endpoint", "url", "connection_string", "source", "azure_ai_project"})
 """Keys of an agent.yaml that may hold the address of a server."""
-_HOST = re.compile(r"://(?:[^@/\s;]*@)?(\[[^\]]+\]|[^/:;?#\s]+)")
-_BARE_HOST = re.compile(r"[\w.-]+(?=:\d+$|$)")
+_PAIRS = re.compile(r"\w+=")
+"""The beginning of a connection string of the form `Name=value;Name=value`."""
+_HOST = re.compile(r"[a-z0-9._:-]+")
 
 
 @dataclass(frozen=True)
@@ -31,18 +33,19 @@ class Address:
 
     path: KeyPath
     hosts: tuple[str, ...]
-    """The hosts in it; empty if it has none that can be recognized."""
+    """The hosts in it; empty if they cannot be told for certain."""
     provider: ProviderEnum | None = None
     """Whose model the server is expected to serve; None for other servers."""
 
     @property
     def shown(self) -> str:
-        return ", ".join(self.hosts) or "a server"
+        return ", ".join(self.hosts) or "an address that cannot be read"
 
     @property
     def is_local(self) -> bool:
         """Whether the server is on this machine."""
-        return bool(self.hosts) and all(is_loopback(f"//{host}") for host in self.hosts)
+        urls = [f"//[{host}]" if ":" in host else f"//{host}" for host in self.hosts]
+        return bool(urls) and all(map(is_loopback, urls))
 
     @property
     def is_providers_own(self) -> bool:
@@ -55,11 +58,28 @@ class Address:
 
 
 def hosts_in(text: str) -> tuple[str, ...]:
-    """Return the hosts that a URL or a connection string names, in lower case."""
-    found = _HOST.findall(text)
-    if not found and "://" not in text:
-        found = [match[0]] if (match := _BARE_HOST.match(text)) else []
-    return tuple(dict.fromkeys(host.lower() for host in found))
+    """Return the hosts that a URL or a connection string names, in lower case.
+
+    Empty if clients could disagree about one of them.
+    """
+    is_plain = text.isascii() and text.isprintable() and not {" ", "\\"} & set(text)
+    urls = [text if "://" in text else f"//{text}"]
+    if _PAIRS.match(text):
+        values = [pair.partition("=")[2] for pair in text.split(";")]
+        urls = [value for value in values if "://" in value]
+    hosts = [_host_of(url) for url in urls] if is_plain else []
+    return () if "" in hosts else tuple(dict.fromkeys(hosts))
+
+
+def _host_of(url: str) -> str:
+    """Return the host of a URL; empty if it cannot be told."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return ""
+    names_another = "host" in parts.query and not parts.scheme.startswith("http")
+    return host if _HOST.fullmatch(host) and not names_another else ""
 
 
 def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
@@ -160,9 +180,14 @@ def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Ad
     for address in addresses:
         if address.is_local or address.is_providers_own:
             continue
-        source = next((s for text, s in values if any(h in text for h in address.hosts)), None)
+        source = next((s for text, s in values if _names_one_of(text, address.hosts)), None)
         if source is not None:
             yield address, source
+
+
+def _names_one_of(text: str, hosts: Sequence[str]) -> bool:
+    """Whether a variable names one of the hosts; hosts that cannot be told may be in any URL."""
+    return any(host in text for host in hosts) if hosts else "://" in text
 
 
 def _cluster_of_repository(env: Environment) -> Iterator[Address]:
