@@ -20,6 +20,7 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
     """
     from holodeck.config.environment import Environment, is_trusting
     from holodeck.config.trust import addresses_of_repository, other_hosts
+    from holodeck.lib.ui.live import echo
 
     is_trusted = context.trusts_endpoints or is_trusting()
     found = addresses_of_repository(agent, Environment.beside(agent.base_dir))
@@ -30,11 +31,12 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
         place = agent.location(*address.path)
         notice = f"Requests go to {address.shown}, not to a host of {address.provider} ({place})"
         if context.is_new_notice(f"host {address.shown}"):
-            click.echo(context.clean(notice), err=True)
+            echo(context.clean(notice), err=True)
 
 
 def _require_consent(agent: "Agent", host: str, finding: str, context: CliContext) -> None:
     from holodeck.lib.private_files import create_file
+    from holodeck.lib.text import inert
     from holodeck.lib.ui.conversation import find_missing_terminal
 
     remembered = _consent_file(agent.base_dir, host)
@@ -46,7 +48,7 @@ def _require_consent(agent: "Agent", host: str, finding: str, context: CliContex
             "your key, variables and texts would be sent there; if you trust it, run with --trust",
         )
     question = f"{finding}. Your key, variables and texts are sent there. Do you trust it?"
-    if not click.confirm(context.clean(question), err=True):
+    if not click.confirm(inert(context.clean(question)), err=True):
         raise ConfigError(finding, "not trusted, so nothing was sent")
     try:
         create_file(remembered)
