@@ -10,6 +10,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.judge_label import label
+from holodeck.cli.options import trust_option, untrusted_option
 from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ judge.add_command(label)
     metavar="FILE",
     help="Also write the result as JSON.",
 )
+@trust_option
+@untrusted_option
 @click.pass_context
 def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     context: click.Context,
@@ -116,6 +119,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     fail) and optionally ground_truth. The default is a set of forty labels that comes with
     holodeck. Exit code 4 means that some responses could not be judged.
     """
+    from holodeck.cli.trust import confirm_endpoints
     from holodeck.errors import ExitCode
     from holodeck.lib.judging.check_report import describe_gate, render_table
     from holodeck.lib.judging.gate import DEFAULT_MAX_FALSE_PASSES, DEFAULT_MIN_KAPPA, Limits
@@ -142,6 +146,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
         subject = load_agent_judge(agent_config, metric, cli_context.protect)
     else:
         subject = load_named_judge(model, endpoint, cli_context.protect)
+    confirm_endpoints(subject.agent, cli_context)
     found = asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
     write_text(sys.stdout, cli_context.clean(render_table(found, limits)))
     if json_file is not None:

@@ -16,6 +16,8 @@ from holodeck.cli.options import (
     read_run,
     report_targets,
     run_store_of,
+    trust_option,
+    untrusted_option,
     write_reports,
 )
 
@@ -34,6 +36,8 @@ _SAME_KEYS = ("suite", "name", "input", "history", "script")
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
 @output_options
 @allow_outside_option
+@trust_option
+@untrusted_option
 @click.option("--verbose", "-v", is_flag=True, help="Show every metric of every test.")
 @click.pass_context
 def score(
@@ -84,6 +88,7 @@ def score(
 
 
 def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, ExecutionConfig]":
+    from holodeck.cli.trust import confirm_endpoints
     from holodeck.config.check import check, raise_on_errors
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
@@ -91,6 +96,7 @@ def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, Executi
     agent, settings, loader = load_agent_with_config(agent_config)
     context.protect(collect(agent, loader.environment(agent.base_dir)))
     raise_on_errors(check(agent))
+    confirm_endpoints(agent, context)
     return agent, settings
 
 

@@ -22,6 +22,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.garbage import note_user_code
 from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.trust import refuse_untrusted_code
 from holodeck.lib.ui.activity import activity
 
 _lock = threading.RLock()
@@ -35,6 +36,7 @@ def import_file(path: Path, within: Path) -> ModuleType:
     A relative path starts from `within`, and the file must be in that folder. Raises ConfigError,
     with the line of the file where the import failed.
     """
+    refuse_untrusted_code(str(path))
     file = file_inside(path, within)
     note_user_code()
     with _lock:

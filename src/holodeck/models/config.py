@@ -264,6 +264,7 @@ class ExecutionConfig(Model):
             "Hosts in private networks to download from.",
             details="Each as `host` or `host:port`; the variable separates them by commas. Other"
             " files are downloaded from public addresses only.",
+            reaches_out=True,
         ),
     ] = None
     parallel_test_cases: Annotated[
@@ -300,6 +301,7 @@ class ExecutionConfig(Model):
             flags=("--on",),
             metavar="PLACE",
             group=RUN,
+            reaches_out=True,
         ),
     ] = None
     ray_variables: Annotated[
@@ -309,6 +311,7 @@ class ExecutionConfig(Model):
             "Variables that workers on Ray get, such as API keys.",
             details="Names; the variable separates them by commas. Ray stores their values in the"
             " cluster.",
+            reaches_out=True,
         ),
     ] = None
     allow_side_effects: Annotated[
