@@ -226,7 +226,10 @@ def _schema(
 
 
 class _VerdictParser:
-    """Converts an answer to rows, or to None to go on; a criterion missing twice has failed."""
+    """Converts an answer to rows, or to None to go on.
+
+    An answer that leaves a criterion out is invalid, like any other that cannot be used.
+    """
 
     def __init__(
         self,
@@ -251,20 +254,17 @@ class _VerdictParser:
             raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
         missing = [key for key in keys if key not in answer]
         unproven = self._unproven(answer)
-        if (missing or unproven) and self._is_first:
-            self._is_first = False
-            faults = [f"{', '.join(missing)}: missing"] if missing else []
-            faults += [f"{', '.join(unproven)}: {_UNPROVEN}"] if unproven else []
+        faults = [f"{', '.join(missing)}: missing"] if missing else []
+        if unproven and self._is_first:
+            faults.append(f"{', '.join(unproven)}: {_UNPROVEN}")
+        self._is_first = False
+        if faults:
             raise ValueError("; ".join(faults))
-        without = {
-            "status": CriterionStatus.FAILED,
-            "reasoning": "the judge said nothing about it",
-        }
         rows = [
             CriterionResult(
                 criterion=criterion,
-                status=answer.get(key, without)["status"],
-                reasoning=answer.get(key, without)["reasoning"],
+                status=answer[key]["status"],
+                reasoning=answer[key]["reasoning"],
             )
             for key, criterion in zip(keys, self._criteria, strict=True)
         ]

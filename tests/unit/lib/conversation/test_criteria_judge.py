@@ -71,14 +71,21 @@ async def test_what_is_undecided_keeps_a_conversation_going_but_fails_in_the_end
     assert len(result.messages) == 2
 
 
-async def test_a_criterion_without_an_answer_fails(fake_openai):
+async def test_a_judge_that_leaves_a_criterion_out_twice_decides_nothing(fake_openai):
     fake_openai.reply(words("passed")).reply(words("passed"))
+
+    with pytest.raises(EvaluationError, match="did not answer as asked, twice: c2: missing"):
+        await play(judge_at(fake_openai), scenario.judge())
+
+    assert "c2: missing" in fake_openai.requests[1].prompt
+
+
+async def test_a_criterion_that_is_left_out_once_is_asked_for_again(fake_openai):
+    fake_openai.reply(words("passed")).reply(words("passed", "failed"))
 
     result = await play(judge_at(fake_openai), scenario.judge())
 
     assert result.failed_criteria == CRITERIA[1:]
-    assert result.criteria[1].reasoning == "the judge said nothing about it"
-    assert "c2: missing" in fake_openai.requests[1].prompt
 
 
 @pytest.mark.parametrize(
