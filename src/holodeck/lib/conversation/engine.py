@@ -288,8 +288,8 @@ class Conversation:
 
         `proceed(turns)` gets its turns, however many a script has played before.
         """
-        played = self._own_turns if is_counted else self.turns.current + 1
-        return played + further > self.max_turns
+        turns = self._own_turns if is_counted else self.turns.current + 1
+        return turns + further > self.max_turns
 
     def _has_last_word(self, index: int, *, is_counted: bool) -> bool:
         """Whether it is the turn of the judge that is asked next anyway, for its final verdict.
