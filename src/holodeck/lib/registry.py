@@ -134,6 +134,12 @@ def module_source(target: str, base_dir: Path | None) -> str:
     return "" if base_dir is None or file is None else (base_dir / file).read_text(errors="ignore")
 
 
+def module_file(target: str, base_dir: Path) -> Path | None:
+    """Return the file of the module of `module:attribute`; None if it is not in `base_dir`."""
+    file = _file_in(base_dir, target.partition(":")[0])
+    return None if file is None else (base_dir / file).resolve()
+
+
 def _file_in(base_dir: Path, module_name: str) -> Path | None:
     """Return the module's file relative to `base_dir`, or None without one."""
     stem = Path(*module_name.split("."))

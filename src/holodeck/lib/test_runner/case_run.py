@@ -331,8 +331,8 @@ class CaseSetup:
             await self.events.close()
 
     async def close_models(self) -> None:
-        """Close the connections of judges and simulated users."""
-        await self.judges.close()
+        """Close the connections of judges and simulated users, and the process of graders."""
+        await self.evaluator_set.close()
         if self._conversations is not None:
             await self._conversations.close()
 

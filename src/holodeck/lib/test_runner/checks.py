@@ -36,6 +36,7 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.response_cache import ResponseCache
+    from holodeck.lib.evaluators.grader_process import GraderProcess
     from holodeck.lib.test_runner.criteria import CaseCriteria
     from holodeck.lib.test_runner.judge_trust import TrustBook
 
@@ -256,6 +257,12 @@ class EvaluatorSet:
             except Exception as error:  # noqa: BLE001 - computing the metric reports it
                 logger.debug("%s is not ready: %s", evaluator.name, error)
 
+    async def close(self) -> None:
+        """Close the connections of judges, and end the process of graders."""
+        await self.judge_provider.judges.close()
+        if "_graders" in vars(self):
+            await self._graders.close()
+
     def _all_checks(self) -> Iterator[Check]:
         yield from self._global
         for checks in self._cases:
@@ -325,6 +332,14 @@ class EvaluatorSet:
 
         return TrustBook(self._agent, self._trust_mode)
 
+    @cached_property
+    def _graders(self) -> "GraderProcess":
+        """Made for the first grader that is the user's code."""
+        # Imported here because many runs have none.
+        from holodeck.lib.evaluators.grader_process import GraderProcess  # noqa: PLC0415
+
+        return GraderProcess()
+
     def _build_check(self, metric: MetricSettings, name: str, *path: str | int) -> Check:
         try:
             return self._new_check(metric, name)
@@ -340,7 +355,12 @@ class EvaluatorSet:
             judge = self.judge_provider.find_judge_of(metric) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
-                metric, self._agent.base_dir, location=_HERE, judge=judge, embeddings=embeddings
+                metric,
+                self._agent.base_dir,
+                location=_HERE,
+                judge=judge,
+                embeddings=embeddings,
+                graders=lambda: self._graders,
             )
             self._inputs.register(metric, evaluator)
             if evaluator.asks_judge and judge is None:

@@ -74,7 +74,7 @@ async def rescore(
         result = await _regrade(answers[index], case, checks, observations)
         result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
         results.append(with_location(with_cost(result, agent), agent, index))
-    await evaluator_set.judge_provider.judges.close()
+    await evaluator_set.close()
     before = report_of(run)
     stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded response"
     update = {
