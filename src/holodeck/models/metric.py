@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Milliseconds, Model, Ratio
+from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio
 from holodeck.models.judge_trust import TrustMode
 from holodeck.models.llm import LLMProvider
 
@@ -63,6 +63,8 @@ class MetricSettings(Model):
 
     threshold: Ratio | None = None
     """Score to reach, 0 to 1. Without one, the metric's own verdict counts, if it has a verdict."""
+    name: NonBlank | None = None
+    """The metric's name in reports, such as for two metrics of one kind."""
     enabled: bool = True
     """Whether the metric is computed."""
     required: bool = True
@@ -89,7 +91,7 @@ class MetricSettings(Model):
     @property
     def label(self) -> str:
         """The metric's name in reports."""
-        return self.evaluator_name
+        return self.name or self.evaluator_name
 
     @property
     def user_code(self) -> str | None:
