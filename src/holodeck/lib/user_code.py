@@ -13,7 +13,6 @@ import threading
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -31,17 +30,22 @@ _loaded: dict[tuple[Path, int], ModuleType] = {}
 _finders: dict[Path, "_FolderFinder"] = {}
 _of_agents: set[Path] = set()
 """Files that were imported for anything but a grader."""
-_for_grader: ContextVar[bool] = ContextVar("holodeck_importing_grader", default=False)
+_thread = threading.local()
+"""Has `is_for_grader` in a thread that imports a grader."""
 
 
 @contextmanager
 def importing_grader() -> Iterator[None]:
     """Note that what the block imports is for a grader."""
-    token = _for_grader.set(True)
+    _thread.is_for_grader = True
     try:
         yield
     finally:
-        _for_grader.reset(token)
+        _thread.is_for_grader = False
+
+
+def _is_for_grader() -> bool:
+    return getattr(_thread, "is_for_grader", False)
 
 
 def files_of_agents() -> frozenset[Path]:
@@ -71,7 +75,7 @@ def import_file(path: Path, within: Path) -> ModuleType:
     refuse_untrusted_code(str(path))
     file = file_inside(path, within)
     note_user_code()
-    if not _for_grader.get():
+    if not _is_for_grader():
         _of_agents.add(file)
     with _lock:
         key = (file, file.stat().st_mtime_ns)
@@ -106,7 +110,7 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
 
 
 def _loader(name: str, file: str) -> SourceFileLoader:
-    if not _for_grader.get():
+    if not _is_for_grader():
         return SourceFileLoader(name, file)
     # Imported here because many runs have no graders.
     from holodeck.lib.asserts import AssertLoader  # noqa: PLC0415

@@ -231,7 +231,7 @@ class GEvalMetric(JudgedMetric):
 
     type: Literal["geval"] = "geval"
     """Your own criteria."""
-    name: NonBlank  # type: ignore[assignment]  # required here
+    name: NonBlank
     """The metric's name in reports."""
     criteria: NonBlank | None = None
     """What makes a response good. The judge derives the steps from it, with one extra call."""
@@ -398,7 +398,7 @@ class JudgeMetric(JudgedMetric):
 
     type: Literal["judge"] = "judge"
     """Your own short questions."""
-    name: NonBlank  # type: ignore[assignment]  # required here
+    name: NonBlank
     """The metric's name in reports."""
     criteria: Annotated[list[NonBlank | Criterion], Field(min_length=1)]
     """Yes-or-no questions, such as "Does the answer name a price?", or mappings."""

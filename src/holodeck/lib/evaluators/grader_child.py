@@ -85,5 +85,4 @@ def _evaluator(call: GraderCall) -> CustomEvaluator:
     """Return the evaluator of a grader, whose time limit is the caller's."""
     with importing_grader():
         target = load_callable(call.target, call.base_dir)
-    options = {"timeout": None, "retry_config": call.retry_config}
-    return CustomEvaluator(target, call.threshold, **options)
+    return CustomEvaluator(target, call.threshold, timeout=None, retry_config=call.retry_config)

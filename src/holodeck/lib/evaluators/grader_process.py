@@ -173,8 +173,11 @@ class GraderProcess:
         self._lock = threading.Lock()
 
     async def start(self) -> None:
-        """Start it, unless it runs; return once it can call graders."""
-        await self._usable().call(None)
+        """Start it, unless it runs; return once it can call graders. Raises EvaluationError."""
+        try:
+            await self._usable().call(None)
+        except _Ended as ended:
+            raise EvaluationError(f"the process of graders ended: {ended}") from None
 
     async def evaluate(self, call: GraderCall, observation: Observation) -> dict[str, Any]:
         """Return the result of a grader. Raises EvaluationError.
@@ -187,17 +190,20 @@ class GraderProcess:
         except Exception as error:
             raise NotSendable(str(error)) from error
         try:
-            return await self._usable().call(request)
+            result: dict[str, Any] = await self._usable().call(request)
         except _Ended as ended:
             if ended.was_alone:
                 raise _crash(call, observation, ended) from None
+        else:
+            return result
         alone = _Child()
         try:
-            return await alone.call(request)
+            result = await alone.call(request)
         except _Ended as ended:
             raise _crash(call, observation, ended) from None
         finally:
             await run_in_thread(alone.close)
+        return result
 
     def _usable(self) -> "_Child":
         with self._lock:
