@@ -246,7 +246,7 @@ class _Child:
         """Whether it takes further calls."""
         self._reader = threading.Thread(target=self._read, name="holodeck-grader", daemon=True)
         self._reader.start()
-        self._end = weakref.finalize(self, self._process.kill)
+        self._end = weakref.finalize(self, _kill, self._process, Path(self._crash_file))
 
     async def call(self, request: bytes | None) -> Any:
         """Return the answer to a request. Raises _Ended, EvaluationError and NotSendable.
@@ -338,6 +338,11 @@ class _Child:
             self._process.kill()
         self._reader.join()
         self._end.detach()
+
+
+def _kill(process: subprocess.Popen[bytes], crash_file: Path) -> None:
+    process.kill()
+    crash_file.unlink(missing_ok=True)
 
 
 def _settle(

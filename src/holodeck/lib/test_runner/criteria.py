@@ -12,6 +12,7 @@ from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
+from holodeck.lib.text import plural
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.judge_trust import JudgeTrust
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
@@ -44,6 +45,16 @@ def ending_without_verdict(error: Exception) -> ConversationEnd:
         broke=True,
         raised=raised_error(error),
     )
+
+
+def _noting_images(row: CriterionRow, state: CaseState) -> CriterionRow:
+    """Return the row, which says so if the agent got images that the judge did not see."""
+    files = [file for turn in state.turns for file in turn.processed_files]
+    count = sum((file.metadata or {}).get("sent_as") == "image" for file in files)
+    if not count:
+        return row
+    note = f"(judged without {plural(count, 'image')} of the test case, which only the agent got)"
+    return row.model_copy(update={"reasoning": f"{row.reasoning} {note}"})
 
 
 class CaseCriteria:
@@ -92,7 +103,8 @@ class CaseCriteria:
                 found = await self._judge.rows(
                     messages, self._situation, self._texts, is_final=True
                 )
-                state.criteria = [*state.criteria, *self.rows_of(found or [])]
+                rows = [_noting_images(row, state) for row in self.rows_of(found or [])]
+                state.criteria = [*state.criteria, *rows]
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 state.ending = ending_without_verdict(error)
