@@ -4,7 +4,7 @@ import importlib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -128,6 +128,55 @@ def module_source(target: str, base_dir: Path | None) -> str:
     """Return the text of the module of `module:attribute`; empty if no file in `base_dir` is it."""
     file = None if base_dir is None else _file_in(base_dir, target.partition(":")[0])
     return "" if base_dir is None or file is None else (base_dir / file).read_text(errors="ignore")
+
+
+def own_files(target: str, base_dir: Path) -> list[Path]:
+    """Return the file of `module:attribute`, and those in `base_dir` that it imports in turn.
+
+    Paths are relative to `base_dir`, in a fixed order; none if no file in it is the module. What is
+    imported by a name that the code computes is not seen.
+    """
+    start = _file_in(base_dir, target.partition(":")[0])
+    files: dict[Path, None] = {}
+    waiting = [] if start is None else [start]
+    while waiting:
+        file = waiting.pop()
+        if file in files:
+            continue
+        files[file] = None
+        for name in _imported_names((base_dir / file).read_bytes()):
+            module = name.lstrip(".")
+            for folder in _folders_of_import(file, level=len(name) - len(module)):
+                found = _file_in(base_dir / folder, module)
+                waiting += [] if found is None else [folder / found]
+    return sorted(files)
+
+
+def _folders_of_import(file: Path, level: int) -> list[Path]:
+    """Return where a module with so many leading dots is looked for, as when it is imported."""
+    if level == 0:
+        return [file.parent, Path()]
+    return list(file.parents[level - 1 : level])
+
+
+@lru_cache(maxsize=1024)
+def _imported_names(source: bytes) -> tuple[str, ...]:
+    """Return the modules that code may import, relative ones with their dots."""
+    # Imported here because few runs need it.
+    import ast  # noqa: PLC0415
+
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()  # an error of the run itself
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            dot = "" if start.endswith(".") else "."
+            names += [start, *(f"{start}{dot}{alias.name}" for alias in node.names)]
+    packages = (name.split(".")[:at] for name in names for at in range(1, name.count(".") + 2))
+    return tuple(dict.fromkeys(".".join(parts) for parts in packages if parts[-1]))
 
 
 def _file_in(base_dir: Path, module_name: str) -> Path | None:
