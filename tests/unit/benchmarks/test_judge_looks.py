@@ -3,19 +3,18 @@
 import pytest
 from judge_looks import SimulatedJudge, first_yes, share_of_wrong
 
-RUNS = 100
+RUNS = 200
 WRONG = {
-    "at the limit of false passes, at growing labels": (SimulatedJudge(0.98, 0.90), "grow"),
-    "at the limit of kappa, at growing labels": (SimulatedJudge(0.601, 0.999), "grow"),
-    "with a threshold that is tuned on the labels": (SimulatedJudge(0.89, 0.89), "tune"),
+    "at growing labels": (SimulatedJudge(0.98, 0.90), "grow", RUNS),
+    "with a threshold that is tuned on the labels": (SimulatedJudge(0.89, 0.89), "tune", 60),
 }
 
 
-@pytest.mark.parametrize(("judge", "people"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("judge", "people", "runs"), WRONG.values(), ids=WRONG)
 def test_a_judge_that_must_not_gate_gets_through_ten_looks_in_5_percent_of_runs_at_most(
-    judge, people
+    judge, people, runs
 ):
-    assert share_of_wrong(judge, people, "counted", RUNS) <= 0.05
+    assert share_of_wrong(judge, people, "counted", runs) <= 0.05
 
 
 def test_looks_that_do_not_know_of_each_other_let_more_through():
