@@ -59,6 +59,7 @@ def score(
     from holodeck.lib.process_exit import process_exit_forbidden
     from holodeck.lib.records.run_store import is_of_second_agent
     from holodeck.lib.reports.summary import exit_code
+    from holodeck.lib.test_runner.judge_trust import RunTrust
     from holodeck.lib.test_runner.rescore import rescore
 
     cli_context = context.ensure_object(CliContext)
@@ -76,7 +77,7 @@ def score(
         context.with_resource(github.commands_stopped())
     with protected_streams(), process_exit_forbidden():
         graded = asyncio.run(
-            rescore(agent, recorded, cli_context.redactor.redact, settings.judge_trust or "warn")
+            rescore(agent, recorded, cli_context.redactor.redact, RunTrust.of(settings))
         )
     shown = cli_context.redactor.redact_report(graded.report)
     _print_results(shown, verbose=verbose)

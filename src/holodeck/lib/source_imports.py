@@ -23,15 +23,18 @@ class SourceImports:
     """Whether no name in the files suggests that they import more, or start a debugger."""
 
 
-def imports_of(file: Path) -> SourceImports:
-    """Return what a file imports; a file that cannot be read as Python imports nothing known."""
+def imports_of(file: Path, root: Path | None = None) -> SourceImports:
+    """Return what a file imports; a file that cannot be read as Python imports nothing known.
+
+    Modules are looked for beside the file that imports them, and then in `root`.
+    """
     waiting, files, modules, is_complete = [file], set[Path](), set[str](), True
     while waiting:
         path = waiting.pop()
         if path in files:
             continue
         files.add(path)
-        found = _direct_imports(path, path.stat().st_mtime_ns)
+        found = _direct_imports(path, root, path.stat().st_mtime_ns)
         if found is None:
             is_complete = False
             continue
@@ -43,15 +46,19 @@ def imports_of(file: Path) -> SourceImports:
 
 
 @cache
-def _direct_imports(file: Path, mtime_ns: int) -> SourceImports | None:  # noqa: ARG001 - of the key
+def _direct_imports(
+    file: Path,
+    root: Path | None,
+    mtime_ns: int,  # noqa: ARG001 - of the key
+) -> SourceImports | None:
     """Return what the file itself imports; None if it is not Python."""
     try:
         nodes = [*ast.walk(ast.parse(file.read_bytes()))]
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     files, modules = set[Path](), set[str]()
-    for folder, name in _imported_names(nodes, file):
-        beside = _files_of(folder, name)
+    for folders, name in _imported_names(nodes, file, root):
+        beside = _first_files(folders, name)
         files.update(beside)
         if not beside:
             modules.add(name)
@@ -65,24 +72,32 @@ def _direct_imports(file: Path, mtime_ns: int) -> SourceImports | None:  # noqa:
     )
 
 
-def _imported_names(nodes: list[ast.AST], file: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the imported modules, each with the folder that it may be a file of."""
+def _imported_names(
+    nodes: list[ast.AST], file: Path, root: Path | None
+) -> Iterator[tuple[list[Path], str]]:
+    """Yield the imported modules, each with the folders that it may be a file of."""
+    absolute = [file.parent, *([] if root is None else [root])]
     for node in nodes:
         match node:
             case ast.Import():
-                yield from ((file.parent, one.name) for one in node.names)
+                yield from ((absolute, alias.name) for alias in node.names)
             case ast.ImportFrom(level=0, module=str(module)):
-                yield file.parent, module
-                for one in node.names:  # `from package import module`
-                    if _files_of(file.parent, f"{module}.{one.name}"):
-                        yield file.parent, f"{module}.{one.name}"
+                yield absolute, module
+                for alias in node.names:  # `from package import module`
+                    if _first_files(absolute, f"{module}.{alias.name}"):
+                        yield absolute, f"{module}.{alias.name}"
             case ast.ImportFrom():
-                folder = file.parents[node.level - 1]
+                folder = [file.parents[node.level - 1]]
                 stem = f"{node.module}." if node.module else ""
-                names = [f"{stem}{one.name}" for one in node.names]
+                names = [f"{stem}{alias.name}" for alias in node.names]
                 for name in [*names, *([node.module] if node.module else ["__init__"])]:
-                    if _files_of(folder, name):
+                    if _first_files(folder, name):
                         yield folder, name
+
+
+def _first_files(folders: list[Path], name: str) -> list[Path]:
+    """Return the files of a module in the first folder that has it."""
+    return next(filter(None, (_files_of(folder, name) for folder in folders)), [])
 
 
 def _files_of(folder: Path, name: str) -> list[Path]:
