@@ -11,7 +11,8 @@ HEAVY = (
     "semantic_kernel", "openai", "anthropic", "ollama", "nltk", "sacrebleu", "rouge_score",
     "xllamacpp", "deepeval", "azure", "jsonschema", "opentelemetry.sdk", "markitdown", "httpx",
     "grpc", "prometheus_client",
-    "httpx2", "numpy", "pandas", "chromadb", "faiss", "psycopg", "qdrant_client", "redis",
+    "httpx2", "numpy", "pandas", "chromadb", "psycopg", "qdrant_client", "s3fs", "adlfs",
+    "opensearchpy", "gguf",
 )  # fmt: skip
 """Libraries that only those who use them may pay for."""
 

@@ -5,15 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from support import store_servers
-from support.cosmos_service import CosmosService
 from support.store_servers import StoreServer
-from support.vector_services import AzureSearchService, PineconeService, WeaviateService
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[StoreServer]:
-    with store_servers.redis_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
@@ -31,28 +23,4 @@ def pgvector_server() -> Iterator[StoreServer]:
 @pytest.fixture(scope="session")
 def chroma_server() -> Iterator[StoreServer]:
     with store_servers.chroma_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def weaviate_server() -> Iterator[WeaviateService]:
-    with WeaviateService() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def pinecone_server() -> Iterator[PineconeService]:
-    with PineconeService() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def azure_search_server() -> Iterator[AzureSearchService]:
-    with AzureSearchService() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def cosmos_server() -> Iterator[CosmosService]:
-    with CosmosService() as server:
         yield server

@@ -2,13 +2,11 @@
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
 from fakes import AgentFolder, FakeOpenAI, Reply, case
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.knowledge.buckets.s3 import S3Access, sign
 from holodeck.lib.knowledge.objects import fetch_objects
 from support import buckets
 from support.buckets import ACCOUNT_KEY, KEY_ID, SECRET, AzureServer, S3Server
@@ -90,7 +88,7 @@ def test_a_container_of_azures_emulator_is_read(emulator, fetch):
     expected = {f"az://terms/{key}": DOCUMENTS[key] for key in IN_DOCS}
 
     assert fetch("az://terms/docs/", env) == expected
-    with pytest.raises(ConfigError, match=r"az://nothing: ContainerNotFound; check the name"):
+    with pytest.raises(ConfigError, match=r"has no file that ends"):
         fetch("az://nothing/docs/", env)
 
 
@@ -114,39 +112,28 @@ def test_only_what_changed_is_downloaded_again_and_what_vanished_is_removed(s3, 
     assert len(list((tmp_path / "objects").iterdir())) == 2
 
 
-def test_the_signature_is_that_of_the_documentation():
-    access = S3Access(
-        "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1", ""
-    )
-    url = "https://examplebucket.s3.amazonaws.com/test.txt"
-    day = datetime(2013, 5, 24, tzinfo=UTC)
-
-    headers = sign("GET", url, access, day, {"range": "bytes=0-9"})
-
-    assert headers["authorization"].endswith(
-        "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
-    )
-
-
-def test_credentials_and_region_may_be_in_the_files_of_awss_tools(s3, fetch, tmp_path):
+def test_credentials_and_region_may_be_in_the_files_of_awss_tools(s3, fetch, tmp_path, monkeypatch):
     folder = tmp_path / ".aws"
     folder.mkdir()
     keys = f"aws_access_key_id = {KEY_ID}\naws_secret_access_key = {SECRET}\n"
     (folder / "credentials").write_text(f"[work]\n{keys}")
     (folder / "config").write_text(f"[profile work]\nregion = {s3.region}\n")
-    env = {"HOME": str(tmp_path), "AWS_PROFILE": "work", "AWS_ENDPOINT_URL_S3": s3.url}
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    env = {"AWS_PROFILE": "work", "AWS_ENDPOINT_URL_S3": s3.url}
 
     assert fetch("s3://terms/docs2", env) == {"s3://terms/docs2/e.md": b"of another folder"}
 
 
+NO_KEYS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 WRONG_S3 = [
-    ("s3://terms/docs", {"AWS_ACCESS_KEY_ID": ""}, "needs credentials; set AWS_ACCESS_KEY_ID"),
+    ("s3://terms/docs", NO_KEYS, "NoCredentialsError: .*; check AWS_REGION, and AWS_ACCESS_KEY_ID"),
     ("s3://terms/docs", {"AWS_SECRET_ACCESS_KEY": "wrong-secret"}, "SignatureDoesNotMatch"),
-    ("s3://terms/docs", {"AWS_REGION": "us-east-1"}, "set AWS_REGION=eu-central-1"),
-    ("s3://terms/docs", {"AWS_ENDPOINT_URL": "http://127.0.0.1:PORT"}, "refused"),
-    ("s3://nothing/docs", {}, "NoSuchBucket: .*; check the name of the bucket"),
+    ("s3://terms/docs", {"AWS_REGION": "us-east-1"}, "the region is wrong.*check AWS_REGION"),
+    ("s3://terms/docs", {"AWS_ENDPOINT_URL": "http://127.0.0.1:PORT"}, "Could not connect"),
+    ("s3://nothing/docs", {}, "not found .NoSuchBucket: .*; check the names of bucket"),
     ("s3://terms/empty", {}, r"s3://terms/empty: has no file that ends with \.md, \.txt"),
-    ("s3://terms/none.md", {}, "has no file"),
+    ("s3://terms/none.md", {}, "s3://terms: not found .*; check the names"),
     ("s3:///docs", {}, "has no bucket; write s3://BUCKET/FOLDER/"),
     ("s3://terms/**/*.md", {}, "patterns work for paths only"),
 ]
@@ -154,9 +141,12 @@ WRONG_S3 = [
 
 @pytest.mark.parametrize(("source", "changes", "message"), WRONG_S3)
 def test_a_bucket_that_cannot_be_read_is_an_error_without_its_secret(
-    s3, fetch, tmp_path, source, changes, message
+    s3, fetch, tmp_path, monkeypatch, source, changes, message
 ):
-    env = {"HOME": str(tmp_path), **s3_env(s3)}
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # it is asked for credentials
+    env = s3_env(s3)
     env |= {name: value.replace("PORT", str(free_port())) for name, value in changes.items()}
 
     with pytest.raises(ConfigError, match=message) as raised:
@@ -179,10 +169,11 @@ def test_what_is_too_large_is_not_downloaded(s3, fetch, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "connection", "message"),
     [
-        ("az://terms/docs", "", "needs credentials; set AZURE_STORAGE_CONNECTION_STRING"),
-        ("az://terms/docs", "no string", "AZURE_STORAGE_CONNECTION_STRING is no connection string"),
-        ("az://nothing/docs", None, "ContainerNotFound; check the name of the container"),
-        ("az://terms/docs", buckets.connection_string(1), "cannot be reached"),
+        ("az://terms/docs", "", "AZURE_STORAGE_CONNECTION_STRING: is not set; az:// needs"),
+        ("az://terms/docs", "no string", "malformed.*; check AZURE_STORAGE_CONNECTION_STRING"),
+        ("az://nothing/docs", None, r"has no file that ends with \.md, \.txt"),
+        ("az://nothing/docs/a.md", None, "az://nothing: not found .*; check the names of bucket"),
+        ("az://terms/docs", buckets.connection_string(1), "Cannot connect to host 127.0.0.1:1"),
     ],
 )
 def test_a_container_that_cannot_be_read_is_an_error(azure, fetch, source, connection, message):
@@ -194,11 +185,15 @@ def test_a_container_that_cannot_be_read_is_an_error(azure, fetch, source, conne
     assert ACCOUNT_KEY not in str(raised.value)
 
 
-def test_the_missing_library_of_azure_is_an_error_with_the_command(fetch, monkeypatch):
-    monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
+@pytest.mark.parametrize(
+    ("source", "library", "extra"),
+    [("s3://terms/docs", "s3fs", "s3"), ("az://terms/docs", "adlfs", "azure-blob")],
+)
+def test_a_missing_library_is_an_error_with_the_command(fetch, monkeypatch, source, library, extra):
+    monkeypatch.setitem(sys.modules, library, None)
 
-    with pytest.raises(MissingExtra, match="azure-blob"):
-        fetch("az://terms/docs", {"AZURE_STORAGE_CONNECTION_STRING": "x"})
+    with pytest.raises(MissingExtra, match=rf"{source.rpartition('/')[0]}: needs .* {extra}$"):
+        fetch(source, {})
 
 
 def test_an_agent_answers_from_documents_in_a_bucket(s3, tmp_path):

@@ -1,12 +1,13 @@
 """Keyword search in OpenSearch: an index that follows the chunks, and faults."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 from pydantic import ValidationError
 
 from fakes import AgentFolder, FakeOpenAI, Reply, case
-from holodeck.errors import VectorStoreError
+from holodeck.errors import MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.opensearch import OpenSearchIndex
 from holodeck.models.knowledge import KeywordIndexConfig
 from support.opensearch_service import PASSWORD, USER, OpenSearchService
@@ -96,6 +97,13 @@ async def test_a_server_that_cannot_be_used_is_an_error(open_index, changes, mes
     assert "wrong-secret" not in str(raised.value)
     assert PASSWORD not in str(raised.value)
     index.close()
+
+
+def test_the_missing_client_is_an_error_with_the_command(open_index, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opensearchpy", None)
+
+    with pytest.raises(MissingExtra, match=r"keyword index opensearch: needs .* opensearch$"):
+        open_index()
 
 
 @pytest.mark.parametrize(

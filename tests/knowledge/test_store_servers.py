@@ -11,23 +11,17 @@ import pytest
 
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
-from support.cosmos_service import COSMOS_KEY
 from support.store_servers import PASSWORD, PATIENCE_S, free_port
 from support.vector_stores import MISSING, STORES, StoreFactory
 
 ADDRESSES = {
-    "redis": ("redis", {"connection_string": f"redis://:{PASSWORD}@127.0.0.1:PORT"}),
     "postgres": ("psycopg", {"connection_string": f"postgresql://me:{PASSWORD}@127.0.0.1:PORT/x"}),
     "qdrant": ("qdrant_client", {"url": "http://127.0.0.1:PORT"}),
     "chromadb": ("chromadb", {"connection_string": f"http://me:{PASSWORD}@127.0.0.1:PORT"}),
-    "weaviate": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": PASSWORD}),
-    "pinecone": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": PASSWORD}),
-    "azure-ai-search": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": PASSWORD}),
-    "azure-cosmos-nosql": ("httpx2", {"url": "http://127.0.0.1:PORT", "api_key": COSMOS_KEY}),
 }
-HOW_TO_DIE = {"redis": signal.SIGKILL, "postgres": signal.SIGQUIT, "chroma": signal.SIGKILL}
+HOW_TO_DIE = {"postgres": signal.SIGQUIT, "chroma": signal.SIGKILL}
 MORTAL = [name for name in HOW_TO_DIE if name not in MISSING]
-WITH_PASSWORD = [name for name in ("redis", "postgres") if name not in MISSING]
+WITH_PASSWORD = [name for name in ("postgres",) if name not in MISSING]
 
 
 def factory_for(provider: str, port: int, tmp_path, **more: object) -> StoreFactory:
@@ -164,29 +158,9 @@ async def test_a_missing_database_is_an_error_that_says_so(tmp_path, request):
         await store.open(3)
 
 
-@pytest.mark.skipif("redis" in MISSING, reason="redis is not installed")
-async def test_chunks_that_the_server_lost_are_an_error(tmp_path, request):
-    factory = STORES["redis"](tmp_path, request)
-    store = factory("facts")
-    await store.open(3)
-    await store.replace("a.md", [Chunk("1", "a.md", "text", [1, 0, 0], {})])
-    from redis import Redis
-
-    with Redis.from_url(factory.config.connection_string.get_secret_value()) as client:
-        for key in client.scan_iter("*:vectors:*"):
-            client.delete(key)
-
-    with pytest.raises(VectorStoreError, match=r"lost chunks.*noeviction.*--force-ingest"):
-        await store.search([1, 0, 0], 1)
-
-    await store.close()
-
-
 @pytest.mark.parametrize(
     ("provider", "address"),
     [
-        ("redis", f"http://:{PASSWORD}@127.0.0.1"),
-        ("redis", f"redis://:{PASSWORD}@host:port"),
         ("postgres", f"mysql://me:{PASSWORD}@127.0.0.1"),
         ("qdrant", f"127.0.0.1:6333/{PASSWORD}"),
         ("chromadb", f"grpc://{PASSWORD}"),
@@ -205,7 +179,6 @@ def test_a_wrong_address_is_an_error_without_its_secrets(provider, address, tmp_
 @pytest.mark.parametrize(
     ("module", "provider", "extra"),
     [
-        ("redis", "redis", "redis"),
         ("psycopg", "postgres", "postgres"),
         ("qdrant_client", "qdrant", "qdrant"),
         ("chromadb", "chromadb", "chroma"),

@@ -39,10 +39,12 @@ class S3Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def respond(self, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+    def respond(
+        self, target: str, headers: dict[str, str], method: str
+    ) -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(target)
         try:
-            self._check(parts.path, parts.query, headers)
+            self._check(method, parts.path, parts.query, headers)
         except ValueError as error:
             return _error(403, "SignatureDoesNotMatch", str(error))
         scope = re.search(r"Credential=\S+?/\d{8}/([\w-]+)/", headers["authorization"])
@@ -56,14 +58,16 @@ class S3Server:
             return self._listing(bucket, dict(parse_qsl(parts.query)))
         if key not in self.objects[bucket]:
             return _error(404, "NoSuchKey", "The specified key does not exist.")
-        self.reads.append(key)
-        return 200, {}, self.objects[bucket][key]
+        if method == "GET":
+            self.reads.append(key)
+        data = self.objects[bucket][key]
+        return 200, {"etag": f'"{_tag(data)}"'}, data
 
-    def _check(self, path: str, query: str, headers: dict[str, str]) -> None:
+    def _check(self, method: str, path: str, query: str, headers: dict[str, str]) -> None:
         """Compute the signature as the documentation says. Raises ValueError for another one."""
         match = re.fullmatch(
             rf"AWS4-HMAC-SHA256 Credential={KEY_ID}/(\d{{8}})/([\w-]+)/s3/aws4_request,"
-            r"SignedHeaders=([\w;-]+),Signature=([0-9a-f]{64})",
+            r" ?SignedHeaders=([\w;-]+), ?Signature=([0-9a-f]{64})",
             headers.get("authorization", ""),
         )
         if match is None:
@@ -77,7 +81,7 @@ class S3Server:
             f"{quote(name, safe='-_.~')}={quote(one, safe='-_.~')}" for name, one in pairs
         )
         lines = [f"{name}:{headers[name].strip()}" for name in names.split(";")]
-        request = ["GET", quote(unquote(path), safe="/-_.~"), canonical, *lines, "", names]
+        request = [method, quote(unquote(path), safe="/-_.~"), canonical, *lines, "", names]
         request.append(headers["x-amz-content-sha256"])
         hashed = hashlib.sha256("\n".join(request).encode()).hexdigest()
         scope = f"{day}/{region}/s3/aws4_request"
@@ -92,16 +96,19 @@ class S3Server:
         if query.get("list-type") != "2":
             return _error(400, "InvalidArgument", "list-type must be 2")
         after = query.get("continuation-token", "")
+        encode = quote if query.get("encoding-type") == "url" else escape
         prefix = query.get("prefix", "")
         keys = sorted(one for one in self.objects[bucket] if one.startswith(prefix) and one > after)
         entries = "".join(
-            f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size>"
+            f"<Contents><Key>{encode(key)}</Key><Size>{len(data)}</Size>"
             f"<ETag>&quot;{_tag(data)}&quot;</ETag></Contents>"
             for key in keys[:2]
             if (data := self.objects[bucket][key]) is not None
         )
         token = escape(keys[1]) if len(keys) > 2 else ""
         more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
+        more += f"<EncodingType>{query.get('encoding-type', '')}</EncodingType>"
+        more += f"<IsTruncated>{'true' if token else 'false'}</IsTruncated>"
         space = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
         return 200, {}, f"<ListBucketResult {space}>{entries}{more}</ListBucketResult>".encode()
 
@@ -124,7 +131,9 @@ class AzureServer:
     def connection_string(self) -> str:
         return connection_string(self.port)
 
-    def respond(self, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+    def respond(
+        self, target: str, headers: dict[str, str], method: str
+    ) -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(target)
         _, account, container, *rest = unquote(parts.path).split("/", 3)
         if not headers.get("authorization", "").startswith(f"SharedKey {account}:"):
@@ -135,10 +144,13 @@ class AzureServer:
             return _azure_error(404, "ContainerNotFound")
         if not rest:
             return self._listing(container, dict(parse_qsl(parts.query)))
+        if rest[0] not in self.objects[container]:
+            return _azure_error(404, "BlobNotFound")
         return self._blob(self.objects[container][rest[0]], headers.get("x-ms-range", ""))
 
     def _blob(self, data: bytes, asked: str) -> tuple[int, dict[str, str], bytes]:
-        found = {"etag": '"1"', "x-ms-blob-type": "BlockBlob"}
+        day = "Mon, 02 Nov 2026 10:00:00 GMT"
+        found = {"etag": f'"{_tag(data)}"', "x-ms-blob-type": "BlockBlob", "last-modified": day}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", asked)
         if wanted is None:
             return 200, found, data
@@ -149,6 +161,8 @@ class AzureServer:
         return 206, {**found, "content-range": shown}, piece
 
     def _listing(self, container: str, query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        if query == {"restype": "container"}:
+            return 200, {"etag": '"1"', "last-modified": "Mon, 02 Nov 2026 10:00:00 GMT"}, b""
         if (query.get("restype"), query.get("comp")) != ("container", "list"):
             return _azure_error(400, "InvalidQueryParameterValue")
         prefix, after = query.get("prefix", ""), query.get("marker", "")
@@ -163,7 +177,8 @@ class AzureServer:
         )
         marker = escape(found[1]) if len(found) > 2 else ""
         document = (
-            f"<EnumerationResults><Prefix>{escape(prefix)}</Prefix><Blobs>{blobs}</Blobs><NextMarker>{marker}</NextMarker>"
+            f'<EnumerationResults ContainerName="{container}">'
+            f"<Prefix>{escape(prefix)}</Prefix><Blobs>{blobs}</Blobs><NextMarker>{marker}</NextMarker>"
             "</EnumerationResults>"
         )
         return 200, {"content-type": "application/xml"}, document.encode()
@@ -191,15 +206,19 @@ def serving(bucket: S3Server | AzureServer) -> Iterator[None]:
     """Serve a bucket from a thread until the end of the block."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            status, replied, body = bucket.respond(self.path, headers)
+            status, replied, body = bucket.respond(self.path, headers, self.command)
             self.send_response(status)
             for name, value in replied.items():
                 self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command == "GET":
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass

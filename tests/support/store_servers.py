@@ -73,17 +73,6 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis_server() -> Iterator[StoreServer]:
-    """A server with a password and without modules, as Debian has it."""
-    program = shutil.which("redis-server") or pytest.skip("redis-server is not installed")
-    port = free_port()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--requirepass", PASSWORD]
-    server = StoreServer([program, *options], port)
-    yield server
-    server.end()
-
-
-@contextmanager
 def postgres_server(programs: Path) -> Iterator[StoreServer]:
     """A server with the user `tester`, who has a password."""
     with tempfile.TemporaryDirectory(prefix="holodeck-postgres-") as folder:

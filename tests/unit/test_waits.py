@@ -60,7 +60,6 @@ TIMESTAMPS = {
     "cli/view.py": "the age of folders of earlier pages",
     "lib/conversation/events.py": "when an event happened",
     "lib/files/spreadsheets.py": "the type of cells with a time of day",
-    "lib/knowledge/buckets/s3.py": "the signature of requests",
     "lib/llm/limiter.py": "dates in headers of rate limits",
     "lib/llm/retry.py": "dates in Retry-After",
     "lib/records/recorder.py": "when a run began",

@@ -1,12 +1,14 @@
 """Static checks of tools that search documents."""
 
 from holodeck.config.findings import CheckContext, Tools
+from holodeck.config.python_files import require_target
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.knowledge.collect import suffixes_of
 from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
 from holodeck.lib.knowledge.models import embedding_llm
 from holodeck.lib.knowledge.objects import is_object_source, object_source
+from holodeck.models.database import REPLACED, DatabaseConfig, VectorStoreProvider
 from holodeck.models.knowledge import KnowledgeTool
 
 
@@ -27,4 +29,19 @@ def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPa
         key = error.field.rpartition(".")[2]
         is_shared = error.field.startswith("embedding_provider")
         context.error(("embedding_provider",) if is_shared else (*path, key), error.message)
+    if isinstance(tool.database, DatabaseConfig):
+        _check_provider(context, tool.database.provider, (*path, "database", "provider"))
     return {tool.name: ["query"]}
+
+
+def _check_provider(context: CheckContext, provider: str, path: KeyPath) -> None:
+    """Check that a class is there, and say what is used for a product of existing files."""
+    if isinstance(provider, VectorStoreProvider):
+        if provider in REPLACED:
+            used = REPLACED[provider]
+            context.warning(path, f"{provider.value!r} is not used any more, but {used}")
+        return
+    try:
+        require_target(provider, context.agent.own_dir, context.agent.location(*path))
+    except ConfigError as error:
+        context.error(path, error.message)

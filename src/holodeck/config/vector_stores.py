@@ -21,8 +21,8 @@ def with_vector_stores(
 ) -> dict[str, Any]:
     """Return the values of an agent.yaml with the stores of config.yaml in place of their names.
 
-    Names of stores that are unknown or not supported are added to `problems`; unknown ones only if
-    no error of a config.yaml is there already, as that file may have them.
+    Unknown names are added to `problems`, unless an error of a config.yaml is there already: that
+    file may have them.
     """
     tools = agent.get("tools")
     if not isinstance(tools, list):
@@ -34,11 +34,8 @@ def with_vector_stores(
         name = _store_name(tool)
         store = None if name is None else known.get(name)
         path = ("tools", index, "database")
-        if store is not None and store.is_supported:
+        if store is not None:
             tool = {**tool, "database": store}  # noqa: PLW2901 - the same with its store
-        elif store is not None:
-            problem = f"of the vector store {quote(str(name))}: {store.not_supported_message}"
-            problems.append(_problem(problem, path, locations))
         elif name is not None and is_complete:
             problems.append(_problem(_unknown_store(name, known), path, locations))
         resolved.append(tool)

@@ -36,6 +36,18 @@ ALIASES = {
 }
 """Other names of providers in existing files."""
 
+REPLACED = {
+    VectorStoreProvider.REDIS: "the default, a file in the cache folder",
+    VectorStoreProvider.FAISS: "the store in memory, whose search is exact, too",
+}
+"""Products of existing files that are not used any more, with what is used."""
+
+CLASS_KEYS = (
+    *("connection_string", "url", "path", "api_key", "tenant", "database", "namespace"),
+    *("db_schema", "options"),
+)
+"""The keys of a class, which are its arguments."""
+
 KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
     VectorStoreProvider.SQLITE: ("path",),
     VectorStoreProvider.IN_MEMORY: (),
@@ -47,36 +59,28 @@ KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
     VectorStoreProvider.REDIS: ("connection_string", "url"),
     VectorStoreProvider.FAISS: (),
     VectorStoreProvider.WEAVIATE: ("connection_string", "url", "api_key"),
-    VectorStoreProvider.PINECONE: (
-        *("connection_string", "url", "api_key", "namespace", "index_name", "cloud", "region"),
-    ),
+    VectorStoreProvider.PINECONE: ("connection_string", "api_key", "namespace", "cloud", "region"),
     VectorStoreProvider.AZURE_AI_SEARCH: ("connection_string", "url", "api_key"),
+    VectorStoreProvider.AZURE_COSMOS_MONGO: ("connection_string", "database"),
     VectorStoreProvider.AZURE_COSMOS_NOSQL: ("connection_string", "url", "api_key", "database"),
+    VectorStoreProvider.SQL_SERVER: ("connection_string",),
 }
-"""The keys of each provider that is supported, besides `provider` and `timeout`."""
+"""The keys of each product, besides `provider` and `timeout`."""
 
-_NOT_SUPPORTED = frozenset(VectorStoreProvider) - KEYS.keys()
 _ADDRESSES = ("connection_string", "url", "path")
 """Keys that say where a store is; a store has one of them."""
-_NEEDS_ADDRESS = (
-    VectorStoreProvider.AZURE_AI_SEARCH,
-    VectorStoreProvider.AZURE_COSMOS_NOSQL,
-    VectorStoreProvider.CHROMADB,
-    VectorStoreProvider.QDRANT,
-    VectorStoreProvider.POSTGRES,
-    VectorStoreProvider.REDIS,
-    VectorStoreProvider.WEAVIATE,
-)
 _EXAMPLES = {
     VectorStoreProvider.CHROMADB: "connection_string: http://localhost:8000",
     VectorStoreProvider.QDRANT: "url: http://localhost:6333",
     VectorStoreProvider.POSTGRES: "connection_string: postgresql://user@localhost:5432/name",
-    VectorStoreProvider.REDIS: "connection_string: redis://localhost:6379",
     VectorStoreProvider.WEAVIATE: "url: http://localhost:8080",
     VectorStoreProvider.AZURE_AI_SEARCH: "url: https://NAME.search.windows.net",
+    VectorStoreProvider.AZURE_COSMOS_MONGO: "connection_string: ${AZURE_COSMOS_CONNECTION_STRING}",
     VectorStoreProvider.AZURE_COSMOS_NOSQL: "connection_string: ${AZURE_COSMOS_CONNECTION_STRING}",
+    VectorStoreProvider.SQL_SERVER: "connection_string: ${SQL_SERVER_CONNECTION_STRING}",
 }
-_KEY_MAY_BE_IN: Mapping[VectorStoreProvider, tuple[str, ...]] = {
+"""Products that need an address, with an example of it."""
+_KEY_MAY_BE_IN: Mapping[VectorStoreProvider | str, tuple[str, ...]] = {
     VectorStoreProvider.AZURE_AI_SEARCH: ("api_key",),
     VectorStoreProvider.AZURE_COSMOS_NOSQL: ("api_key", "connection_string"),
     VectorStoreProvider.PINECONE: ("api_key", "connection_string"),
@@ -84,6 +88,7 @@ _KEY_MAY_BE_IN: Mapping[VectorStoreProvider, tuple[str, ...]] = {
 """Where the API key is, for products that need one."""
 _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
     VectorStoreProvider.AZURE_AI_SEARCH: {"search_endpoint": "url", "endpoint": "url"},
+    VectorStoreProvider.AZURE_COSMOS_MONGO: {"database_name": "database"},
     VectorStoreProvider.AZURE_COSMOS_NOSQL: {"key": "api_key", "database_name": "database"},
 }
 """Names of keys in existing files, with ours."""
@@ -92,8 +97,9 @@ _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
 class DatabaseConfig(Model):
     """A vector store and how to reach it."""
 
-    provider: VectorStoreProvider
-    """The product. `postgresql` is another name of `postgres`."""
+    provider: VectorStoreProvider | Annotated[str, Field(pattern=r"^[^\s:]+:[^\s:]+$")]
+    """The product, or `module:Class` with a store of yours or a connector of Semantic Kernel.
+    `postgresql` is another name of `postgres`."""
     connection_string: Secret | None = None
     """Address of the server, which may hold a password: `postgresql://…`, `redis://…`,
     `http://localhost:8000`."""
@@ -108,10 +114,8 @@ class DatabaseConfig(Model):
     """Tenant of a Chroma server."""
     database: NonBlank | None = None
     """Database of a Chroma server, or of Azure Cosmos DB (by default holodeck)."""
-    index_name: NonBlank | None = None
-    """Index in Pinecone that the tools share; by default each tool has one of its own."""
     namespace: NonBlank | None = None
-    """What the names of namespaces in Pinecone begin with."""
+    """Namespace in Pinecone."""
     cloud: Literal["aws", "gcp", "azure"] | None = None
     """Cloud of new indexes in Pinecone; by default aws."""
     region: NonBlank | None = None
@@ -120,6 +124,8 @@ class DatabaseConfig(Model):
     """Schema of the tables in PostgreSQL; by default the first one of the search path."""
     timeout: Seconds = 30.0
     """Maximum seconds of one request to the store."""
+    options: dict[str, Json] | None = None
+    """Further arguments of `module:Class`."""
 
     _is_users: bool = PrivateAttr(default=False)
 
@@ -148,48 +154,36 @@ class DatabaseConfig(Model):
 
     @model_validator(mode="after")
     def _check(self) -> "DatabaseConfig":
-        if self.is_supported:
-            self._check_keys(KEYS[self.provider])
-            return self
-        raise InvalidKeys([self.not_supported_message])
-
-    @property
-    def is_supported(self) -> bool:
-        """Whether this version has an adapter of the product."""
-        return self.provider in KEYS
-
-    @property
-    def not_supported_message(self) -> str:
-        """What an error says about a product without an adapter."""
-        found, supported = self.provider.value, ", ".join(KEYS)
-        return f"'provider': {found!r} is not supported yet; use one of {supported}"
-
-    def _check_keys(self, allowed: tuple[str, ...]) -> None:
         given = [name for name in self.model_fields_set if getattr(self, name) is not None]
+        if not isinstance(self.provider, VectorStoreProvider):
+            allowed = CLASS_KEYS
+        else:
+            allowed = KEYS[self.provider]
         others = sorted(set(given).difference(allowed, ("provider", "timeout")))
         if others:
             known = ", ".join(("provider", *allowed, "timeout"))
             raise InvalidKeys(
-                [f"{name!r} is no key of {self.provider.value}; known: {known}" for name in others]
+                [f"{name!r} is no key of {self.provider}; known: {known}" for name in others]
             )
         self._has_one_address(given)
         places = _KEY_MAY_BE_IN.get(self.provider)
         if places is not None and not set(given).intersection(places):
-            name = self.provider.value.upper().replace("-", "_")
+            name = self.provider.upper().replace("-", "_")
             raise ValueError(
-                f"the API key of {self.provider.value} is missing; write, for example,"
+                f"the API key of {self.provider} is missing; write, for example,"
                 f" 'api_key: ${{{name}_API_KEY}}'"
             )
+        return self
 
     def _has_one_address(self, given: list[str]) -> None:
         addresses = [name for name in _ADDRESSES if name in given]
         if len(addresses) > 1:
             names = " and ".join(f"'{name}'" for name in addresses)
             raise ValueError(f"{names} are both set; keep one of them")
-        if not addresses and self.provider in _NEEDS_ADDRESS:
+        if not addresses and self.provider in _EXAMPLES:
             raise ValueError(
-                f"the address of {self.provider.value} is missing; write, for example,"
-                f" '{_EXAMPLES[self.provider]}'"
+                f"the address of {self.provider} is missing; write, for example,"
+                f" '{_EXAMPLES[VectorStoreProvider(self.provider)]}'"
             )
 
 
@@ -197,24 +191,16 @@ class VectorStoreSettings(DatabaseConfig):
     """A vector store of `config.yaml`, which tools name in `database`."""
 
     options: dict[str, Json] | None = None
-    """Further keys of the store; they may also stand beside `provider`."""
+    """Further keys of the store, which may also stand beside `provider`; further arguments of
+    `module:Class`."""
 
     @model_validator(mode="before")
     @classmethod
     def _merge_options(cls, data: Any) -> Any:
-        """Return the keys with those in `options`; of a store that cannot be used, the product."""
-        if not isinstance(data, dict):
+        """Return the keys of a product with those in `options`."""
+        if not isinstance(data, dict) or ":" in str(data.get("provider")):
             return data
-        if data.get("provider") in _NOT_SUPPORTED:
-            return {"provider": data["provider"]}
         options = data.get("options")
         if not isinstance(options, dict):
             return data
         return {**options, **{key: value for key, value in data.items() if key != "options"}}
-
-    @model_validator(mode="after")
-    def _check(self) -> "VectorStoreSettings":
-        # a store that no tool uses must not stop other agents of the project
-        if self.is_supported:
-            self._check_keys(KEYS[self.provider])
-        return self

@@ -8,7 +8,8 @@ from holodeck.config.providers import merge_shared
 from holodeck.config.source import Locations, Source
 from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.database import DatabaseConfig, VectorStoreSettings
+from support.cli import run_cli
 
 TOOL = "name: a\ntools:\n- {type: vectorstore, name: kb, source: docs, database: DATABASE}\n"
 
@@ -57,21 +58,45 @@ def test_an_unknown_name_is_an_error_with_its_place(folder, config, name):
     assert resolved == (name, [problem + WHAT_TO_DO[config, name]])
 
 
-def test_a_product_that_is_not_supported_is_an_error_only_where_it_is_used(folder):
-    stores = "{sql: {provider: sql-server, driver: x, index_name: y}, kb: {provider: in-memory}}"
-    config = config_of(folder, f"vectorstores: {stores}\n")
-
-    assert resolve(config, "kb")[1] == []
-    [problem] = resolve(config, "sql")[1]
-    assert problem.startswith(
-        "agent.yaml:3:57: tools[0].database: of the vector store 'sql': 'provider': 'sql-server' is"
-        " not supported yet; use one of sqlite,"
+def write_agent(folder, provider):
+    folder.write("docs/a.md", "Thirty days.\n")
+    folder.write(
+        "agent.yaml",
+        "name: a\nmodel: {provider: openai, name: x, api_key: y}\ninstructions: {inline: z}\n"
+        "tools: [{type: vectorstore, name: kb, description: x, source: docs,"
+        f" database: {{provider: '{provider}'}}}}]\ntest_cases: [{{input: hello}}]\n",
     )
 
 
-def test_a_product_that_is_not_supported_is_an_error_in_a_tool():
-    with pytest.raises(ValidationError, match="'sql-server' is not supported yet; use one of"):
-        DatabaseConfig.model_validate({"provider": "sql-server"})
+@pytest.mark.parametrize("product", ["redis-json", "faiss"])
+def test_a_product_that_is_not_used_any_more_is_a_warning_with_what_is_used(folder, product):
+    write_agent(folder, product)
+
+    ran = run_cli("validate", "agent.yaml", cwd=folder.path)
+
+    used = {"redis-json": "a file in the cache folder", "faiss": "the store in memory"}[product]
+    assert ran.code == 0
+    assert f"'{product.partition('-')[0]}' is not used any more, but" in ran.stdout + ran.stderr
+    assert used in ran.stdout + ran.stderr
+
+
+def test_a_class_that_is_nowhere_is_an_error_of_validate(folder):
+    write_agent(folder, "nowhere:Store")
+
+    ran = run_cli("validate", "agent.yaml", cwd=folder.path)
+
+    assert ran.code == 2
+    assert "tools[0].database.provider: module not found: there is no nowhere.py" in (
+        ran.stdout + ran.stderr
+    )
+
+
+def test_options_are_arguments_of_a_class_and_keys_of_a_product():
+    values = {"provider": "own:Store", "options": {"region": "x"}, "timeout": 2}
+
+    assert VectorStoreSettings.model_validate(values).options == {"region": "x"}
+    with pytest.raises(ValidationError, match="'options' is no key of sqlite"):
+        DatabaseConfig.model_validate({"provider": "sqlite", "options": {"path": "x"}})
 
 
 def test_the_name_that_other_files_give_a_key_is_known():
@@ -105,8 +130,10 @@ def test_the_store_of_the_project_wins_over_the_users(folder):
         ("{provider: qdrnt}", "provider: found 'qdrnt'; did you mean 'qdrant'?"),
         ("{provider: in-memory, uri: x}", "uri: unknown key; did you mean 'url'?"),
         ("{provider: sqlite, url: x}", "'url' is no key of sqlite; known: provider, path, timeout"),
-        ("{provider: redis}", "the address of redis is missing; write, for example,"),
-        ("{provider: redis, connection_string: ''}", "connection_string"),
+        ("{provider: sql-server}", "the address of sql-server is missing; write, for example,"),
+        ("{provider: sql-server, connection_string: ''}", "connection_string"),
+        ("{provider: 'own store:x'}", "provider: "),
+        ("{provider: own:Store, cloud: aws}", "'cloud' is no key of own:Store"),
         ("{provider: qdrant, url: a, path: b}", "'url' and 'path' are both set; keep one of them"),
         ("{provider: pinecone}", "write, for example, 'api_key: ${PINECONE_API_KEY}'"),
         ("{provider: azure-ai-search, api_key: x}", "url: https://NAME.search.windows.net"),

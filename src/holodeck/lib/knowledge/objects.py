@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from holodeck.errors import ConfigError
-from holodeck.lib.knowledge.buckets.base import Bucket, ObjectInfo
 from holodeck.lib.knowledge.documents import MOST_FILES, digest_of
 from holodeck.lib.private_files import make_folder, replace_file
 from holodeck.lib.remote_files import MAX_BYTES
+
+if TYPE_CHECKING:
+    from holodeck.lib.knowledge.buckets import Bucket, ObjectInfo
 
 SCHEMES = ("s3", "az")
 MOST_BYTES = 500_000_000
@@ -79,33 +82,23 @@ def fetch_objects(
         ConfigError: The source has no files, or cannot be read.
     """
     wanted = object_source(source, suffixes)
-    bucket = _open_bucket(wanted, env, limit_s)
-    try:
-        return _fetch(source, wanted, suffixes, bucket, folder)
-    finally:
-        bucket.close()
-
-
-def _open_bucket(wanted: ObjectSource, env: Mapping[str, str], limit_s: float) -> Bucket:
     # Imported here because few sources are in object storage.
-    if wanted.scheme == "az":
-        from holodeck.lib.knowledge.buckets.azure_blobs import AzureContainer  # noqa: PLC0415
+    from holodeck.lib.knowledge.buckets import Bucket  # noqa: PLC0415
 
-        return AzureContainer(wanted.bucket, env, limit_s)
-    from holodeck.lib.knowledge.buckets.s3 import S3Bucket, s3_access  # noqa: PLC0415
-
-    return S3Bucket(wanted.bucket, s3_access(env, f"s3://{wanted.bucket}"), limit_s)
+    return _fetch(
+        source, wanted, suffixes, Bucket(wanted.scheme, wanted.bucket, env, limit_s), folder
+    )
 
 
 def _fetch(
     source: str,
     wanted: ObjectSource,
     suffixes: tuple[str, ...],
-    bucket: Bucket,
+    bucket: "Bucket",
     folder: Path,
 ) -> list[StoredObject]:
-    found = list[ObjectInfo]()
-    for one in bucket.listing(wanted.key):
+    found = list["ObjectInfo"]()
+    for one in bucket.listing(wanted.key, is_folder=wanted.is_folder):
         if not _is_wanted(one.key, wanted, suffixes):
             continue
         found.append(one)
@@ -137,7 +130,7 @@ def _is_wanted(key: str, wanted: ObjectSource, suffixes: tuple[str, ...]) -> boo
     return inner.suffix.lower() in suffixes and not is_hidden and not key.endswith("/")
 
 
-def _check_sizes(source: str, found: list[ObjectInfo]) -> None:
+def _check_sizes(source: str, found: "list[ObjectInfo]") -> None:
     for one in found:
         if one.size > MAX_BYTES:
             raise ConfigError(
@@ -154,7 +147,7 @@ def _check_sizes(source: str, found: list[ObjectInfo]) -> None:
         )
 
 
-def _name(one: ObjectInfo) -> str:
+def _name(one: "ObjectInfo") -> str:
     return f"{digest_of([one.key, one.tag, one.size])}{PurePosixPath(one.key).suffix.lower()}"
 
 

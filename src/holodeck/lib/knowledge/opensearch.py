@@ -1,22 +1,18 @@
-"""Keyword search in OpenSearch, through its REST interface."""
+"""Keyword search in OpenSearch, the adapter for opensearch-py."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from holodeck.errors import HoloDeckError, VectorStoreError
+from holodeck.errors import HoloDeckError, MissingExtra, VectorStoreError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.knowledge.stores.adapter import StoreProblem, digest
-from holodeck.lib.knowledge.stores.rest import RestClient, RestError, explain_rest
-from holodeck.lib.knowledge.stores.servers import host_of
+from holodeck.lib.knowledge.stores.servers import explain_connection, host_of
 from holodeck.lib.redact import Redactor
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.knowledge import KeywordIndexConfig
 
 T = TypeVar("T")
-
-_PER_REQUEST = 500
 
 
 class OpenSearchIndex:
@@ -25,25 +21,34 @@ class OpenSearchIndex:
     Args:
         config: Where it is. `endpoint` and `index_name` are set.
         owner: The name of the tool's collection.
+
+    Raises:
+        MissingExtra: The client is not installed.
     """
 
     def __init__(self, config: KeywordIndexConfig, owner: str) -> None:
+        try:
+            from opensearchpy import OpenSearch
+        except ImportError as error:
+            raise MissingExtra("opensearch", "keyword index opensearch") from error
+
         endpoint = config.endpoint or ""
-        is_secure = endpoint.startswith("https")
-        self._address = host_of(endpoint, 443 if is_secure else 9200)
+        self._address = host_of(endpoint, 443 if endpoint.startswith("https") else 9200)
         self._owner = owner
         self._name = config.index_name or ""
         self._credentials = "password" if config.api_key is None else "api_key"
         secrets = [one.get_secret_value() for one in (config.password, config.api_key) if one]
         self._redactor = Redactor(secrets)
-        headers, login = dict[str, str](), None
-        if config.api_key is not None:
-            headers["authorization"] = f"ApiKey {config.api_key.get_secret_value()}"
-        elif config.username is not None:
-            password = config.password.get_secret_value() if config.password else ""
-            login = (config.username, password)
-        self._service = RestClient(
-            endpoint, headers, config.timeout_seconds, login=login, verify=config.verify_certs
+        key = config.api_key.get_secret_value() if config.api_key else None
+        password = config.password.get_secret_value() if config.password else ""
+        self._client: Any = OpenSearch(
+            [endpoint],
+            http_auth=(config.username, password) if config.username else None,
+            headers={"authorization": f"ApiKey {key}"} if key else None,
+            verify_certs=config.verify_certs,
+            ssl_show_warn=False,
+            timeout=config.timeout_seconds,
+            retry_on_status=(429, 502, 503, 504),
         )
 
     async def build(self, texts: Sequence[str]) -> None:
@@ -56,13 +61,17 @@ class OpenSearchIndex:
 
     def close(self) -> None:
         """Close the connections."""
-        self._service.close()
+        self._client.close()
 
     def _build(self, texts: Sequence[str]) -> None:
-        path, state = f"/{self._name}", {"owner": self._owner, "texts": digest(*texts)}
-        found = self._service.ask("GET", f"{path}/_mapping", missing=True)
-        if found:
-            [mapping] = found.values()  # also if the name is an alias
+        from opensearchpy import NotFoundError, helpers
+
+        state, indices = {"owner": self._owner, "texts": digest(*texts)}, self._client.indices
+        try:
+            [mapping] = indices.get_mapping(index=self._name).values()  # also of an alias
+        except NotFoundError:
+            mapping = None
+        if mapping is not None:
             known = (mapping["mappings"].get("_meta") or {}).get("holodeck") or {}
             if known == state:
                 return
@@ -71,27 +80,16 @@ class OpenSearchIndex:
                     f"the index {self._name!r} is of another tool or program; write another"
                     " 'index_name'"
                 )
-            self._service.send("DELETE", path)
+            indices.delete(index=self._name)
         unfinished = {"holodeck": {"owner": self._owner}}
         fields = {"text": {"type": "text"}, "position": {"type": "integer"}}
         mappings = {"_meta": unfinished, "dynamic": "strict", "properties": fields}
         settings = {"number_of_shards": 1}  # scores of several shards cannot be compared
-        self._service.send("PUT", path, {"settings": settings, "mappings": mappings})
-        for start in range(0, len(texts), _PER_REQUEST):
-            self._store(start, texts[start : start + _PER_REQUEST])
-        self._service.send("POST", f"{path}/_refresh")
-        self._service.send("PUT", f"{path}/_mapping", {"_meta": {"holodeck": state}})
-
-    def _store(self, first: int, texts: Sequence[str]) -> None:
-        lines = []
-        for position, text in enumerate(texts, start=first):
-            lines.append(json.dumps({"index": {"_id": str(position)}}))
-            lines.append(json.dumps({"text": text, "position": position}))
-        body = ("\n".join(lines) + "\n").encode()
-        stored = self._service.ask("POST", f"/{self._name}/_bulk", body)
-        if stored["errors"]:
-            failed = next(one["index"] for one in stored["items"] if one["index"].get("error"))
-            raise RestError(failed["status"], str(failed["error"].get("reason")))
+        indices.create(index=self._name, body={"settings": settings, "mappings": mappings})
+        documents = ({"_id": str(n), "text": text, "position": n} for n, text in enumerate(texts))
+        helpers.bulk(self._client, documents, index=self._name)
+        indices.refresh(index=self._name)
+        indices.put_mapping(index=self._name, body={"_meta": {"holodeck": state}})
 
     def _search(self, query: str, limit: int) -> list[tuple[int, float]]:
         body = {
@@ -100,8 +98,8 @@ class OpenSearchIndex:
             "_source": False,
             "sort": ["_score", {"position": "asc"}],
         }
-        found = self._service.ask("POST", f"/{self._name}/_search", body)
-        return [(int(one["_id"]), one["_score"]) for one in found["hits"]["hits"]]
+        found = self._client.search(index=self._name, body=body)
+        return [(int(hit["_id"]), hit["_score"]) for hit in found["hits"]["hits"]]
 
     async def _run(self, call: Callable[[], T]) -> T:
         try:
@@ -110,6 +108,9 @@ class OpenSearchIndex:
             raise
         except Exception as error:
             problem = str(error) if isinstance(error, StoreProblem) else None
-            problem = problem or explain_rest(error, self._credentials) or describe(error)
+            if getattr(error, "status_code", None) in {401, 403}:
+                rejected = f"the server rejects the credentials ({describe(error)})"
+                problem = f"{rejected}; change {self._credentials!r}"
+            problem = problem or explain_connection(error, self._credentials) or describe(error)
             message = f"keyword index opensearch at {self._address}: {problem}"
             raise VectorStoreError(self._redactor.redact(message)) from error

@@ -8,9 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING
 
-from holodeck.errors import ModelStoreError
+from holodeck.errors import MissingExtra, ModelStoreError
+
+if TYPE_CHECKING:
+    import gguf
 
 _CHUNK = 1 << 20
 _MAGIC = b"GGUF"
@@ -148,10 +152,6 @@ def _write_stamp(path: Path, stamp: Stamp) -> None:
 
 
 _ALIGNMENT = 32
-_VERSION = 3
-_FLOAT32 = 0
-_MEAN_POOLING = 1
-_NORMAL_TOKEN, _CONTROL_TOKEN = 1, 3
 _SPACE = "\u2581"
 """The first character of pieces at the start of a word."""
 
@@ -171,8 +171,6 @@ _IN_LAYER = {
     "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm",
 }
-
-Value = bool | int | float | str | Sequence[str] | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -196,20 +194,16 @@ def convert_to_gguf(weights: IO[bytes], vocabulary: str, heads: int) -> Iterator
     """
     (length,) = struct.unpack("<Q", weights.read(8))
     tensors = _tensors(json.loads(weights.read(length)))
-    facts = {**_shape(tensors, heads), **_tokens(vocabulary.split("\n")[:-1])}
-    head = b"".join(
-        (
-            struct.pack("<4sIQQ", b"GGUF", _VERSION, len(tensors), len(facts)),
-            *(_gguf_text(key) + _value(value) for key, value in facts.items()),
-            *_entries(tensors),
-        )
-    )
-    yield head + _padding(len(head))
+    yield _padded(_head(tensors, vocabulary.split("\n")[:-1], heads))
     position = 0
     for tensor in tensors:
         weights.read(tensor.start - position)  # tensors that llama.cpp does not need
-        yield weights.read(tensor.size) + _padding(tensor.size)
+        yield _padded(weights.read(tensor.size))
         position = tensor.start + tensor.size
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % _ALIGNMENT)
 
 
 def _tensors(header: dict[str, dict[str, list[int]]]) -> list[Tensor]:
@@ -232,84 +226,60 @@ def _name(source_name: str) -> str | None:
     return f"blk.{layer}.{_IN_LAYER[inner]}.{kind}" if inner in _IN_LAYER else None
 
 
-def _shape(tensors: Sequence[Tensor], heads: int) -> dict[str, Value]:
+def _head(tensors: Sequence[Tensor], pieces: Sequence[str], heads: int) -> bytes:
+    """Return all of the GGUF file but the numbers. Raises MissingExtra."""
+    try:
+        import gguf  # noqa: PLC0415 - few convert weights
+    except ImportError as error:
+        raise MissingExtra("local", "converting weights to GGUF") from error
+    import numpy as np  # noqa: PLC0415 - as above
+
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     context, width = shapes["position_embd.weight"]
-    return {
-        "general.architecture": "bert",
-        "general.alignment": _ALIGNMENT,
-        "general.file_type": _FLOAT32,
-        "bert.block_count": sum(name.endswith(".attn_q.weight") for name in shapes),
-        "bert.context_length": context,
-        "bert.embedding_length": width,
-        "bert.feed_forward_length": shapes["blk.0.ffn_up.weight"][0],
-        "bert.attention.head_count": heads,
-        "bert.attention.layer_norm_epsilon": 1e-12,
-        "bert.attention.causal": False,
-        "bert.pooling_type": _MEAN_POOLING,
-    }
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "head.gguf")
+        writer = gguf.GGUFWriter(path, "bert")
+        writer.add_custom_alignment(_ALIGNMENT)
+        writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+        writer.add_block_count(sum(name.endswith(".attn_q.weight") for name in shapes))
+        writer.add_context_length(context)
+        writer.add_embedding_length(width)
+        writer.add_feed_forward_length(shapes["blk.0.ffn_up.weight"][0])
+        writer.add_head_count(heads)
+        writer.add_layer_norm_eps(1e-12)
+        writer.add_causal_attention(False)
+        writer.add_pooling_type(gguf.PoolingType.MEAN)
+        _add_tokens(writer, pieces)
+        for tensor in tensors:
+            writer.add_tensor_info(tensor.name, tensor.shape, np.dtype("float32"), tensor.size)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        writer.close()
+        return path.read_bytes()
 
 
-def _tokens(pieces: Sequence[str]) -> dict[str, Value]:
+def _add_tokens(writer: "gguf.GGUFWriter", pieces: Sequence[str]) -> None:
+    from gguf import TokenType  # noqa: PLC0415 - as above
+
     at = {name: pieces.index(f"[{name}]") for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
     control = set(at.values())
-    kinds = [_CONTROL_TOKEN if n in control else _NORMAL_TOKEN for n in range(len(pieces))]
-    return {
-        "tokenizer.ggml.model": "bert",
-        "tokenizer.ggml.tokens": [
-            piece if n in control else _to_gguf_piece(piece) for n, piece in enumerate(pieces)
-        ],
-        "tokenizer.ggml.token_type": kinds,
-        "tokenizer.ggml.token_type_count": 2,
-        "tokenizer.ggml.bos_token_id": at["CLS"],
-        "tokenizer.ggml.eos_token_id": at["SEP"],
-        "tokenizer.ggml.unknown_token_id": at["UNK"],
-        "tokenizer.ggml.seperator_token_id": at["SEP"],  # spelled so in the format
-        "tokenizer.ggml.padding_token_id": at["PAD"],
-        "tokenizer.ggml.cls_token_id": at["CLS"],
-        "tokenizer.ggml.mask_token_id": at["MASK"],
-    }
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list(
+        [piece if n in control else _to_gguf_piece(piece) for n, piece in enumerate(pieces)]
+    )
+    writer.add_token_types(
+        [TokenType.CONTROL if n in control else TokenType.NORMAL for n in range(len(pieces))]
+    )
+    writer.add_token_type_count(2)
+    writer.add_bos_token_id(at["CLS"])
+    writer.add_eos_token_id(at["SEP"])
+    writer.add_unk_token_id(at["UNK"])
+    writer.add_sep_token_id(at["SEP"])
+    writer.add_pad_token_id(at["PAD"])
+    writer.add_uint32("tokenizer.ggml.cls_token_id", at["CLS"])
+    writer.add_mask_token_id(at["MASK"])
 
 
 def _to_gguf_piece(piece: str) -> str:
     return piece[2:] if piece.startswith("##") else _SPACE + piece
-
-
-def _entries(tensors: Sequence[Tensor]) -> Iterator[bytes]:
-    """Yield the header of each tensor: name, shape with the last dimension first, offset."""
-    offset = 0
-    for tensor in tensors:
-        count = len(tensor.shape)
-        shape = struct.pack(f"<I{count}Q", count, *reversed(tensor.shape))
-        yield _gguf_text(tensor.name) + shape + struct.pack("<IQ", _FLOAT32, offset)
-        offset += tensor.size + len(_padding(tensor.size))
-
-
-def _padding(size: int) -> bytes:
-    return bytes(-size % _ALIGNMENT)
-
-
-def _gguf_text(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def _value(value: Value) -> bytes:
-    """Return a value, preceded by the format's number of its type."""
-    match value:
-        case bool():
-            return struct.pack("<I?", 7, value)
-        case int():
-            return struct.pack("<II", 4, value)
-        case float():
-            return struct.pack("<If", 6, value)
-        case str():
-            return struct.pack("<I", 8) + _gguf_text(value)
-    return struct.pack("<I", 9) + _array(value)
-
-
-def _array(values: Sequence[str] | Sequence[int]) -> bytes:
-    texts = [one for one in values if isinstance(one, str)]
-    if texts:
-        return struct.pack("<IQ", 8, len(texts)) + b"".join(map(_gguf_text, texts))
-    return struct.pack(f"<IQ{len(values)}i", 5, len(values), *values)

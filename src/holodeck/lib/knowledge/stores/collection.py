@@ -19,6 +19,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     StoreProblem,
 )
 from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore
+from holodeck.lib.knowledge.stores.connectors import CONNECTORS
 from holodeck.lib.knowledge.stores.servers import no_answer
 from holodeck.lib.knowledge.stores.vectors import normalise
 from holodeck.lib.redact import Redactor
@@ -42,12 +43,12 @@ STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Regis
         "chromadb": "holodeck.lib.knowledge.stores.chroma:ChromaAdapter",
         "qdrant": "holodeck.lib.knowledge.stores.qdrant:QdrantAdapter",
         "postgres": "holodeck.lib.knowledge.stores.postgres:PostgresAdapter",
-        "redis": "holodeck.lib.knowledge.stores.redis:RedisAdapter",
-        "faiss": "holodeck.lib.knowledge.stores.faiss:FaissAdapter",
-        "weaviate": "holodeck.lib.knowledge.stores.weaviate:WeaviateAdapter",
-        "pinecone": "holodeck.lib.knowledge.stores.pinecone:PineconeAdapter",
-        "azure-cosmos-nosql": "holodeck.lib.knowledge.stores.cosmos_nosql:CosmosAdapter",
-        "azure-ai-search": "holodeck.lib.knowledge.stores.azure_ai_search:AzureSearchAdapter",
+        # what is used for products of existing files that are none any more
+        "redis": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
+        "faiss": "holodeck.lib.knowledge.stores.in_memory:InMemoryAdapter",
+        **dict.fromkeys(
+            CONNECTORS, "holodeck.lib.knowledge.stores.semantic_kernel_store:SemanticKernelAdapter"
+        ),
     },
 )
 """Provider → the class of its adapter."""
@@ -65,9 +66,14 @@ def open_store(
     is connected before `open`. Raises ConfigError, or MissingExtra.
     """
     config = config or DatabaseConfig(provider=VectorStoreProvider.SQLITE)
-    build = STORES.load(config.provider.value, location="database.provider")
     context = StoreContext(collection, cache, base_dir or Path.cwd())
-    return Collection(build(config, context), config)
+    build = STORES.load(config.provider, location="database.provider", base_dir=base_dir)
+    if isinstance(config.provider, VectorStoreProvider):
+        return Collection(build(config, context), config)
+    # Imported here because few stores are classes that the configuration names.
+    from holodeck.lib.knowledge.stores.named_class import open_class  # noqa: PLC0415
+
+    return open_class(build, config, context)
 
 
 class Collection:
@@ -75,7 +81,7 @@ class Collection:
 
     def __init__(self, adapter: StoreAdapter, config: DatabaseConfig) -> None:
         self._adapter = adapter
-        self._provider = config.provider.value
+        self._provider = config.provider
         self._limit = config.timeout
         secrets = (config.connection_string, config.api_key)
         self._redactor = Redactor(one.get_secret_value() for one in secrets if one is not None)

@@ -1,1 +1,0 @@
-"""Object storage: one protocol, one adapter per product."""

@@ -1,0 +1,281 @@
+"""Products behind the connectors of Semantic Kernel, by one adapter for all of them.
+
+A connector stores, reads and removes records by their keys, and searches; most cannot list what is
+there. So a second collection lists the documents, on pages with known keys, and how many chunks
+each has, from which their keys follow.
+"""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from holodeck.lib.exceptions import describe
+from holodeck.lib.knowledge.stores.adapter import (
+    OtherDimensions,
+    Row,
+    RowKey,
+    StoreContext,
+    StoreProblem,
+    digest,
+)
+from holodeck.lib.knowledge.stores.connectors import (
+    CONNECTORS,
+    address_of,
+    load_connector,
+    versions_of,
+)
+from holodeck.lib.knowledge.stores.servers import explain_connection, no_answer
+from holodeck.lib.text import one_line
+from holodeck.models.database import DatabaseConfig
+
+if TYPE_CHECKING:
+    from holodeck.lib.knowledge.stores.adapter import Vector
+
+T = TypeVar("T")
+
+_PER_REQUEST = 100
+_PAUSE_S = 0.3
+_PAGES = 1000
+
+
+class _Document(NamedTuple):
+    """What the second collection says about a document."""
+
+    chunks: int
+    fingerprint: str | None
+
+
+class SemanticKernelAdapter:
+    """Two collections of a connector: chunks, and the documents that they are of."""
+
+    def __init__(
+        self,
+        config: DatabaseConfig,
+        context: StoreContext,
+        connector: type | None = None,
+        arguments: dict[str, Any] | None = None,
+    ) -> None:
+        """Prepare a product of the table, or a connector that the configuration names."""
+        known = CONNECTORS.get(config.provider)
+        self._connector: Any = connector or load_connector(config.provider)
+        self._arguments = known.arguments(config) if known else arguments or {}
+        self._index = known.index if known else "default"
+        names = known.created_with if known else ()
+        self._new = {name: getattr(config, name) for name in names if getattr(config, name)}
+        # no product rejects a name of letters and digits
+        self._name = f"holodeck{digest(context.collection)[:24]}"
+        self._limit_s = config.timeout * 0.8  # ends before the limit of the call
+        parts = urlsplit(address_of(config))
+        self.address = parts.netloc.rpartition("@")[2] if parts.scheme != "pinecone" else ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._open_clients = AsyncExitStack()
+        self._chunks: Any = None
+        self._manifest: Any = None
+        self._pages: dict[int, dict[str, _Document]] = {}
+        self._written: str | None = None
+        """The key of the last chunk that was stored."""
+
+    def open(self, dimensions: int, *, empty: bool) -> None:
+        self.close()
+        self._loop = asyncio.new_event_loop()
+        # the last number marks embeddings of zeros, which have no direction of their own
+        self._chunks = self._ask(self._open(self._name, dimensions + 1, empty=empty))
+        self._manifest = self._ask(self._open(f"{self._name}documents", 2, empty=empty))
+        [found] = self._get(self._manifest, [_key("dimensions")]) or [None]
+        if found is None:
+            self._store(self._manifest, [_record(_key("dimensions"), "", dimensions, (1.0, 0.0))])
+        elif (size := json.loads(found["about"])) != dimensions:
+            self.close()
+            raise OtherDimensions(size, dimensions)
+        self._load()
+
+    async def _open(self, name: str, dimensions: int, *, empty: bool) -> Any:
+        from semantic_kernel.data.vector import VectorStoreCollectionDefinition, VectorStoreField
+
+        fields = [
+            VectorStoreField("key", name="id", type="str"),
+            VectorStoreField("data", name="text", type="str"),
+            VectorStoreField("data", name="about", type="str"),
+            VectorStoreField(
+                "vector",
+                name="embedding",
+                type="float",
+                dimensions=dimensions,
+                index_kind=self._index,
+            ),
+        ]
+        collection = self._connector(
+            record_type=dict,
+            definition=VectorStoreCollectionDefinition(fields=fields),
+            collection_name=name,
+            **self._arguments,
+        )
+        await self._open_clients.enter_async_context(collection)
+        if empty and await collection.collection_exists():
+            await collection.ensure_collection_deleted()
+        await collection.ensure_collection_exists(**self._new)
+        return collection
+
+    def _ask(self, request: Coroutine[Any, Any, T]) -> T:
+        """Return what a connector answers, on the loop that its clients belong to."""
+        if self._loop is None:
+            request.close()
+            raise StoreProblem("the store is not open")
+        return self._loop.run_until_complete(asyncio.wait_for(request, self._limit_s))
+
+    def _get(self, collection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the records that are there, in any order."""
+        records = list[dict[str, Any]]()
+        for batch in _batches(keys):
+            records += self._ask(_get(collection, batch))
+        return records
+
+    def _remove(self, collection: Any, keys: Sequence[str]) -> None:
+        for batch in _batches(keys):
+            # removing what is not there is an error of some products
+            there = [record["id"] for record in self._ask(_get(collection, batch))]
+            if there:
+                self._ask(collection.delete(there))
+
+    def _store(self, collection: Any, records: Sequence[dict[str, Any]]) -> None:
+        for batch in _batches(records):
+            # the connectors of some products keep a record that is there
+            self._remove(collection, [record["id"] for record in batch])
+            self._ask(collection.upsert(list(batch)))
+
+    def _load(self) -> dict[str, _Document]:
+        """Read and return what the second collection says."""
+        self._pages = {}
+        for record in self._get(self._manifest, [_key("page", page) for page in range(_PAGES)]):
+            documents = json.loads(record["about"]).items()
+            page = {name: _Document(*values) for name, values in documents}
+            self._pages |= {_page(name): page for name in page}
+        return {name: known for page in self._pages.values() for name, known in page.items()}
+
+    def _known(self, document: str) -> _Document:
+        return self._pages.get(_page(document), {}).get(document, _Document(0, None))
+
+    def _note(self, document: str, chunks: int, fingerprint: str | None) -> None:
+        """Write what a document has; nothing is said of one without chunks and fingerprint."""
+        if self._known(document) == (chunks, fingerprint):
+            return
+        number = _page(document)
+        page = self._pages.setdefault(number, {})
+        page[document] = _Document(chunks, fingerprint)
+        if not chunks and fingerprint is None:
+            del page[document]
+        self._store(self._manifest, [_record(_key("page", number), "", page, (1.0, 0.0))])
+
+    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+        self.delete(document)
+        self._note(document, len(rows), None)
+        keys = _chunk_keys(document, len(rows))
+        records = [
+            _record(key, row.text, (*row.key, row.id, row.metadata), _mark(vector))
+            for key, row, vector in zip(keys, rows, vectors, strict=True)
+        ]
+        self._store(self._chunks, records)
+        self._written = keys[-1] if keys else None
+
+    def delete(self, document: str) -> None:
+        chunks = self._known(document).chunks
+        self._note(document, chunks, None)
+        self._remove(self._chunks, _chunk_keys(document, chunks))
+        self._note(document, 0, None)
+
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+        self._ask(self._settle())
+        found = self._ask(_search(self._chunks, _mark(vector), top_k))
+        return [(_row(record), _cosine(vector, record["embedding"])) for record in found]
+
+    async def _settle(self) -> None:
+        """Return once what was stored is there: some products show changes late."""
+        while self._written and not await _get(self._chunks, [self._written]):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(_PAUSE_S)
+        self._written = None
+
+    def rows(self) -> Iterable[Row]:
+        self._ask(self._settle())
+        rows = list[Row]()
+        for document, known in self._load().items():
+            records = self._get(self._chunks, _chunk_keys(document, known.chunks))
+            if known.fingerprint is not None and len(records) != known.chunks:
+                problem = f"{document!r} has {len(records)} of its {known.chunks} chunks"
+                raise StoreProblem(f"{problem}; ingest anew with --force-ingest")
+            rows += map(_row, records)
+        return rows
+
+    def manifest(self) -> dict[str, str]:
+        documents = self._load().items()
+        return {name: known.fingerprint for name, known in documents if known.fingerprint}
+
+    def set_manifest(self, document: str, fingerprint: str | None) -> None:
+        self._note(document, self._known(document).chunks, fingerprint)
+
+    def close(self) -> None:
+        loop, clients = self._loop, self._open_clients
+        if loop is None:
+            return
+        try:
+            self._ask(clients.aclose())
+        finally:
+            self._loop, self._open_clients = None, AsyncExitStack()
+            loop.close()
+
+    def explain(self, error: Exception) -> str | None:
+        if isinstance(error, TimeoutError):
+            return no_answer(self._limit_s)
+        known = explain_connection(error, "connection_string' or 'api_key")
+        return known or f"{one_line(describe(error), 300)}; {versions_of(self._connector)}"
+
+
+async def _get(collection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+    return await collection.get(keys=list(keys), include_vectors=False) or []
+
+
+async def _search(collection: Any, vector: list[float], top_k: int) -> list[dict[str, Any]]:
+    # the scores of products differ in direction and scale, so they are computed from the vectors
+    found = await collection.search(
+        vector=vector, vector_property_name="embedding", top=top_k, include_vectors=True
+    )
+    return [hit.record async for hit in found.results]
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _PER_REQUEST):
+        yield items[start : start + _PER_REQUEST]
+
+
+def _key(*parts: str | int) -> str:
+    """Return a key as every product accepts it."""
+    return str(UUID(digest(*parts)[:32]))
+
+
+def _page(document: str) -> int:
+    return int(digest(document)[:8], 16) % _PAGES
+
+
+def _chunk_keys(document: str, chunks: int) -> list[str]:
+    return [_key("chunk", document, position) for position in range(chunks)]
+
+
+def _record(key: str, text: str, about: Any, vector: Sequence[float]) -> dict[str, Any]:
+    return {"id": key, "text": text, "about": json.dumps(about), "embedding": list(vector)}
+
+
+def _row(record: dict[str, Any]) -> Row:
+    document, position, chunk, metadata = json.loads(record["about"])
+    return Row(RowKey(document, position), chunk, record["text"], metadata)
+
+
+def _mark(vector: "Vector") -> list[float]:
+    return [*vector.tolist(), 0.0 if vector.any() else 1.0]
+
+
+def _cosine(vector: "Vector", stored: Sequence[float]) -> float:
+    pairs = zip(vector.tolist(), stored, strict=False)  # without the mark
+    return float(sum(one * other for one, other in pairs))
