@@ -42,7 +42,7 @@ REPLACED = {
 }
 """Products of existing files that are not used any more, with what is used."""
 
-CLASS_KEYS = (
+CLASS_KEYS: tuple[str, ...] = (
     *("connection_string", "url", "path", "api_key", "tenant", "database", "namespace"),
     *("db_schema", "options"),
 )
@@ -155,10 +155,8 @@ class DatabaseConfig(Model):
     @model_validator(mode="after")
     def _check(self) -> "DatabaseConfig":
         given = [name for name in self.model_fields_set if getattr(self, name) is not None]
-        if not isinstance(self.provider, VectorStoreProvider):
-            allowed = CLASS_KEYS
-        else:
-            allowed = KEYS[self.provider]
+        is_product = isinstance(self.provider, VectorStoreProvider)
+        allowed = KEYS[VectorStoreProvider(self.provider)] if is_product else CLASS_KEYS
         others = sorted(set(given).difference(allowed, ("provider", "timeout")))
         if others:
             known = ", ".join(("provider", *allowed, "timeout"))

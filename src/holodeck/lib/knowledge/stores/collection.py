@@ -7,7 +7,7 @@ from asyncio import timeout
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holodeck.errors import HoloDeckError, VectorStoreError
 from holodeck.lib.exceptions import describe
@@ -20,6 +20,7 @@ from holodeck.lib.knowledge.stores.adapter import (
 )
 from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore
 from holodeck.lib.knowledge.stores.connectors import CONNECTORS
+from holodeck.lib.knowledge.stores.named_class import arguments_of, open_class
 from holodeck.lib.knowledge.stores.servers import no_answer
 from holodeck.lib.knowledge.stores.vectors import normalise
 from holodeck.lib.redact import Redactor
@@ -35,7 +36,7 @@ _CHUNKS_PER_REQUEST = 500
 """Storing more chunks than this has a multiple of the time limit."""
 
 
-STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Registry(
+STORES: Registry[Any] = Registry(
     "vector store",
     {
         "sqlite": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
@@ -51,7 +52,7 @@ STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Regis
         ),
     },
 )
-"""Provider → the class of its adapter."""
+"""Provider → the class of its adapter, a `StoreAdapter`; or any class, `module:Class`."""
 
 
 def open_store(
@@ -70,10 +71,15 @@ def open_store(
     build = STORES.load(config.provider, location="database.provider", base_dir=base_dir)
     if isinstance(config.provider, VectorStoreProvider):
         return Collection(build(config, context), config)
-    # Imported here because few stores are classes that the configuration names.
-    from holodeck.lib.knowledge.stores.named_class import open_class  # noqa: PLC0415
+    if not hasattr(build, "ensure_collection_exists"):
+        return open_class(build, config, context)
+    # Imported here because few stores are connectors of Semantic Kernel.
+    from holodeck.lib.knowledge.stores.semantic_kernel_store import (  # noqa: PLC0415
+        SemanticKernelAdapter,
+    )
 
-    return open_class(build, config, context)
+    arguments = arguments_of(config, context)
+    return Collection(SemanticKernelAdapter(config, context, build, arguments), config)
 
 
 class Collection:

@@ -8,6 +8,8 @@ from importlib import import_module, metadata
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from pydantic import SecretStr
+
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.models.database import DatabaseConfig
 
@@ -26,20 +28,20 @@ class Connector:
     """A module that the connector imports only when it connects."""
 
 
-def _text(config: DatabaseConfig, name: str) -> str | None:
-    value = getattr(config, name)
-    return value.get_secret_value() if hasattr(value, "get_secret_value") else value
+def _secret(config: DatabaseConfig, name: str) -> str | None:
+    value: SecretStr | None = getattr(config, name)
+    return None if value is None else value.get_secret_value()
 
 
 def address_of(config: DatabaseConfig) -> str:
     """Return the URL or connection string of a store; empty if it has none."""
-    return config.url or _text(config, "connection_string") or ""
+    return config.url or _secret(config, "connection_string") or ""
 
 
 def _weaviate(config: DatabaseConfig) -> dict[str, Any]:
     parts = urlsplit(address_of(config))
     if parts.scheme == "https":
-        return {"url": parts.geturl(), "api_key": _text(config, "api_key")}
+        return {"url": parts.geturl(), "api_key": _secret(config, "api_key")}
     if config.api_key is not None:
         raise ConfigError("database.api_key", "is sent by Semantic Kernel to https:// only")
     return {"local_host": parts.hostname, "local_port": parts.port or 8080}
@@ -48,7 +50,7 @@ def _weaviate(config: DatabaseConfig) -> dict[str, Any]:
 def _pinecone(config: DatabaseConfig) -> dict[str, Any]:
     """Key and namespace may be in `pinecone://KEY@NAMESPACE`. Raises ConfigError."""
     if config.connection_string is None:
-        return {"api_key": _text(config, "api_key"), "namespace": config.namespace or ""}
+        return {"api_key": _secret(config, "api_key"), "namespace": config.namespace or ""}
     parts = urlsplit(address_of(config))
     if parts.scheme != "pinecone" or not parts.username:
         problem = "is none of pinecone; write pinecone://KEY@NAMESPACE"
@@ -57,15 +59,15 @@ def _pinecone(config: DatabaseConfig) -> dict[str, Any]:
 
 
 def _azure_ai_search(config: DatabaseConfig) -> dict[str, Any]:
-    return {"search_endpoint": address_of(config), "api_key": _text(config, "api_key")}
+    return {"search_endpoint": address_of(config), "api_key": _secret(config, "api_key")}
 
 
 def _cosmos_nosql(config: DatabaseConfig) -> dict[str, Any]:
-    address = _text(config, "connection_string") or ""
+    address = _secret(config, "connection_string") or ""
     values = dict(part.partition("=")[::2] for part in address.split(";"))
     return {
         "url": config.url or values.get("AccountEndpoint"),
-        "key": _text(config, "api_key") or values.get("AccountKey"),
+        "key": _secret(config, "api_key") or values.get("AccountKey"),
         "database_name": config.database or "holodeck",
         "create_database": True,
     }

@@ -1,4 +1,4 @@
-"""Stores of `provider: module:Class`: a class of the user's, or a connector of Semantic Kernel."""
+"""Stores of `provider: module:Class`, which keep the protocol `VectorStore`."""
 
 from asyncio import timeout
 from collections.abc import Coroutine, Sequence
@@ -19,16 +19,7 @@ _METHODS = (*("open", "replace", "delete", "search", "texts", "manifest", "set_m
 
 
 def open_class(build: Any, config: DatabaseConfig, context: StoreContext) -> VectorStore:
-    """Return the store of a class. Raises ConfigError."""
-    arguments = _arguments(config, context)
-    if hasattr(build, "ensure_collection_exists"):
-        # Imported here because few classes are connectors of Semantic Kernel.
-        from holodeck.lib.knowledge.stores.collection import Collection  # noqa: PLC0415
-        from holodeck.lib.knowledge.stores.semantic_kernel_store import (  # noqa: PLC0415
-            SemanticKernelAdapter,
-        )
-
-        return Collection(SemanticKernelAdapter(config, context, build, arguments), config)
+    """Return the store of a user's class. Raises ConfigError."""
     missing = [name for name in _METHODS if not callable(getattr(build, name, None))]
     if missing:
         raise ConfigError(
@@ -36,13 +27,13 @@ def open_class(build: Any, config: DatabaseConfig, context: StoreContext) -> Vec
             f"{config.provider!r} is no vector store; it has no {', '.join(missing)}",
         )
     try:
-        return NamedStore(build(context.collection, **arguments), config)
+        return NamedStore(build(context.collection, **arguments_of(config, context)), config)
     except Exception as error:
         message = f"{config.provider}: cannot be made: {describe(error)}"
         raise ConfigError("database.provider", message) from error
 
 
-def _arguments(config: DatabaseConfig, context: StoreContext) -> dict[str, Any]:
+def arguments_of(config: DatabaseConfig, context: StoreContext) -> dict[str, Any]:
     """Return the keys of the configuration as the arguments of a class."""
     names = [name for name in CLASS_KEYS if name != "options"]
     values = {name: getattr(config, name) for name in names if getattr(config, name) is not None}

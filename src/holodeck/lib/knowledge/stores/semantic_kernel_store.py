@@ -85,16 +85,20 @@ class SemanticKernelAdapter:
         # the last number marks embeddings of zeros, which have no direction of their own
         self._chunks = self._ask(self._open(self._name, dimensions + 1, empty=empty))
         self._manifest = self._ask(self._open(f"{self._name}documents", 2, empty=empty))
-        [found] = self._get(self._manifest, [_key("dimensions")]) or [None]
-        if found is None:
+        found = self._get(self._manifest, [_key("dimensions")])
+        if not found:
             self._store(self._manifest, [_record(_key("dimensions"), "", dimensions, (1.0, 0.0))])
-        elif (size := json.loads(found["about"])) != dimensions:
+        elif (size := json.loads(found[0]["about"])) != dimensions:
             self.close()
             raise OtherDimensions(size, dimensions)
         self._load()
 
     async def _open(self, name: str, dimensions: int, *, empty: bool) -> Any:
-        from semantic_kernel.data.vector import VectorStoreCollectionDefinition, VectorStoreField
+        from semantic_kernel.data.vector import (
+            IndexKind,
+            VectorStoreCollectionDefinition,
+            VectorStoreField,
+        )
 
         fields = [
             VectorStoreField("key", name="id", type="str"),
@@ -105,7 +109,7 @@ class SemanticKernelAdapter:
                 name="embedding",
                 type="float",
                 dimensions=dimensions,
-                index_kind=self._index,
+                index_kind=IndexKind(self._index),
             ),
         ]
         collection = self._connector(

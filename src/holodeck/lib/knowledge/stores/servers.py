@@ -28,7 +28,7 @@ def server_url(config: DatabaseConfig, *schemes: str) -> str:
         known = " or ".join(f"{scheme}://" for scheme in schemes)
         raise ConfigError(
             f"database.{key}",
-            f"is not an address of {config.provider.value}; it begins with {known} and a host",
+            f"is not an address of {config.provider}; it begins with {known} and a host",
         )
     return url
 
