@@ -241,10 +241,21 @@ FUNCTION = {
     "file": "bot.py",
     "function": "answer",
 }
+SEARCH = {
+    "type": "vectorstore",
+    "name": "s",
+    "description": "d",
+    "source": "bot.py",
+    "database": {"provider": "bot:Agent"},
+}
 SERVER = {"type": "mcp", "name": "m", "command": sys.executable}
 UNTRUSTED = {
     "agent": ({"backend": "bot:answer"}, "backend: --untrusted refuses code"),
     "tool": ({"tools": [FUNCTION]}, "tools[0].file: --untrusted refuses code"),
+    "store": (
+        {"tools": [SEARCH]},
+        "tools[0].database.provider: --untrusted refuses code; found 'bot:Agent'",
+    ),
     "metric": (
         {"test_cases": [CASE | {"evaluations": [{"metric": "bot:no_score"}]}]},
         "test_cases[0].evaluations[0]: --untrusted refuses code",

@@ -30,18 +30,18 @@ def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPa
         is_shared = error.field.startswith("embedding_provider")
         context.error(("embedding_provider",) if is_shared else (*path, key), error.message)
     if isinstance(tool.database, DatabaseConfig):
-        _check_provider(context, tool.database.provider, (*path, "database", "provider"))
+        _check_store(context, tool.database, (*path, "database", "provider"))
     return {tool.name: ["query"]}
 
 
-def _check_provider(context: CheckContext, provider: str, path: KeyPath) -> None:
+def _check_store(context: CheckContext, store: DatabaseConfig, path: KeyPath) -> None:
     """Check that a class is there, and say what is used for a product of existing files."""
-    if isinstance(provider, VectorStoreProvider):
-        if provider in REPLACED:
-            used = REPLACED[provider]
-            context.warning(path, f"{provider.value!r} is not used any more, but {used}")
+    if store.named_class is None:
+        used = REPLACED.get(VectorStoreProvider(store.provider))
+        if used is not None:
+            context.warning(path, f"{str(store.provider)!r} is not used any more, but {used}")
         return
     try:
-        require_target(provider, context.agent.own_dir, context.agent.location(*path))
+        require_target(store.named_class, context.agent.own_dir, context.agent.location(*path))
     except ConfigError as error:
         context.error(path, error.message)

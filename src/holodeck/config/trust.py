@@ -15,6 +15,8 @@ from holodeck.config.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import GlobalConfig
+from holodeck.models.database import DatabaseConfig
+from holodeck.models.knowledge import KnowledgeTool
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.mcp_tool import McpTool, is_loopback
 from holodeck.models.setting import Setting
@@ -90,6 +92,9 @@ def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
     for index, tool in enumerate(agent.tools or ()):
         if isinstance(tool, FunctionTool):
             yield ("tools", index, "file"), tool.file
+        database = tool.database if isinstance(tool, KnowledgeTool) else None
+        if isinstance(database, DatabaseConfig) and database.named_class is not None:
+            yield ("tools", index, "database", "provider"), database.named_class
     for path, metric in all_metrics(agent):
         if metric.enabled and metric.user_code is not None:
             yield path, metric.user_code

@@ -152,10 +152,15 @@ class DatabaseConfig(Model):
             return data  # two names of one key; the other one is unknown
         return {**renamed, "provider": provider}
 
+    @property
+    def named_class(self) -> str | None:
+        """The store as `module:Class`; None for a product."""
+        return None if isinstance(self.provider, VectorStoreProvider) else self.provider
+
     @model_validator(mode="after")
     def _check(self) -> "DatabaseConfig":
         given = [name for name in self.model_fields_set if getattr(self, name) is not None]
-        is_product = isinstance(self.provider, VectorStoreProvider)
+        is_product = self.named_class is None
         allowed = KEYS[VectorStoreProvider(self.provider)] if is_product else CLASS_KEYS
         others = sorted(set(given).difference(allowed, ("provider", "timeout")))
         if others:

@@ -69,7 +69,7 @@ def open_store(
     config = config or DatabaseConfig(provider=VectorStoreProvider.SQLITE)
     context = StoreContext(collection, cache, base_dir or Path.cwd())
     build = STORES.load(config.provider, location="database.provider", base_dir=base_dir)
-    if isinstance(config.provider, VectorStoreProvider):
+    if config.named_class is None:
         return Collection(build(config, context), config)
     if not hasattr(build, "ensure_collection_exists"):
         return open_class(build, config, context)
