@@ -1,5 +1,6 @@
 """Vectors of texts: on a tiny model made here, and on the real one, as published."""
 
+import hashlib
 import math
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from holodeck.lib.local_models.weights import convert_to_gguf
 from holodeck.models.config import ExecutionConfig
 from support.similarity import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
 
+TINY_SHA256 = "16fd779fbe4e1056f9125fea277aec134a5d06ce02c7926e23eee3c4581ad0c5"
+
 
 def test_the_embedding_model_has_a_short_name():
     assert known_model("minilm").name == "all-minilm-l6-v2"
@@ -30,6 +33,13 @@ def test_the_embedding_model_has_a_short_name():
 def write_tiny(path):
     path.write_bytes(b"".join(convert_to_gguf(BytesIO(tiny_safetensors()), vocabulary(), HEADS)))
     return path
+
+
+def test_converted_weights_are_the_same_bytes_with_every_version_of_the_writer(tmp_path):
+    written = write_tiny(tmp_path / "tiny.gguf").read_bytes()
+
+    # that of the catalog's model was computed in the same way
+    assert hashlib.sha256(written).hexdigest() == TINY_SHA256
 
 
 @pytest.fixture(scope="module")
