@@ -252,7 +252,7 @@ SERVER = {"type": "mcp", "name": "m", "command": sys.executable}
 UNTRUSTED = {
     "agent": ({"backend": "bot:answer"}, "backend: --untrusted refuses code"),
     "tool": ({"tools": [FUNCTION]}, "tools[0].file: --untrusted refuses code"),
-    "store": (
+    "store class": (
         {"tools": [SEARCH]},
         "tools[0].database.provider: --untrusted refuses code; found 'bot:Agent'",
     ),
