@@ -16,7 +16,6 @@ from typing import Any, Protocol, TextIO, TypeVar
 
 import click
 
-from holodeck.cli.while_waiting import prepare_results
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
@@ -101,7 +100,6 @@ def _leave(_: asyncio.Runner, interruption: _Interruption) -> None:
 
 async def _run_until_done(executor: Runner[R], interruption: _Interruption) -> R:
     tests = asyncio.create_task(executor.execute_tests())
-    preparation = asyncio.create_task(prepare_results())
 
     def interrupt() -> None:
         interruption.report()
@@ -112,7 +110,6 @@ async def _run_until_done(executor: Runner[R], interruption: _Interruption) -> R
             await asyncio.wait({tests})
         return executor.report(interrupted=True) if tests.cancelled() else tests.result()
     finally:
-        preparation.cancel()
         await executor.shutdown()
 
 
