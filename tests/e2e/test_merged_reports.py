@@ -243,13 +243,17 @@ def test_merged_runs_are_compared_blessed_and_a_baseline(shards):
     merge(shards, "1.json", "2.json", "3.json")
 
     blessed = shards.run("bless", "all.json")
-    compared = shards.run("compare", "baseline", "all.json", "--fail-on", "regression")
+    itself = shards.run("compare", "baseline", "all.json", "--fail-on", "regression")
     gated = shards.run("test", "--baseline", "all.json", "--fail-on", "regression")
     merge(shards, "1.json", "2.json", output="part.json")
-    partial = shards.run("compare", "all.json", "part.json", "--fail-on", "regression")
+    for at in (1, 2):
+        shards.run("test", "--shard", f"{at}/3", "-o", f"later{at}.json")
+    merge(shards, "later1.json", "later2.json", output="later.json")
+    partial = shards.run("compare", "all.json", "later.json", "--fail-on", "regression")
 
     assert blessed.stdout.endswith("6 of 7 cases passed\n")
-    assert compared.code == gated.code == 0, gated.stdout
+    assert (itself.code, gated.code) == (2, 0), gated.stdout
+    assert "is the run that BASE is, too" in itself.stderr
     assert "a case failed in the baseline, too: case 4" in gated.stdout
     assert partial.code == 5
     assert shards.run("bless", "part.json").code == 2
@@ -263,7 +267,8 @@ def test_a_baseline_of_several_agents_is_that_of_each(fleet):
 
     ambiguous = fleet.run("test", "agent.yaml", "--baseline", "base.json")
     gated = fleet.run("test", "agent.yaml", "--baseline", "named.json", "--fail-on", "regression")
-    compared = fleet.run("compare", "named.json", "named.json")
+    fleet.run("test", *AGENTS, "-o", "later.json")
+    compared = fleet.run("compare", "named.json", "later.json")
 
     assert ambiguous.code == 2
     assert "'greeter' does not name one of its agents" in ambiguous.stderr

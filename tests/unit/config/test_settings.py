@@ -118,7 +118,7 @@ def test_a_variable_from_an_env_file_names_the_file(folder):
         (
             "HOLODECK_LLM_TIMEOUT",
             "soon",
-            "found 'soon'; expected a number (Time limit of one agent call",
+            "found 'soon'; expected a number (Limit of one agent or judge call",
         ),
         ("HOLODECK_LLM_TIMEOUT", "-1", "found '-1'; expected more than 0"),
         ("HOLODECK_MAX_RETRIES", "many", "found 'many'; expected a whole number"),

@@ -130,7 +130,8 @@ def side_of_run(run: Run) -> ComparedRun:
     """Return a recorded run as one side of a comparison."""
     started, report = run.started, report_of(run)
     indexes = sorted({**run.skipped, **run.finished})
-    planned = [] if started is None else [started.cases[at].hash for at in indexes]
+    planned = {} if started is None else {at: case.hash for at, case in enumerate(started.cases)}
+    keys = zip(indexes, case_keys(report.results), strict=False)
     return ComparedRun(
         report=report,
         source=f"run {run.id}",
@@ -138,7 +139,7 @@ def side_of_run(run: Run) -> ComparedRun:
         commit=None if started is None else started.commit,
         hashes={} if started is None else started.hashes,
         versions={} if started is None else started.versions,
-        case_hashes=dict(zip(case_keys(report.results), planned, strict=False)),
+        case_hashes={key: planned[at] for at, key in keys if at in planned},
     )
 
 
