@@ -1,6 +1,7 @@
 """An agent.yaml or a suite file as a test file: each of its cases is a test."""
 
 import asyncio
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.events import scenario_result_of, show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.text import inert
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import Reason
@@ -82,8 +84,11 @@ class AgentFile(pytest.File):
         is_named: Whether the command line names it; then it must have test cases.
     """
 
-    def __init__(self, *, is_named: bool, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, is_named: bool, path: Path, parent: Any, **given: Any) -> None:
+        name = inert(path.name, keep_newlines=False)
+        if name != path.name:  # pytest would print it as it is
+            given["nodeid"] = f"{parent.nodeid}/{name}".removeprefix("/")
+        super().__init__(path=path, parent=parent, **given)
         self._is_named = is_named
 
     def collect(self) -> Iterator["CasesOfSuite | AgentCase"]:
@@ -95,12 +100,16 @@ class AgentFile(pytest.File):
             raise self.CollectError(f"{self.path.name}: {error}") from error
         if loaded.settings.has_budget:
             message = "its budget is ignored, as each case is a run of its own in pytest"
-            self.warn(pytest.PytestWarning(f"{self.path.name}: {message}; use 'holodeck test'"))
+            self._warn(f"{self.path.name}: {message}; use 'holodeck test'")
         for finding in findings:
-            self.warn(pytest.PytestWarning(str(finding)))
+            self._warn(str(finding))
         if not loaded.agent.test_cases and self._is_named:
             raise self.CollectError(f"{self.path.name}: it has no test cases")
         yield from self._cases(loaded)
+
+    def _warn(self, text: str) -> None:
+        file = inert(str(self.path), keep_newlines=False)
+        warnings.warn_explicit(pytest.PytestWarning(inert(text)), None, file, lineno=1)
 
     def _load_agent(self) -> LoadedAgent:
         """Read the agent. Raises HoloDeckError."""
@@ -112,7 +121,8 @@ class AgentFile(pytest.File):
             if suite is None:
                 yield from _build_tests(self, some)
             else:
-                yield CasesOfSuite.from_parent(self, name=suite, loaded=some)
+                name = inert(suite, keep_newlines=False)
+                yield CasesOfSuite.from_parent(self, name=name, loaded=some)
 
 
 class SuiteFile(AgentFile):
@@ -159,7 +169,7 @@ def _build_tests(parent: pytest.Collector, loaded: LoadedAgent) -> Iterator["Age
     """Yield a test for each case, each with a unique name."""
     seen: Counter[str] = Counter()
     for index, case in enumerate(loaded.agent.test_cases or []):
-        name = case.name or f"case {index + 1}"
+        name = inert(case.name or f"case {index + 1}", keep_newlines=False)
         seen[name] += 1
         unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
         yield AgentCase.from_parent(parent, name=unique, loaded=loaded.with_cases([index]))

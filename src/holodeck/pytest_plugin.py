@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 """A scenario in the summary, in plain values, because it may come from another process."""
 
-COLOURS = {
-    "passed": "green",
-    "flaky": "yellow",
-    "failed": "red",
-    "error": "red",
-    "skipped": "yellow",
-}
 MEANINGS: FrameworkOutcomes = {
     pytest.fail.Exception: "failed",
     pytest.skip.Exception: "skipped",
@@ -37,13 +30,13 @@ MEANINGS: FrameworkOutcomes = {
     pytest.exit.Exception: "skipped",
 }
 """The status of a scenario that raises this in its test."""
-MIN_YELLOW = 0.7
 FLAKY = ("outcome", "flaky")
 """The property of a test whose case is flaky."""
 _HAS_CASES = re.compile(
     r"""^["']?(test_?cases?(_?file)?|suites?|scenarios?|backend)["']?\s*:""", re.MULTILINE
 )
 """Also matches misspelled keys, so that reading the file reports them."""
+_SUFFIXES = frozenset({".yaml", ".yml"})
 _SUFFIX = re.compile(r"\.ya?ml$", re.IGNORECASE)
 _NEVER_RUN = re.compile(r"coroutine '(scenario\.a?run|ScriptRun\.run)' was never awaited")
 _NO_TEST = "while no test ran"
@@ -161,7 +154,7 @@ def _start_debugging(config: pytest.Config) -> Callable[[], None]:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix.lower() not in {".yaml", ".yml"}:
+    if file_path.suffix.lower() not in _SUFFIXES:
         return None
     is_named = _is_named(file_path, parent.session)
     if not _is_wanted(file_path, parent.config, is_named=is_named):
@@ -262,8 +255,27 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    report.__dict__["holodeck"] = item.config.stash[_KEY].take()
+    rows = report.__dict__["holodeck"] = item.config.stash[_KEY].take()
+    if rows or item.get_closest_marker("agent_test"):
+        _clean(report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if collector.path.suffix.lower() in _SUFFIXES:
+        _clean(report)
+    return report
+
+
+def _clean(report: pytest.TestReport | pytest.CollectReport) -> None:
+    # Imported here because most test runs have no agent.
+    from holodeck.pytest_output import clean_report  # noqa: PLC0415
+
+    clean_report(report)
 
 
 def pytest_report_teststatus(
@@ -326,55 +338,7 @@ def pytest_terminal_summary(
 ) -> None:
     rows, never_run = config.stash[_KEY].reported, config.stash[_KEY].never_run
     if rows or never_run:
-        terminalreporter.write_sep("=", "holodeck")
-    for nodeid in never_run:
-        terminalreporter.write("NOT RUN", red=True)
-        message = "a scenario was created and never run; write `await scenario.run(…)`"
-        terminalreporter.write_line(f" {message} ({nodeid or _NO_TEST})")
-    if not rows:
-        return
-    for nodeid, row in rows:
-        terminalreporter.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
-        terminalreporter.write_line(f" {_describe(row)} ({nodeid})")
-        for line in row["reason"].splitlines():
-            terminalreporter.write_line(f"         {line}")
-    totals, colour = _totals([row for _, row in rows])
-    terminalreporter.write_line(totals, **{colour: True})
+        # Imported here because most test runs have no scenario.
+        from holodeck.pytest_output import write_summary  # noqa: PLC0415
 
-
-def _describe(row: Row) -> str:
-    return ", ".join(
-        part
-        for part in (
-            f"{row['name']}: {row['seconds']:.2f} s",
-            f"agent {row['agent_seconds']:.2f} s",
-            f"criteria {row['passed_criteria']}/{row['criteria']}" if row["criteria"] else "",
-        )
-        if part
-    )
-
-
-def _totals(rows: list[Row]) -> tuple[str, str]:
-    """Return the last line and its colour; skipped scenarios do not count for the rate."""
-    # Imported here because most test runs have no scenario.
-    from holodeck.lib.text import plural  # noqa: PLC0415
-
-    counts = f"{plural(len(rows), 'scenario')}: {', '.join(_counts(rows))}"
-    decided = [row["status"] for row in rows if row["status"] != "skipped"]
-    if not decided:
-        return counts, "yellow"
-    rate = sum(status in {"passed", "flaky"} for status in decided) / len(decided)
-    return f"{counts}; success rate {rate:.0%}", _colour(rate)
-
-
-def _counts(rows: list[Row]) -> Iterator[str]:
-    for status in COLOURS:
-        count = sum(row["status"] == status for row in rows)
-        if count:
-            yield f"{count} {status}"
-
-
-def _colour(rate: float) -> str:
-    if rate == 1:
-        return "green"
-    return "yellow" if rate >= MIN_YELLOW else "red"
+        write_summary(terminalreporter, rows, [nodeid or _NO_TEST for nodeid in never_run])

@@ -1,5 +1,7 @@
 """holodeck in notebooks: progress in place, reports as tables, the executed example."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -13,6 +15,7 @@ from holodeck.suite import Scenario
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from support.agents import contains
 from support.html_page import HtmlPage
+from support.payloads import PAYLOADS
 from support.results import a_report, a_result
 
 IN_A_RUNNING_LOOP = """
@@ -22,6 +25,14 @@ found = holodeck.run(weather, cases[:2], metrics=["exact_match"])
 print(found.passed, detect_frontend(), "ipywidgets" in sys.modules)
 """
 HIDDEN = "_ = await holodeck.arun(weather, cases, metrics=['exact_match'], progress=False)"
+
+
+KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWx"
+TEXT = "|".join([KEY, *PAYLOADS]).encode("utf-8", "ignore").decode()
+HOSTILE = f"""
+await holodeck.arun(lambda message: {TEXT!r}, [{{"name": {TEXT!r}, "input": "hi"}}],
+                    metrics=[{{"metric": "contains", "value": "x y z"}}])
+"""
 
 
 def test_the_notebook_of_the_examples_shows_what_it_has_stored():
@@ -34,14 +45,18 @@ def test_the_notebook_of_the_examples_shows_what_it_has_stored():
     [path] = NOTEBOOKS
     stored = outputs_of(nbformat.read(path, as_version=4))
 
-    fresh = outputs_of(execute(path, IN_A_RUNNING_LOOP, HIDDEN))
+    *fresh, in_loop, hidden, hostile = outputs_of(execute(path, IN_A_RUNNING_LOOP, HIDDEN, HOSTILE))
 
-    assert fresh[:-2] == stored
-    progress, printed = fresh[-2]  # one output, however often it was updated
+    assert fresh == stored
+    progress, printed = in_loop  # one output, however often it was updated
     assert progress["data"]["text/plain"] == "2 of 2 tests, 0 s: done"
     assert '<progress value="2" max="2">' in progress["data"]["text/html"]
     assert printed["text"] == "True notebook False\n"
-    assert fresh[-1] == []
+    assert hidden == []
+    for output in hostile:
+        assert not re.search("<(script|img|svg|iframe|a|details)[ />]", output["data"]["text/html"])
+        assert KEY[:20] not in json.dumps(output)
+    assert "&lt;script&gt;" in hostile[-1]["data"]["text/html"]
 
 
 def test_a_script_prints_progress_only_on_request(capsys):

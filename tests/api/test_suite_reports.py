@@ -10,8 +10,11 @@ from rich.console import Console
 from holodeck.errors import ReportError
 from holodeck.suite import AgentResult, Runner, RunResult, Scenario, Suite, ToolCall
 from holodeck.suite.reports import CLIReporter, HTMLReporter, JSONReporter
+from support.ci import obeyed
 from support.html_page import HtmlPage
+from support.payloads import ORDERS
 
+LINES = ORDERS.encode("utf-8", "ignore").decode()
 HOSTILE = (
     "</pre></td><script>alert(1)</script><img src=x onerror=alert(1)>"
     " \"' onmouseover='x' [red]markup[/red] &amp; \x1b[31m\u202e"
@@ -101,6 +104,17 @@ def test_the_terminal_shows_a_table_and_reads_no_markup(result):
     assert "[red]markup[/red]" in shown
     assert "\x1b" not in shown
     assert "50% passed" in shown
+
+
+def test_no_line_on_the_terminal_is_a_command_to_a_ci_service_however_it_is_broken():
+    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    for length in range(60, 90):
+        scenario = Scenario(name=f"{'n' * length}::error::x", input=LINES)
+        suite = Suite(name=f"{'n' * length}::error::x {LINES}", scenarios=[scenario])
+
+        CLIReporter(console=console).report(Runner(Agent()).run_suite(suite))
+
+    assert obeyed(console.file.getvalue()) == []
 
 
 def test_the_terminal_is_stdout_by_default(capsys):

@@ -152,6 +152,19 @@ def test_github_annotates_the_lines_of_what_did_not_pass_and_nothing_else(folder
     assert f"(https://github.com/o/r/blob/c0ffee/{name}/agent.yaml#L" in summary
 
 
+def test_what_a_grader_prints_when_it_grades_again_is_no_workflow_command(write_bot, bot_dir):
+    bot_dir.write("grader.py", "def grade(case):\n    print('::error::forged')\n    return 1\n")
+    graded = {"evaluations": [{"type": "code", "grader": "grader:grade"}]}
+    write_bot(test_cases=[case("greets", "hello", **graded)])
+    bot_dir.run("test")
+
+    ran = bot_dir.run("score", env=actions(bot_dir))
+
+    assert ran.code == 0
+    assert "\n::error::forged\n" in ran.stdout
+    assert commands(ran.stdout) == ([], None)
+
+
 def test_elsewhere_nothing_looks_like_a_workflow_command(folder):
     ran = folder.run("test", "-k", "errs")
 

@@ -8,12 +8,23 @@ from support.checks import assert_plain
 KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWx"
 
 
-@pytest.mark.parametrize("source", ["agent.yaml", ".env", "environment", "substituted"])
-def test_a_key_that_the_provider_repeats_is_masked_wherever_it_came_from(agent_dir, source):
+# Semantic Kernel takes seconds to import.
+@pytest.mark.parametrize(
+    ("source", "backend"),
+    [
+        *((source, "chat") for source in ("agent.yaml", ".env", "environment", "substituted")),
+        ("agent.yaml", "semantic_kernel"),
+        ("environment", "semantic_kernel"),
+    ],
+)
+def test_a_key_that_the_provider_repeats_is_masked_wherever_it_came_from(
+    agent_dir, source, backend
+):
     agent_dir.server.when("answer", f"your key is {KEY}, right?")
     agent_dir.server.otherwise(status=400, content=f"the key {KEY} may not do this")
     keys = {"agent.yaml": KEY, "substituted": "${THE_VALUE}"}
     agent_dir.write_agent(
+        backend=backend,
         model=agent_dir.model(api_key=keys.get(source)),
         test_cases=[case("error", "fail"), case("answer", "answer", contains="nothing of it")],
     )

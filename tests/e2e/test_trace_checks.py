@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from fakes import Reply, ToolCall, case
 from support.checks import assert_plain, results_in
+from support.ci import obeyed
 from support.html_page import HtmlPage
 
 SHOP = """
@@ -152,6 +153,27 @@ def test_spans_that_a_service_exports_decide(run_shop):
         ran = run_shop({"type": "http", "url": url}, observability={"receiver": {"port": port}})
 
     assert_only_refunds_fails(*ran)
+
+
+def test_a_span_of_a_stranger_shows_no_secret_and_steers_nothing(run_shop, agent_dir):
+    key = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWx"
+    tool = f"refund|{key}|\x1b[2J|\x9b2J|##[error]x|<script>alert(1)</script>|::error::x"
+    forbidden = {"checks": [{"span": f"execute_tool {tool}", "count": 0}], "settle": 30}
+    port = free_port()
+    with serving_shop(port) as url:
+        backend = {"type": "http", "url": url}
+        cases = [case("refunds", tool, trace=forbidden)]
+        ran, results = run_shop(backend, cases, observability={"receiver": {"port": port}})
+
+    assert (ran.code, results["refunds"]["outcome"]) == (1, "failed")
+    assert "1 span instead of none" in ran.stdout
+    assert obeyed(ran.stdout + ran.stderr) == []
+    reports = [(agent_dir.path / f"r.{suffix}").read_text() for suffix in ("json", "md", "html")]
+    page = HtmlPage(reports[-1])
+    page.require_harmless()
+    assert "execute_tool refund" in json.dumps(page.cases)
+    shown = [ran.stdout, ran.stderr, *reports, json.dumps(page.cases)]
+    assert not [text for text in shown if key[:20] in text]
 
 
 @pytest.mark.parametrize(("backend", "enabled"), [("semantic_kernel", False), ("chat", True)])

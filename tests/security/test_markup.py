@@ -11,7 +11,7 @@ from cmarkgfm.cmark import Options
 from holodeck.lib.reports.formats import generate_json_report
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.test_result import MetricResult, Outcome, TestReport, ToolInvocation
-from support.payloads import PAYLOADS
+from support.payloads import COMMANDS, PAYLOADS
 from support.results import a_report, a_result
 
 # Without GitHub's filter of tags and with raw HTML, so that nothing but our escaping protects.
@@ -96,7 +96,7 @@ def plain():
     }
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", [*PAYLOADS, *COMMANDS])
 def test_no_markup_of_a_payload_is_live(payload, plain, tally):
     pages = {field: page_of(report_with(field, payload)) for field in FIELDS}
 
@@ -104,6 +104,15 @@ def test_no_markup_of_a_payload_is_live(payload, plain, tally):
     tally("markup", live, len(FIELDS))
     words = re.findall(r"[A-Za-z]{3,}", payload)
     assert [(field, w) for field, page in pages.items() for w in words if w not in page.text] == []
+
+
+def test_no_markup_of_a_payload_is_live_in_a_notebook(tally):
+    for field in FIELDS:
+        plain = [Page(report_with(field, word)._repr_html_()).elements for word in WORDS]
+        pages = {text: Page(report_with(field, text)._repr_html_()) for text in PAYLOADS}
+
+        live = [text for text, page in pages.items() if page.elements not in plain]
+        tally("markup in a notebook", live, len(PAYLOADS))
 
 
 @pytest.mark.parametrize("field", FIELDS)

@@ -5,16 +5,9 @@ import re
 import pytest
 
 from fakes import Reply, case, run_in_pty
-from support.payloads import PAYLOADS
+from support.payloads import CONTROLS, PAYLOADS
 
-HOSTILE = [
-    "\x1b[2J\x1b[H", "\x1b[31m", "\x1b]0;owned\x07", "\x1b]8;;http://evil.example\x1b\\x",
-    "\x1b]52;c;ZXZpbA==\x07", "\x1bP+q544e\x1b\\", "\x1b[6n", "\x1b[?1049h", "\x1bc",
-    "\x9b2J", "\x9d0;owned\x9c", "\x00", "\x07\x08\x0b\x0c\x0e\x7f", "\r overwritten",
-    "\u202egnp.exe\u202c", "\u2066x\u2069", "\u200f\u061c", "\u2028\u2029", "\ufeff\u200b\u00ad",
-    "\udc80\ud800", "\U000e0041\U000e007f", "\ufff9x\ufffb",
-]  # fmt: skip
-EVERYTHING = "|".join([*HOSTILE, *PAYLOADS])
+EVERYTHING = "|".join([*CONTROLS, *PAYLOADS])
 NAME = EVERYTHING.encode("utf-8", "ignore").decode().replace("\0", "")
 
 # Colours, the cursor, what erases the moving rows, and what ends and redraws them.
@@ -72,7 +65,7 @@ def test_nothing_hostile_reaches_a_terminal(agent_dir, tally, options, terminal,
     assert ran.code in {1, 3}
     assert (b"Traceback" in ran.raw) == (options == ("-vv",))
     assert options == ("-q",) or rb"\x1b[2J" in ran.raw  # spelled out
-    tally("control sequences on a terminal", untamed(ran.raw), len(HOSTILE))
+    tally("control sequences on a terminal", untamed(ran.raw), len(CONTROLS))
 
 
 TOOL = """

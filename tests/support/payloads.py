@@ -76,3 +76,33 @@ PAYLOADS = [
     "1986. A great year",
     "=" * 30,
 ]  # fmt: skip
+
+COMMANDS = [
+    "::error file=a.py,line=1::INJECTED",
+    "::stop-commands::x",
+    "::ADD-MASK::s",
+    ":::group::x",
+    "##[error]x",
+    "###[section]x",
+    "##vso[task.setvariable variable=PATH]x",
+    "##teamcity[buildStatus text='x']",
+    "##TeamCity[blockOpened name='x']",
+]
+"""What GitHub, Azure Pipelines and TeamCity obey in a log."""
+
+CONTROLS = [
+    "\x1b[2J\x1b[H", "\x1b[31m", "\x1b]0;owned\x07", "\x1b]8;;http://evil.example\x1b\\x",
+    "\x1b]52;c;ZXZpbA==\x07", "\x1bP+q544e\x1b\\", "\x1b[6n", "\x1b[?1049h", "\x1bc",
+    "\x9b2J", "\x9d0;owned\x9c", "\x00", "\x07\x08\x0b\x0c\x0e\x7f", "\r overwritten",
+    "\u202egnp.exe\u202c", "\u2066x\u2069", "\u200f\u061c", "\u2028\u2029", "\ufeff\u200b\u00ad",
+    "\udc80\ud800", "\U000e0041\U000e007f", "\ufff9x\ufffb",
+]  # fmt: skip
+"""What a terminal obeys, hides or cannot encode."""
+
+ORDERS = "|".join(
+    [
+        *CONTROLS,
+        *(f"{before}{command}" for command in COMMANDS for before in ("", "\n", "\n\t\xa0")),
+    ]
+)
+"""All of both, within a line and at the start of one."""

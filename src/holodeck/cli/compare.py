@@ -1,6 +1,5 @@
 """`holodeck compare` and `holodeck bless`: is it still right, compared with an earlier run?"""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,12 @@ from holodeck.cli.options import (
     agent_option,
     check_inputs,
     output_option,
+    print_report,
     report_targets,
     run_store_of,
     write_each,
 )
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.models.comparison import ComparisonReport
@@ -55,7 +56,6 @@ def compare(
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
     from holodeck.lib.test_runner.gate import require_later
     from holodeck.lib.test_runner.run_comparison import compare_runs, read_side
-    from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
@@ -66,10 +66,10 @@ def compare(
     require_later(*sides)
     report = cli_context.redactor.redact_report(compare_runs(*sides))
     if report_format is not None and not targets:
-        write_text(sys.stdout, _rendered(report, report_format))
+        print_report(_rendered(report, report_format), report_format)
     else:
         text = render_terminal(report, verbose=options["verbose"]).removeprefix("\n")
-        write_text(sys.stdout, cli_context.clean(text) + "\n")
+        echo(cli_context.clean(text))
     failures = write_each(targets, lambda target: _write(report, target), cli_context)
     if failures:
         raise ReportError("\n".join(failures))
@@ -129,7 +129,7 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     write_report_text(generate_json_report(shown), file)
     passed = sum(one.outcome.is_pass for one in made.cases)
     cases = plural(len(made.cases), "case")
-    click.echo(
+    echo(
         cli_context.clean(
             f"{display_path(file.absolute())}: run {made.run}, {passed} of {cases} passed"
         )

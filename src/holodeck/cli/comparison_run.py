@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from holodeck import __version__
 from holodeck.cli.agent_paths import AgentTarget
 from holodeck.cli.context import CliContext
@@ -24,6 +22,8 @@ from holodeck.cli.test_run import (
     run_displayed,
 )
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
+from holodeck.lib.text import inert_json
+from holodeck.lib.ui.live import echo, write_raw
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 
 if TYPE_CHECKING:
@@ -287,13 +287,12 @@ class ComparisonRun:
         """Print the comparison, close the records and write every report that can be written."""
         from holodeck.lib.reports.against import render_terminal
         from holodeck.lib.reports.formats import write_report_text
-        from holodeck.lib.ui.live import write_text
 
         shown = self.context.redactor.redact_report(report)
         text = render_terminal(shown, verbose=bool(self.settings.verbose))
-        write_text(sys.stdout, f"{self.context.clean(text)}\n")
+        echo(self.context.clean(text))
         if report.regressions and self.fail_on is None:
-            click.echo("The exit code ignores the regressions; add --fail-on regression", err=True)
+            echo("The exit code ignores the regressions; add --fail-on regression", err=True)
         record_errors = []
         for recorder, agent in zip(self.recorders, (shown.first, shown.second), strict=False):
             record_errors += close_record(recorder, agent.report, code)
@@ -303,8 +302,8 @@ class ComparisonRun:
 
         failures = write_each(self.report_targets, write, self.context)
         if record_errors and len(failures) == len(self.report_targets):
-            click.echo("no file could be written; the comparison as JSON:", err=True)
-            click.echo(shown.to_json(), err=True, nl=False)
+            echo("no file could be written; the comparison as JSON:", err=True)
+            write_raw(sys.stderr, inert_json(shown.to_json()))
         self._print_resume_command(report)
         failures += record_errors
         if failures:
@@ -324,7 +323,7 @@ class ComparisonRun:
         args += ["--resume", self.recorders[0].id, *repetition_args(self.settings)]
         if self.fail_on is not None:
             args += ["--fail-on", self.fail_on]
-        click.echo(self.context.clean(f"Resume with: {shlex.join(args)}"), err=True)
+        echo(self.context.clean(f"Resume with: {shlex.join(args)}"), err=True)
 
 
 @dataclass

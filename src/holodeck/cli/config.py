@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from holodeck.cli.context import CliContext
+from holodeck.lib.ui.live import echo
 
 
 @click.group()
@@ -49,10 +50,10 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
         from dataclasses import asdict
 
         text = json.dumps([asdict(one) for one in settings], indent=2, ensure_ascii=False)
-    else:
-        rows = [("KEY", "VALUE", "SOURCE")]
-        for one in settings:
-            overrides = f" (overrides {one.overrules})" if one.overrules else ""
-            rows.append((one.key, format_default(one.value), f"{one.source}{overrides}"))
-        text = format_table(rows)
-    click.echo(cli_context.clean(text))
+        cli_context.print_json(text)
+        return
+    rows = [("KEY", "VALUE", "SOURCE")]
+    for one in settings:
+        overrides = f" (overrides {one.overrules})" if one.overrules else ""
+        rows.append((one.key, format_default(one.value), f"{one.source}{overrides}"))
+    echo(cli_context.clean(format_table(rows)))

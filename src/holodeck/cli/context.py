@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
     from holodeck.cli.github_actions import GitHubActions
     from holodeck.cli.watch import ReadTracker
@@ -65,10 +63,10 @@ class CliContext:
         return self._redactor
 
     def clean(self, text: str) -> str:
-        """Return `text` without secrets and control characters."""
-        from holodeck.lib.text import printable
+        """Return `text` without secrets, control characters and commands to CI services."""
+        from holodeck.lib.text import inert
 
-        return printable(self.redactor.redact(text))
+        return inert(self.redactor.redact(text))
 
     def brief(self, text: str) -> str:
         """Return `text` clean and at most MAX_MESSAGE characters long."""
@@ -76,6 +74,15 @@ class CliContext:
 
         return shorten_middle(self.clean(text), MAX_MESSAGE)
 
+    def print_json(self, text: str) -> None:
+        """Print JSON without secrets; its other values stay what they are."""
+        from holodeck.lib.text import inert_json
+        from holodeck.lib.ui.live import echo
+
+        echo(self.redactor.redact(text), escape=inert_json)
+
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""
-        click.echo(self.clean(f"WARNING: {text}"), err=True)
+        from holodeck.lib.ui.live import echo
+
+        echo(self.clean(f"WARNING: {text}"), err=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import click
+from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
     from holodeck.lib.reports.locations import SourceLinks
@@ -53,7 +53,7 @@ class GitHubActions:
             with self.summary_file.open("a", encoding="utf-8") as file:
                 file.write(step_summary(report, self.links))
         except OSError as error:
-            click.echo(f"the step summary cannot be written: {error.strerror}", err=True)
+            echo(f"the step summary cannot be written: {error.strerror}", err=True)
 
     @contextmanager
     def commands_stopped(self) -> Iterator[None]:
@@ -65,9 +65,7 @@ class GitHubActions:
             self._write(f"::{self.token}::\n")
 
     def _write(self, lines: str) -> None:
-        from holodeck.lib.ui.live import write_text
-
-        write_text(sys.stdout, lines)
+        write_raw(sys.stdout, lines)
 
 
 def github_actions() -> GitHubActions | None:

@@ -1,5 +1,6 @@
 """`holodeck import`: test cases from chat logs, transcripts, run records and promptfoo."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,8 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, run_store_of
+from holodeck.lib.text import inert_json
+from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
     from holodeck.lib.case_import.case import Imported
@@ -93,7 +96,7 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     leave_out_duplicates(imported)
     choose(imported, limit, sample, seed)
     for note in imported.notes:
-        click.echo(cli_context.brief(redact(str(note))), err=True)
+        echo(cli_context.brief(redact(str(note))), err=True)
     if not imported.cases:
         raise NothingSelected(f"{source} holds no conversation to import")
     name = (
@@ -101,7 +104,7 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     )
     suite = render_suite(imported.cases, name or "imported", Path(source).name, expect)
     if output is None:
-        click.echo(suite.text, nl=False)
+        write_raw(sys.stdout, inert_json(suite.text))
     else:
         write_report_text(suite.text, output)
     _say_what_is_next(imported, suite.todos, output, cli_context)
@@ -117,8 +120,6 @@ def _say_what_is_next(
     left = (
         f"; {plural(todos, 'case has', 'cases have')} a 'todo' and cannot pass yet" if todos else ""
     )
-    click.echo(context.clean(f"{wrote}{left}"), err=True)
+    echo(context.clean(f"{wrote}{left}"), err=True)
     if any(one.criteria for one in imported.cases):
-        click.echo(
-            "'criteria' need a judge: write 'evaluations: {model: …}' in the agent.yaml", err=True
-        )
+        echo("'criteria' need a judge: write 'evaluations: {model: …}' in the agent.yaml", err=True)

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from holodeck.cli.context import CliContext
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.description import AgentDescription
@@ -152,14 +153,12 @@ def init(context: click.Context, agent_config: Path, target: str | None, suite: 
     for file, text in files.items():
         _write(file, text.replace("holodeck test FILE", f"holodeck test {shown}"))
     cli_context = context.ensure_object(CliContext)
-    click.echo(cli_context.clean(f"Wrote {' and '.join(map(str, files))}"))
+    echo(cli_context.clean(f"Wrote {' and '.join(map(str, files))}"))
     if found is None:
-        click.echo(cli_context.clean(f"Next: holodeck test {shown}"))
+        echo(cli_context.clean(f"Next: holodeck test {shown}"))
         return
-    click.echo(cli_context.clean(f"Found {found}"))
-    click.echo(
-        cli_context.clean(f"Next: fill in the three test cases, then run: holodeck test {shown}")
-    )
+    echo(cli_context.clean(f"Found {found}"))
+    echo(cli_context.clean(f"Next: fill in the three test cases, then run: holodeck test {shown}"))
 
 
 def _write_suite(file: Path, context: click.Context) -> None:
@@ -174,8 +173,8 @@ def _write_suite(file: Path, context: click.Context) -> None:
     _write(file, _SCENARIOS.replace("holodeck test FILE", f"holodeck test {command}"))
     _write(code, _ADAPTER_CODE)
     cli_context = context.ensure_object(CliContext)
-    click.echo(cli_context.clean(f"Wrote {file} and {code}"))
-    click.echo(cli_context.clean(f"Next: holodeck test {command}"))
+    echo(cli_context.clean(f"Wrote {file} and {code}"))
+    echo(cli_context.clean(f"Next: holodeck test {command}"))
 
 
 def _require_new(files: "dict[Path, str]") -> None:

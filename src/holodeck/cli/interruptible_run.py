@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, TextIO, TypeVar
 
-import click
-
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
+from holodeck.lib.ui.live import echo
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -203,7 +202,7 @@ def protected_streams() -> Iterator[TextIO]:
             else:
                 copy.close()
         for name in closed:
-            click.echo(f"WARNING: code under test closed {name}; holodeck reopened it", err=True)
+            echo(f"WARNING: code under test closed {name}; holodeck reopened it", err=True)
 
 
 def _copy_of(stream: TextIO | None) -> _StreamCopy | None:

@@ -10,6 +10,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.judge_label import label
+from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.check_result import JudgeCheckResult
@@ -147,12 +148,12 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
         _write_json(json_file, found, limits, cli_context)
     if save:
         path = save_check(subject.agent.base_dir, subject.stored(found, limits))
-        click.echo(f"Stored in {cli_context.clean(str(path))}", err=True)
+        echo(f"Stored in {cli_context.clean(str(path))}", err=True)
     if found.errors:
         context.exit(ExitCode.EVALUATION)
     decision = found.gate(limits)
     if gate and decision.verdict != "may gate":
-        click.echo(f"may it gate? {describe_gate(decision)}", err=True)
+        echo(f"may it gate? {describe_gate(decision)}", err=True)
         is_known = decision.verdict == "may not gate"
         context.exit(ExitCode.TEST_FAILED if is_known else ExitCode.EVALUATION)
 
@@ -201,9 +202,9 @@ class _Progress:
         tenth = 10 * done // planned
         if self._is_live:
             end = "\n" if done == planned else ""
-            click.echo(f"\rjudged {done} of {planned}{end}", err=True, nl=False)
+            write_raw(sys.stderr, f"\rjudged {done} of {planned}{end}")
         elif tenth > self._last_tenth:
-            click.echo(f"judged {done} of {planned}", err=True)
+            echo(f"judged {done} of {planned}", err=True)
         self._last_tenth = tenth
 
 

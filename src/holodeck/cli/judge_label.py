@@ -9,6 +9,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import read_run, run_store_of
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.labels import Label
@@ -70,10 +71,10 @@ def label(
     left = [one for one in responses if one.question not in known]
     known_count = len(responses) - len(left)
     if not left:
-        click.echo(f"All {len(responses)} responses of run {recorded.id} have labels")
+        echo(f"All {len(responses)} responses of run {recorded.id} have labels")
     else:
         count = f"{len(left)} to label" + (f", {known_count} already done" if known_count else "")
-        click.echo(
+        echo(
             f"Run {recorded.id}: {count}. Judge by the text alone; `q` stops, and nothing is lost."
         )
         with os.fdopen(open_file(labels_file, os.O_RDWR | os.O_APPEND), "a+b") as file:
@@ -89,13 +90,13 @@ def _ask(
     answers: list[str] = []
     at = 0
     while at < len(responses):
-        click.echo(context.clean(_render(responses[at], at + 1, len(responses))))
+        echo(context.clean(_render(responses[at], at + 1, len(responses))))
         answer = _answer()
         if answer == "quit":
             break
         if answer == "undo":
             if not answers:
-                click.echo("There is nothing to undo")
+                echo("There is nothing to undo")
                 continue
             at -= 1
             if answers.pop() != "skip":
@@ -116,12 +117,12 @@ def _answer() -> str:
         try:
             text = click.prompt(_PROMPT, default="", show_default=False).strip().lower()
         except click.Abort:
-            click.echo()
+            echo()
             return "quit"
         found = [one for one in _ANSWERS if text and one.startswith(text)]
         if found:
             return found[0]
-        click.echo(f"{text!r} is no answer; write one of {', '.join(_ANSWERS)}")
+        echo(f"{text!r} is no answer; write one of {', '.join(_ANSWERS)}")
 
 
 def _append(file: BinaryIO, label: "Label") -> int:
@@ -174,7 +175,7 @@ def _print_summary(labels: "list[Label]", path: Path, metric: str) -> None:
     bad = len({one.question for one in labels}) - good
     more = zip(labels_needed(good, bad, DEFAULT_LIMITS), ("pass", "fail"), strict=True)
     missing = " and ".join(f"{count} more with {kind!r}" for count, kind in more if count)
-    click.echo(f"{path}: {plural(good + bad, 'label')} ({good} pass, {bad} fail)")
+    echo(f"{path}: {plural(good + bad, 'label')} ({good} pass, {bad} fail)")
     if missing:
-        click.echo(f"A decision needs at least {missing}")
-    click.echo(f"Next: holodeck judge check {path} --metric {metric}")
+        echo(f"A decision needs at least {missing}")
+    echo(f"Next: holodeck judge check {path} --metric {metric}")

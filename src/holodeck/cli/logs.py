@@ -2,17 +2,17 @@
 
 import logging
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy
-
-import click
+from functools import partial
 
 from holodeck.cli.context import MAX_MESSAGE, CliContext
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.text import shorten_middle
-from holodeck.lib.ui.live import active_live_line
+from holodeck.lib.ui.live import active_live_line, echo
 
 VARIABLE = "HOLODECK_LOG_LEVEL"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -28,8 +28,8 @@ def print_error(error: Exception, context: CliContext) -> None:
     if context.verbosity >= 2:
         import traceback
 
-        click.echo(context.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
-    click.echo(context.brief(line), err=True)
+        echo(context.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
+    echo(context.brief(line), err=True)
 
 
 def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str], str]) -> None:
@@ -55,6 +55,20 @@ def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str],
     # Python warnings of libraries are meant for their developers.
     logging.captureWarnings(capture=True)
     logging.getLogger("py.warnings").setLevel(logging.WARNING if is_debug else logging.ERROR)
+    threading.excepthook = partial(_print_thread_error, clean)
+
+
+def _print_thread_error(clean: Callable[[str], str], error: threading.ExceptHookArgs) -> None:
+    """Print what ended a thread of the code under test as Python does, without secrets."""
+    if error.exc_type is SystemExit:
+        return
+    import traceback
+
+    name = "of unknown name" if error.thread is None else error.thread.name
+    trace = traceback.format_exception(error.exc_type, error.exc_value, error.exc_traceback)
+    line = active_live_line()
+    with nullcontext() if line is None else line.pause():
+        echo(clean(f"Exception in thread {name}:\n{''.join(trace)}".rstrip()), err=True)
 
 
 def _level(name: str) -> int | None:

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holodeck.lib.text import inert_json
+from holodeck.lib.ui.live import echo
+
 if TYPE_CHECKING:
     from holodeck.lib.local_models.store import ModelStore, Source
 
@@ -33,13 +36,13 @@ def list_models(as_json: bool) -> None:
             }
             for model, path in entries
         ]
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2), escape=inert_json)
         return
     rows = [
         (model.name, _megabytes(model.size), model.licence, str(path or "not pulled"))
         for model, path in entries
     ]
-    click.echo(format_table([("NAME", "SIZE", "LICENCE", "LOCATION"), *rows]))
+    echo(format_table([("NAME", "SIZE", "LICENCE", "LOCATION"), *rows]))
 
 
 @models.command("pull")
@@ -60,7 +63,7 @@ def pull(name: str, source: "Source", offline: bool) -> None:
     store = _store(offline)
     with DownloadProgress() as progress:
         path = store.pull(name, progress, source)
-    click.echo(f"{name}: verified, at {path}")
+    echo(f"{name}: verified, at {path}")
 
 
 @models.command("rm")
@@ -74,7 +77,7 @@ def remove(name: str, yes: bool) -> None:
     if not yes:
         click.confirm(f"Remove {name} ({_megabytes(size)})?", abort=True, err=True)
     freed = _store().remove(name)
-    click.echo(f"{name}: {f'removed, {_megabytes(freed)} freed' if freed else 'was not present'}")
+    echo(f"{name}: {f'removed, {_megabytes(freed)} freed' if freed else 'was not present'}")
 
 
 def _store(offline: bool = False) -> "ModelStore":

@@ -190,6 +190,17 @@ def render_report(
     return generate_markdown_report(report, detail or "all", links)
 
 
+def print_report(text: str, report_format: str) -> None:
+    """Write a report to stdout so that no text in it is obeyed, and each format stays valid."""
+    from holodeck.lib.text import inert, inert_json, inert_xml
+    from holodeck.lib.ui.live import write_raw
+
+    # The texts of a page are references or compressed; scripts and styles must stay as they are.
+    escapes: dict[str, Callable[[str], str]]
+    escapes = {"json": inert_json, "codequality": inert_json, "junit": inert_xml, "html": str}
+    write_raw(sys.stdout, escapes.get(report_format, inert)(text))
+
+
 def write_each(
     targets: Sequence[ReportTarget], write: Callable[[ReportTarget], None], context: CliContext
 ) -> list[str]:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import click
-
 from holodeck.cli.context import CliContext
 from holodeck.cli.test_run import open_display, run_displayed
 from holodeck.errors import ExitCode, HoloDeckError
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.gate import Suspect
@@ -107,7 +106,7 @@ class RegressionGate:
         times = self.options.confirm if suspects else 0
         for number in range(1, times + 1):
             cases = plural(len(suspects), "case")
-            click.echo(f"Confirming {cases}: run {number} of {times}", err=True)
+            echo(f"Confirming {cases}: run {number} of {times}", err=True)
             try:
                 report, is_terminated = self._run_once([one.index for one in suspects])
             except HoloDeckError as error:

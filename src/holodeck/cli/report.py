@@ -1,6 +1,5 @@
 """`holodeck report`: the report of recorded runs, in any format, without running anything."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from holodeck.cli.options import (
     agent_option,
     check_inputs,
     output_option,
+    print_report,
     read_run,
     render_report,
     report_targets,
@@ -22,6 +22,7 @@ from holodeck.cli.options import (
 from holodeck.config.flags import option
 from holodeck.config.settings import setting_fields
 from holodeck.errors import ExitCode
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import RunStore
@@ -61,7 +62,6 @@ def report(
     """
     from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import FORMATS
-    from holodeck.lib.ui.live import write_text
 
     if len(runs) > 1 and not merge:
         raise click.UsageError(f"{len(runs)} runs are named; add --merge to join them")
@@ -81,7 +81,7 @@ def report(
     shown = cli_context.redactor.redact_report(found)
     if not targets:
         text = render_report(shown, report_format or "markdown", cli_context, report_detail)
-        write_text(sys.stdout, text)
+        print_report(text, report_format or "markdown")
     failures = write_reports(shown, targets, cli_context, report_detail)
     if github is not None and merge:
         github.summarize(shown)
@@ -118,5 +118,5 @@ def _merged(named: "Sequence[NamedReport]", context: CliContext) -> "tuple[TestR
     if report.stopped is not None:
         lines.append(f"NOT COMPLETE: {report.stopped}")
     for line in lines:
-        click.echo(context.brief(line), err=True)
+        echo(context.brief(line), err=True)
     return report, exit_code(report)

@@ -29,7 +29,7 @@ from holodeck.errors import (
 )
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.suggestions import did_you_mean_or_list
-from holodeck.lib.ui.live import write_text
+from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.selection import Selection
@@ -128,7 +128,7 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
 
 
 def _echo(line: str, context: CliContext) -> None:
-    click.echo(context.clean(line), err=True)
+    echo(context.clean(line), err=True)
 
 
 def _require_one_agent(options: TestOptions, count: int) -> None:
@@ -243,7 +243,7 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
         try:
             codes[one.target.title] = _run_one(alone, one, context, reports)
         except NothingSelected as error:
-            click.echo(context.brief(f"{one.target.title}: {error}"), err=True)
+            echo(context.brief(f"{one.target.title}: {error}"), err=True)
             if options.targets:
                 reports.add_unselected(one)
         except HoloDeckError as error:  # the others can still run
@@ -278,10 +278,10 @@ def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: 
         try:
             agent, _ = one.select(context)
         except NothingSelected as error:
-            click.echo(context.brief(f"{one.target.title}: {error}"), err=True)
+            echo(context.brief(f"{one.target.title}: {error}"), err=True)
         else:
             rows += [{"agent": one.target.path, **row} for row in case_rows(agent)]
-    write_text(sys.stdout, context.clean(json.dumps(rows, indent=2)) + "\n")
+    context.print_json(json.dumps(rows, indent=2))
     is_ok = bool(rows) or options.request.allow_empty
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 
@@ -305,7 +305,10 @@ def _run_one(
         text = plan_comparison(agents, one.settings, selection, as_json=options.as_json)
     else:
         text = plan_run(agent, one.target.path, one.settings, selection, as_json=options.as_json)
-    write_text(sys.stdout, context.clean(text) + "\n")
+    if options.as_json:
+        context.print_json(text)
+    else:
+        echo(context.clean(text))
     is_ok = bool(agent.test_cases) or options.request.allow_empty
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 

@@ -9,6 +9,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import Run, RunOverview
@@ -26,8 +27,11 @@ def runs() -> None:
 def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
     """List all recorded runs, newest first."""
     found = run_store_of(agent).overviews()
-    text = json.dumps([asdict(one) for one in found], indent=2) if as_json else _table(found)
-    click.echo(context.ensure_object(CliContext).clean(text))
+    cli_context = context.ensure_object(CliContext)
+    if as_json:
+        cli_context.print_json(json.dumps([asdict(one) for one in found], indent=2))
+    else:
+        echo(cli_context.clean(_table(found)))
 
 
 def _table(found: "list[RunOverview]") -> str:
@@ -55,14 +59,14 @@ def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
     cli_context = context.ensure_object(CliContext)
     facts = _facts(read_run(run_store_of(agent), run, cli_context, is_streamed=True))
     if as_json:
-        click.echo(cli_context.clean(json.dumps(facts, indent=2)))
+        cli_context.print_json(json.dumps(facts, indent=2))
         return
     for name, value in facts.items():
         if value not in (None, "", {}):
             text = str(value)
             if isinstance(value, dict):
                 text = ", ".join(f"{key} {one}" for key, one in value.items())
-            click.echo(cli_context.clean(f"{name + ':':<14} {text}"))
+            echo(cli_context.clean(f"{name + ':':<14} {text}"))
 
 
 def _facts(run: "Run") -> dict[str, object]:
@@ -107,14 +111,14 @@ def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) ->
     run_store = run_store_of(agent)
     removed = [one for one in run_store.overviews()[keep or 0 :] if _is_prunable(one, older_than)]
     if not removed:
-        click.echo("Nothing to remove")
+        echo("Nothing to remove")
         return
     what = f"{len(removed)} runs" if len(removed) > 1 else f"run {removed[0].id}"
     size = sum(one.size_bytes for one in removed) / 1e6
     if not yes:
         click.confirm(f"Remove {what} ({size:.1f} MB)?", abort=True, err=True)
     run_store.remove([one.id for one in removed])
-    click.echo(f"Removed {what} ({size:.1f} MB)")
+    echo(f"Removed {what} ({size:.1f} MB)")
 
 
 def _is_prunable(run: "RunOverview", older_than_days: float | None) -> bool:

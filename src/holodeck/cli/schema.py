@@ -1,8 +1,11 @@
 """`holodeck schema`: the JSON Schema of agent.yaml."""
 
+import sys
 from pathlib import Path
 
 import click
+
+from holodeck.lib.ui.live import echo, write_raw
 
 
 @click.command()
@@ -24,7 +27,7 @@ def schema(output: Path | None) -> None:
     from holodeck.config.schema import schema_text
 
     if output is None:
-        click.echo(schema_text(), nl=False)
+        write_raw(sys.stdout, schema_text())
         return
     from holodeck.errors import ReportError
 
@@ -32,4 +35,4 @@ def schema(output: Path | None) -> None:
         output.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise ReportError(f"{output} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {output}", err=True)
+    echo(f"wrote {output}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.context import CliContext
+from holodeck.cli.github_actions import github_actions
 from holodeck.cli.options import (
     allow_outside_option,
     check_inputs,
@@ -66,6 +67,9 @@ def score(
             f"run {recorded.id} is that of the second agent of a comparison; metrics that need"
             " instructions or tools get those of the first"
         )
+    github = github_actions()
+    if github is not None:  # of what graders print
+        context.with_resource(github.commands_stopped())
     with protected_streams(), process_exit_forbidden():
         graded = asyncio.run(
             rescore(agent, recorded, cli_context.redactor.redact, settings.judge_trust or "warn")

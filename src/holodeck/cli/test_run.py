@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import click
-
 from holodeck import __version__
 from holodeck.cli.agent_paths import AgentTarget
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import ReportTarget, write_reports
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
+from holodeck.lib.text import inert_json
+from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
     from holodeck.cli.interruptible_run import Runner
@@ -87,11 +87,11 @@ def resume_run(
             "add --force to rerun the affected cases and keep the other results",
         )
     if changed:
-        click.echo(f"Changed since run {run.id}:{changed}", err=True)
+        echo(f"Changed since run {run.id}:{changed}", err=True)
     results = reusable_results(run, present, retry_errors=retry_errors)
     count = len(agent.test_cases or [])
     left = plural(count - len(results), "case runs", "cases run")
-    click.echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)
+    echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)
     return ResumedRun(run.id, results)
 
 
@@ -129,7 +129,7 @@ def run_displayed(
         received.append(one)
         context.is_interrupted = True
         with live.pause():
-            click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
+            echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
 
     progress.live.redact = context.redactor.redact
     token = displayed.set(progress.live.activities)
@@ -331,8 +331,8 @@ class TestRun:
         if record_errors and len(failures) == len(self.report_targets):
             from holodeck.lib.records.recorder import json_line
 
-            click.echo("no file could be written; the report as JSON:", err=True)
-            click.echo(json_line(shown), err=True, nl=False)
+            echo("no file could be written; the report as JSON:", err=True)
+            write_raw(sys.stderr, inert_json(json_line(shown).decode()))
         self._print_resume_command(report, progress)
         if self.context.github is not None:
             self.context.github.show(shown)
@@ -350,4 +350,4 @@ class TestRun:
         if report.stopped is not None and report.stopped_by not in {"fail_fast", "budget"}:
             args.append("--retry-errors")
         args += repetition_args(self.settings)
-        click.echo(self.context.clean(f"Resume with: {shlex.join(args)}"), err=True)
+        echo(self.context.clean(f"Resume with: {shlex.join(args)}"), err=True)

@@ -10,6 +10,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import allow_outside_option
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.cli.agent_paths import AgentTarget
@@ -61,11 +62,11 @@ def validate(
         rows += _rows(checked.findings)
         cli_context.protect(checked.secrets)
         if not as_json:
-            click.echo(cli_context.clean(checked.text))
+            echo(cli_context.clean(checked.text))
         if checked.notice is not None:
             cli_context.warn(checked.notice)
     if as_json:
-        click.echo(cli_context.clean(json.dumps(rows, indent=2)))
+        cli_context.print_json(json.dumps(rows, indent=2))
     _warn_of_unchecked(found.others, read, cli_context)
     context.exit(ExitCode.PASSED if is_valid else ExitCode.CONFIG)
 

@@ -7,6 +7,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import RunStore
@@ -38,7 +39,7 @@ def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Pat
         _serve(store.path(run), no_open, cli_context)
         return
     page = _write_page(run, store, cli_context)
-    click.echo(page)
+    echo(page)
     if not no_open:
         open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
 
@@ -105,7 +106,7 @@ def _serve(record: Path, no_open: bool, context: CliContext) -> None:
     from holodeck.lib.ui.browser import open_in_browser
 
     url, server = live_server(record, context.redactor)
-    click.echo(url)
+    echo(url)
     if not no_open:
         open_in_browser(url, f"open {url} in one on this machine")
     with server, suppress(KeyboardInterrupt):

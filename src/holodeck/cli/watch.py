@@ -22,6 +22,7 @@ from holodeck.cli.agent_paths import find_agents
 from holodeck.cli.context import CliContext
 from holodeck.config.loader import agent_file
 from holodeck.errors import ExitCode
+from holodeck.lib.ui.live import echo
 
 FileState = tuple[int, int, int] | tuple[str, ...] | None
 """Of a file: modification time, size, inode. Of a folder: the names of its data files. None if it
@@ -98,13 +99,13 @@ def _run_rounds(agent_config: Path, args: Sequence[str], read_file: Path) -> NoR
         run, states = load_read_files(read_file)
         known |= states
         last = run or last
-        click.echo(f"Watching {len(known)} files and folders; press Ctrl-C to stop", err=True)
+        echo(f"Watching {len(known)} files and folders; press Ctrl-C to stop", err=True)
         edited = _wait_for_change(known)
         last = None if affects_every_case(edited) else last
         names = [os.path.relpath(one, agent_config.parent) for one in edited]
         more = f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
         listed = ", ".join(names[:_MAX_NAMES]) + more
-        click.echo(f"{time.strftime('%H:%M:%S')} changed: {listed}", err=True)
+        echo(f"{time.strftime('%H:%M:%S')} changed: {listed}", err=True)
 
 
 def _round_args(args: Sequence[str], read_file: Path, last: str | None) -> list[str]:

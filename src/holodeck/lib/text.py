@@ -1,8 +1,9 @@
-"""Make text safe for terminals and reports: no invisible and no control characters."""
+"""Make text safe for terminals, logs and reports: no invisible characters, and no commands."""
 
 import codecs
 import re
 import unicodedata
+from collections.abc import Callable
 
 # What a terminal obeys, what reorders or hides text, and what no encoder takes. The joiners
 # U+200C and U+200D stay: Persian, Indic scripts and emoji are spelled with them.
@@ -21,6 +22,14 @@ _INVISIBLE_OR_BREAK = re.compile(f"[\t\n{_UNSEEN}]")
 # Joiners and variation selectors show nothing by themselves, nor do a blank of Braille, the
 # grapheme joiner and two vowels of Khmer.
 _VISIBLE = re.compile(f"[^\\s{_UNSEEN}\u034f\u17b4\u17b5\u200c\u200d\u2800\ufe00-\ufe0f]")
+_INVISIBLE_OR_COLOR = re.compile(rf"[{_UNSEEN}](?:(?<=\x1b)\[[\d;]*m)?")
+# What CI services obey in a log: `::error::` of GitHub after spaces, `##[`, `##vso[` of Azure and
+# `##teamcity[` anywhere in a line. `std::vector` and `agent.yaml::case` are none, but a color may
+# end with a letter. Patterns that begin with the signs themselves are quick in long texts.
+_COMMANDS = (
+    re.compile(r"::(?:(?<![\w:]::)|(?<=[\d;\[]m::)):*(?=[A-Za-z][^\n]*?::)"),
+    re.compile(r"##(?=\w*\[)"),
+)
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -42,8 +51,51 @@ def printable(text: str, keep_newlines: bool = True) -> str:
     Line ends stay (`\\r\\n` as `\\n`) and so do tabs, unless `keep_newlines` is false.
     """
     if keep_newlines:
-        return _INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
+        return _INVISIBLE.sub(_escape, _unix(text))
     return _INVISIBLE_OR_BREAK.sub(_escape, text)
+
+
+def inert(text: str, *, keep_newlines: bool = True) -> str:
+    """`text` printable, and with a backslash in what a CI service would obey, as in `:\\:error::`.
+
+    Everything that is printed or logged goes through this function or one of its variants below:
+    `echo` and `write_text` call it. Markdown shows the backslash in no paragraph.
+    """
+    return _spell_commands(printable(text, keep_newlines), "\\".join)
+
+
+def inert_but_colored(text: str) -> str:
+    """`text` as from `inert`, but with the sequences for colors, which can only be ugly."""
+    shown = _INVISIBLE_OR_COLOR.sub(
+        lambda match: _escape(match) if len(match[0]) == 1 else match[0], _unix(text)
+    )
+    return _spell_commands(shown, "\\".join)
+
+
+def inert_json(text: str) -> str:
+    """JSON, or YAML in double quotes, as from `inert`: with escapes, so that the values stay."""
+    shown = _INVISIBLE.sub(lambda match: _in_json(match[0]), text)
+    return _spell_commands(shown, _in_json)
+
+
+def inert_xml(text: str) -> str:
+    """Printable XML or HTML without CI commands: with references, so that the values stay."""
+    return _spell_commands(text, lambda signs: "".join(f"&#{ord(sign)};" for sign in signs))
+
+
+def _spell_commands(text: str, spell: Callable[[str], str]) -> str:
+    for pattern in _COMMANDS:
+        text = pattern.sub(lambda match: spell(match[0]), text)
+    return text
+
+
+def _in_json(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
 def _escape(match: re.Match[str]) -> str:

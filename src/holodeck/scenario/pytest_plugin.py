@@ -4,7 +4,6 @@ holodeck's own plugin is always loaded. `-p holodeck.scenario.pytest_plugin` add
 `--scenario-debug` to it.
 """
 
-import sys
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -62,7 +61,10 @@ class ScenarioReporter:
             criteria = f", criteria {passed}/{passed + failed}" if passed + failed else ""
             lines.append(f"{number}. {one['scenario'].name}: {status}{criteria}")
             lines += [f"   {line}" for line in (result.reasoning or "").splitlines()]
-        sys.stdout.write("\n".join(lines) + "\n")
+        # Imported here because most test runs print no report.
+        from holodeck.lib.ui.live import echo  # noqa: PLC0415
+
+        echo("\n".join(lines))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ import yaml
 from holodeck.config.source import Source
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import TODO, ImportedCase, LoggedCall, LoggedTurn
-from holodeck.lib.text import one_line, printable, replace_surrogates
+from holodeck.lib.text import inert, one_line, replace_surrogates
 
 Expect = Literal["nothing", "recorded"]
 _MAX_COMMENT = 300
@@ -41,7 +41,7 @@ def _represent_one_line(dumper: yaml.SafeDumper, items: _OneLine) -> yaml.Sequen
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    is_plain = text == printable(text) and not text.startswith((" ", "\n"))
+    is_plain = text == inert(text) and not text.startswith((" ", "\n"))
     is_block = "\n" in text and is_plain and not text.endswith("\n")
     style = "|" if is_block else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from holodeck.lib.text import inert_json
 from holodeck.models.observability import ConsoleExporterConfig
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def console_metrics(config: ConsoleExporterConfig) -> MetricExporter:
 
 def _as_json(document: dict[str, Any], config: ConsoleExporterConfig) -> str:
     shown = document if config.include_timestamps else _without_times(document)
-    return json.dumps(shown, indent=2 if config.pretty_print else None, ensure_ascii=False) + "\n"
+    text = json.dumps(shown, indent=2 if config.pretty_print else None, ensure_ascii=False)
+    return inert_json(text) + "\n"
 
 
 def _without_times(value: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from holodeck.lib.text import one_line, printable
+from holodeck.lib.text import inert, inert_xml, one_line
 
 MAX_CHARACTERS = 65_536
 """GitHub shows no longer comment, description or issue."""
@@ -58,12 +58,13 @@ def inline(text: str, limit: int = INLINE_LIMIT) -> str:
         escaped = _URL_COLON.sub("&#58;", escaped)
     if "." in escaped:
         escaped = _WWW_DOT.sub(r"\1&#46;", escaped)
-    return _LIST_START.sub(r"\1\\\2", escaped) if _LIST_START.match(escaped) else escaped
+    escaped = _LIST_START.sub(r"\1\\\2", escaped) if _LIST_START.match(escaped) else escaped
+    return inert_xml(escaped)
 
 
 def code(text: str, limit: int = INLINE_LIMIT) -> str:
     """Return `text` as a code span; not for table cells."""
-    content = one_line(text, limit) or " "
+    content = inert(one_line(text, limit)) or " "
     ticks = "`" * (_longest_run(content) + 1)
     pad = " " if content[0] == "`" or content[-1] == "`" else ""
     return f"{ticks}{pad}{content}{pad}{ticks}"
@@ -73,7 +74,7 @@ def html_inline(text: str, limit: int = INLINE_LIMIT) -> str:
     """Return `text` as one line for HTML, where Markdown's escapes would be seen."""
     escaped = escape(one_line(text, limit))
     escaped = _NOT_LINKED_IN_HTML.sub(lambda match: f"{match[0]}&#8203;", escaped)
-    return _WWW_DOT.sub(r"\1&#46;", _URL_COLON.sub("&#58;", escaped))
+    return inert_xml(_WWW_DOT.sub(r"\1&#46;", _URL_COLON.sub("&#58;", escaped)))
 
 
 def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
@@ -85,7 +86,7 @@ def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
 
 def fenced(text: str, info: str = "text", limit: int = BLOCK_LIMIT) -> list[str]:
     """Return `text` as a code block, shortened to `limit` characters."""
-    shown = printable(text[:limit])
+    shown = inert(text[:limit])
     fence = "`" * max(3, _longest_run(shown) + 1)
     lines = [f"{fence}{info}", shown.removesuffix("\n"), fence]
     hidden = len(text) - limit

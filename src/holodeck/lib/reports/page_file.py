@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.text import inert_xml, one_line, plural
 from holodeck.models.base import Json
 
 Row = dict[str, Json]
@@ -201,7 +201,7 @@ def _list_item(row: Row) -> str:
 
 def _text(text: str, limit: int = _MAX_NAME) -> str:
     """Return a text on one line, without markup."""
-    return escape(one_line(text, limit))
+    return inert_xml(escape(one_line(text, limit)))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import webbrowser
 
-import click
+from holodeck.lib.ui.live import echo
 
 
 def open_in_browser(url: str, instead: str) -> None:
@@ -12,4 +12,4 @@ def open_in_browser(url: str, instead: str) -> None:
     except webbrowser.Error:
         is_open = False
     if not is_open:
-        click.echo(f"No browser was found: {instead}", err=True)
+        echo(f"No browser was found: {instead}", err=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from holodeck.lib.text import clip, columns_of, one_line, printable, shorten_middle
 from holodeck.lib.threads import run_in_thread
-from holodeck.lib.ui.live import active_live_line, write_text
+from holodeck.lib.ui.live import active_live_line, write_raw, write_text
 from holodeck.lib.ui.terminal import ANSIColors, can_redraw, color_enabled, colorize, is_tty, width
 
 _MAX_DATA_LINES = 5
@@ -137,7 +137,7 @@ async def read_typed_line(prompt: str) -> str | None:
             write_text(sys.stderr, "\n")
         elif can_redraw(sys.stderr):
             rows = max(1, -(-columns_of(prompt + line) // width(sys.stderr)))
-            write_text(sys.stderr, f"\x1b[{rows}A\r\x1b[J")
+            write_raw(sys.stderr, f"\x1b[{rows}A\r\x1b[J")
     return line
 
 

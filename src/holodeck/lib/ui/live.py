@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from holodeck.lib.text import clip, columns_of, one_line, printable
+from holodeck.lib.text import clip, columns_of, inert, inert_but_colored, one_line
 from holodeck.lib.ui.terminal import can_redraw, can_show, color_enabled, width
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ class LiveLine:
         note, since = self._note
         text = note if note and time.monotonic() - since < _NOTE_S else self._current()
         columns = width(self._out)
-        rows = [clip(row, max(columns - SPARE_COLUMNS, 1)) for row in text.split("\n") if row]
+        room = max(columns - SPARE_COLUMNS, 1)
+        rows = [clip(row, room) for row in inert(text).split("\n") if row]
         if not rows:
             self._clear()
             return
@@ -183,7 +184,7 @@ class LiveLine:
         if not can_show(text, self._out):  # each character keeps its width
             encoding = self._out.encoding
             text = text.replace("…", "~").encode(encoding, "replace").decode(encoding)
-        write_text(self._out, text)
+        write_raw(self._out, text)
 
 
 def _up(rows: int) -> str:
@@ -191,10 +192,21 @@ def _up(rows: int) -> str:
     return f"\x1b[{rows}A" if rows > 0 else ""
 
 
-def write_text(stream: TextIO, text: str) -> None:
-    """Write and flush; errors are ignored, so that they cannot end a run.
+def echo(text: object = "", *, err: bool = False, escape: Callable[[str], str] = inert) -> None:
+    """Print a line to stdout or stderr; `escape` makes what others wrote in it inert."""
+    write_raw(sys.stderr if err else sys.stdout, escape(str(text)) + "\n")
 
-    Unwritten text stays in the buffer of the stream, and the last flush of the program fails.
+
+def write_text(stream: TextIO, text: str) -> None:
+    """Write text of which only the colors are obeyed, by whoever reads it."""
+    write_raw(stream, inert_but_colored(text))
+
+
+def write_raw(stream: TextIO, text: str) -> None:
+    """Write and flush our own sequences and commands, or text that is already inert.
+
+    Errors are ignored, so that they cannot end a run. Unwritten text stays in the buffer of the
+    stream, and the last flush of the program fails.
     """
     with suppress(OSError, ValueError):  # ValueError: the stream is closed
         if not can_show(text, stream):
@@ -294,7 +306,7 @@ class IngestionProgress:
         """Print what was done."""
         line = active_live_line()
         with line.pause() if line is not None else nullcontext():
-            write_text(self._stream, printable(summary, keep_newlines=False) + "\n")
+            write_text(self._stream, inert(summary, keep_newlines=False) + "\n")
 
 
 def _describe(done: int, total: int | None, what: str) -> str:

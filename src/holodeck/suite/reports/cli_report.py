@@ -1,8 +1,9 @@
 """The result of a suite on the terminal."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from holodeck.lib.text import printable
+from holodeck.lib.text import inert
 from holodeck.suite.results import RunResult
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ class CLIReporter:
         from rich.text import Text  # noqa: PLC0415
 
         def text(content: str, style: str = "") -> Text:
-            return Text(printable(content), style=style)
+            return Text(inert(content), style=style)
 
-        show = self.console.print
+        # A line that is broken could begin a command to a CI service.
+        show = partial(self.console.print, soft_wrap=True)
+
         show(text(f"\nSuite: {result.suite_name}", "bold"))
         show(text(f"Run:   {result.run_id}\nTime:  {result.timestamp.isoformat()}\n"))
         table = Table()
@@ -51,7 +54,7 @@ class CLIReporter:
                 f"{one.duration_ms:.0f} ms",
                 text("; ".join(one.explanations)),
             )
-        show(table)
+        self.console.print(table)
         if result.not_reached:
             show(text(f"fail_fast left out: {', '.join(result.not_reached)}", "yellow"))
         rate = result.pass_rate
