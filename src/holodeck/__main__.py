@@ -1,6 +1,10 @@
 """The program, also as `python -m holodeck`."""
 
+import os
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109
+    del sys.path[0]  # or a yaml.py in the working folder would stand in for a library
 
 try:
     from holodeck.cli.main import main

@@ -84,7 +84,7 @@ class RunSettings(TypedDict, total=False):
     maxfail: int
     give_up: bool
     offline: bool
-    judge_trust: Literal["require", "warn", "off"]
+    judge_trust: Literal["require", "warn", "off"] | Mapping[str, Any]
     events: str
     cache_key: str
     cache_mode: Literal["auto", "record", "replay", "off"]

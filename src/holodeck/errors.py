@@ -195,8 +195,13 @@ class ReportError(ExecutionError):
 
 
 class EvaluationError(HoloDeckError):
-    """A metric could not be computed, so there is no verdict about the agent."""
+    """A metric could not be computed, so there is no verdict about the agent.
 
+    `raised` is what the user's code raised in another process (`models.outcome.RaisedError`), or
+    None.
+    """
+
+    raised: object | None = None
     exit_code = ExitCode.EVALUATION
     label = "Evaluation Error"
 

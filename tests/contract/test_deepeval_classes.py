@@ -237,7 +237,7 @@ def test_the_arguments_become_what_the_class_declares():
 
 def test_a_class_that_is_not_a_metric_is_refused():
     with pytest.raises(ConfigError, match="does not derive from DeepEval's BaseMetric"):
-        built(**{"class": "json:JSONDecoder"})
+        built(**{"class": "click:Command"})
 
 
 def test_a_metric_has_a_name_or_a_class(agent_file):

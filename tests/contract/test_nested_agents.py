@@ -33,6 +33,7 @@ from support.nested_agents import (
     ask_pydantic_ai,
     model,
     openai_agents,
+    pydantic_ai,
 )
 from support.server import PATIENT_S
 
@@ -289,24 +290,63 @@ async def test_an_agent_from_yaml_knows_what_agents_inside_of_its_tools_do(backe
             assert tokens(result) in {None, usage_of(requests)}
 
 
-async def test_the_users_own_instrumentation_still_gets_its_spans():
+@pytest.fixture
+def exporter():
+    """What a tracer provider of the user exports."""
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def provider(exporter):
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider
+
+
+def requests_in(exporter):
+    return [span.name for span in exporter.get_finished_spans()].count("chat fake")
+
+
+async def test_the_users_own_instrumentation_still_gets_its_spans(exporter, provider):
     from pydantic_ai import Agent as PydanticAgent
     from pydantic_ai.models.instrumented import InstrumentationSettings
 
-    from support.nested_agents import pydantic_ai
-
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
     PydanticAgent.instrument_all(InstrumentationSettings(tracer_provider=provider))
     try:
         results, requests = await results_of(pydantic_ai, ask_pydantic_ai, CASES[:1])
     finally:
         PydanticAgent.instrument_all(False)
 
-    names = [span.name for span in exporter.get_finished_spans()]
-    assert names.count("chat fake") == requests == 4
+    assert requests_in(exporter) == requests == 4
     assert results[0].outcome is Outcome.FAILED
+
+
+async def test_an_agent_with_instrumentation_of_its_own_keeps_its_evidence(exporter, provider):
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+
+    def instrumented(agent):
+        agent.instrument = InstrumentationSettings(tracer_provider=provider)
+        return agent
+
+    results, requests = await results_of(pydantic_ai, ask_nobody, configure=instrumented)
+
+    assert all(result.passed for result in results)
+    assert requests_in(exporter) == requests * len(CASES)
+
+
+@outers
+async def test_a_tracer_provider_of_the_process_keeps_its_spans(
+    outer, exporter, provider, monkeypatch
+):
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+
+    passing, _ = await results_of(outer, ask_nobody)
+    nested, _ = await results_of(outer, INNER[OUTER.index(outer)])
+
+    assert all(result.passed for result in passing)
+    assert not any(result.passed for result in nested)

@@ -102,6 +102,12 @@ def test_no_input_is_run_and_mistakes_are_loud(machine):
     assert wanted == [str(ROOT), "holodeck-harness[nlp,local]==0.2.0", str(ROOT)]
 
 
+def test_the_action_runs_nothing_of_a_fork_that_is_untrusted(machine):
+    code = [machine.run_action({"untrusted": untrusted})[1].code for untrusted in ("true", "false")]
+
+    assert code == [2, 1]
+
+
 class GitLab(BaseHTTPRequestHandler):
     """The notes of one merge request."""
 

@@ -1,6 +1,7 @@
 """Images reach models that take images, and others as text."""
 
 import base64
+import json
 import os
 
 import pytest
@@ -96,3 +97,17 @@ async def test_an_image_that_models_do_not_take_is_an_error(agent_dir, fake_open
         "File error: scan.bmp: is a BMP image, which models do not take; save it as PNG or JPEG"
     ]
     assert fake_openai.requests == []
+
+
+async def test_a_criterion_says_that_its_judge_did_not_see_the_image(agent_dir, fake_openai, image):
+    verdict = json.dumps({"c1": {"reasoning": "so it seems", "status": "passed"}})
+    fake_openai.when("# Criteria", verdict).otherwise("OK")
+    case = {"input": "What is it?", "files": [image], "criteria": ["The chart is described"]}
+    agent_dir.write_agent(test_cases=[case], backend="chat", model=agent_dir.model())
+
+    result = (await TestExecutor(str(agent_dir.path / "agent.yaml")).execute_tests()).results[0]
+
+    [row] = result.criteria
+    assert row.reasoning == (
+        "so it seems (judged without 1 image of the test case, which only the agent got)"
+    )

@@ -29,6 +29,8 @@ class CliContext:
         """Whether a signal has ended the run."""
         self.worker_template: Template | None = None
         """Forks the workers; None if they were not expected when the command began."""
+        self.trusts_endpoints = False
+        """Whether `--trust` consents to the endpoints of `.env` files."""
         self._notices: set[str] = set()
         self._secrets: list[str] = []
         self._redactor: Redactor | None = None

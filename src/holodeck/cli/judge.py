@@ -10,13 +10,14 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.judge_label import label
+from holodeck.cli.options import trust_option, untrusted_option
 from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.check_result import JudgeCheckResult
-    from holodeck.lib.judging.gate import Limits
     from holodeck.lib.judging.labels import Label
     from holodeck.lib.test_runner.judge_check import CheckedJudge
+    from holodeck.models.judge_trust import Limits
 
 
 @click.group()
@@ -92,6 +93,8 @@ judge.add_command(label)
     metavar="FILE",
     help="Also write the result as JSON.",
 )
+@trust_option
+@untrusted_option
 @click.pass_context
 def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     context: click.Context,
@@ -116,22 +119,24 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     fail) and optionally ground_truth. The default is a set of forty labels that comes with
     holodeck. Exit code 4 means that some responses could not be judged.
     """
+    from holodeck.cli.trust import confirm_endpoints
     from holodeck.errors import ExitCode
     from holodeck.lib.judging.check_report import describe_gate, render_table
-    from holodeck.lib.judging.gate import DEFAULT_MAX_FALSE_PASSES, DEFAULT_MIN_KAPPA, Limits
     from holodeck.lib.judging.labels import DEFAULT_LABELS, read_labels, require_enough_labels
     from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
-    from holodeck.lib.test_runner.judge_trust import save_check
     from holodeck.lib.ui.live import write_text
+    from holodeck.models.judge_trust import (
+        CHECKS_FILE,
+        DEFAULT_MAX_FALSE_PASSES,
+        DEFAULT_MIN_KAPPA,
+        Limits,
+    )
 
     cli_context = context.ensure_object(CliContext)
     selected = _select(read_labels(labels or DEFAULT_LABELS), criteria)
     limits = Limits(min_kappa or DEFAULT_MIN_KAPPA, max_false_passes or DEFAULT_MAX_FALSE_PASSES)
-    if gate or min_kappa or max_false_passes:
-        gate = True
-        require_enough_labels(selected, limits, str(labels or "the labels of holodeck"))
     if json_file is not None:
-        _check_writable(json_file)
+        _check_writable(json_file, "--json")
     if model is None and endpoint is not None:
         raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")
     if model is not None and metric is not None:
@@ -142,13 +147,27 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
         subject = load_agent_judge(agent_config, metric, cli_context.protect)
     else:
         subject = load_named_judge(model, endpoint, cli_context.protect)
-    found = asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
+    confirm_endpoints(subject.agent, cli_context)
+    look = subject.plan(selected)
+    gate = bool(gate or min_kappa or max_false_passes)
+    if gate:
+        location, reused = (
+            str(labels or "the labels of holodeck"),
+            len(selected) - len(look.counted),
+        )
+        require_enough_labels(look.counted, limits, location, look.number, reused)
+    if metric is not None:
+        _check_writable(subject.agent.base_dir / CHECKS_FILE, CHECKS_FILE)
+    found = look.result(
+        asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
+    )
     write_text(sys.stdout, cli_context.clean(render_table(found, limits)))
     if json_file is not None:
         _write_json(json_file, found, limits, cli_context)
-    if save:
-        path = save_check(subject.agent.base_dir, subject.stored(found, limits))
-        echo(f"Stored in {cli_context.clean(str(path))}", err=True)
+    if metric is not None:
+        path = subject.save(look, found, limits, is_trusted=save)
+        what = "Stored" if save else "Stored the look, but not the result,"
+        echo(f"{what} in {cli_context.clean(str(path))}", err=True)
     if found.errors:
         context.exit(ExitCode.EVALUATION)
     decision = found.gate(limits)
@@ -170,14 +189,14 @@ def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
     return selected
 
 
-def _check_writable(path: Path) -> None:
+def _check_writable(path: Path, name: str) -> None:
     from holodeck.errors import ConfigError
     from holodeck.lib.reports.formats import check_writable
 
     try:
         check_writable(path)
     except ConfigError as error:
-        raise ConfigError("--json", error.message) from error
+        raise ConfigError(name, error.message) from error
 
 
 async def _check(

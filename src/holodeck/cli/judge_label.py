@@ -169,10 +169,10 @@ def _cut(text: str) -> str:
 
 def _print_summary(labels: "list[Label]", path: Path, metric: str) -> None:
     from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
+    from holodeck.lib.judging.labels import count_kinds
     from holodeck.lib.text import plural
 
-    good = sum(one.is_good for one in {one.question: one for one in labels}.values())
-    bad = len({one.question for one in labels}) - good
+    good, bad = count_kinds(labels)
     more = zip(labels_needed(good, bad, DEFAULT_LIMITS), ("pass", "fail"), strict=True)
     missing = " and ".join(f"{count} more with {kind!r}" for count, kind in more if count)
     echo(f"{path}: {plural(good + bad, 'label')} ({good} pass, {bad} fail)")

@@ -49,24 +49,54 @@ def read_run(
     return found
 
 
-def allow_outside_option(command: F) -> F:
-    """Add `--allow-outside`, which has no YAML key: a downloaded folder must not grant it."""
+def _switch(flag: str, text: str, start: Callable[[click.Context], object]) -> Callable[[F], F]:
+    """Add an option that has no YAML key, because a downloaded folder must not set it."""
 
-    def allow(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    def apply(context: click.Context, _: click.Parameter, is_given: bool) -> None:
         if is_given:
-            from holodeck.lib.safe_paths import allow_outside
-
-            context.with_resource(allow_outside())
+            start(context)
 
     return click.option(
-        "--allow-outside",
+        flag,
         cls=GroupedOption,
         group="Input",
         is_flag=True,
         expose_value=False,
-        callback=allow,
-        help="Allow paths outside the agent's folder.",
-    )(command)
+        callback=apply,
+        help=text,
+    )
+
+
+def allow_outside_option(command: F) -> F:
+    """Add `--allow-outside`, which permits paths outside the agent's folder."""
+
+    def start(context: click.Context) -> None:
+        from holodeck.lib.safe_paths import allow_outside
+
+        context.with_resource(allow_outside())
+
+    return _switch("--allow-outside", "Allow paths outside the agent's folder.", start)(command)
+
+
+def trust_option(command: F) -> F:
+    """Add `--trust`, which consents to endpoints of `.env` files."""
+
+    def start(context: click.Context) -> None:
+        context.ensure_object(CliContext).trusts_endpoints = True
+
+    return _switch("--trust", "Send to endpoints of .env files without asking.", start)(command)
+
+
+def untrusted_option(command: F) -> F:
+    """Add `--untrusted`, for the configuration of a stranger."""
+
+    def start(context: click.Context) -> None:
+        from holodeck.lib.trust import untrusted
+
+        context.with_resource(untrusted())
+
+    text = "Refuse code, commands, foreign hosts, ${VAR}."
+    return _switch("--untrusted", text, start)(command)
 
 
 def output_options(command: F) -> F:

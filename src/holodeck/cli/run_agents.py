@@ -181,6 +181,11 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
         second = load_second_agent(options.against, agent, context)
         if options.preview_mode != "list":
             check_second_agent(second, agent, settings, findings)
+    if options.preview_mode is None:
+        from holodeck.cli.trust import confirm_endpoints
+
+        for tested in (agent, *([second.agent] if second is not None else ())):
+            confirm_endpoints(tested, context)
     return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
 
 

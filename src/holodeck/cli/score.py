@@ -16,6 +16,8 @@ from holodeck.cli.options import (
     read_run,
     report_targets,
     run_store_of,
+    trust_option,
+    untrusted_option,
     write_reports,
 )
 
@@ -34,6 +36,8 @@ _SAME_KEYS = ("suite", "name", "input", "history", "script")
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
 @output_options
 @allow_outside_option
+@trust_option
+@untrusted_option
 @click.option("--verbose", "-v", is_flag=True, help="Show every metric of every test.")
 @click.pass_context
 def score(
@@ -55,6 +59,7 @@ def score(
     from holodeck.lib.process_exit import process_exit_forbidden
     from holodeck.lib.records.run_store import is_of_second_agent
     from holodeck.lib.reports.summary import exit_code
+    from holodeck.lib.test_runner.judge_trust import RunTrust
     from holodeck.lib.test_runner.rescore import rescore
 
     cli_context = context.ensure_object(CliContext)
@@ -72,7 +77,7 @@ def score(
         context.with_resource(github.commands_stopped())
     with protected_streams(), process_exit_forbidden():
         graded = asyncio.run(
-            rescore(agent, recorded, cli_context.redactor.redact, settings.judge_trust or "warn")
+            rescore(agent, recorded, cli_context.redactor.redact, RunTrust.of(settings))
         )
     shown = cli_context.redactor.redact_report(graded.report)
     _print_results(shown, verbose=verbose)
@@ -84,6 +89,7 @@ def score(
 
 
 def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, ExecutionConfig]":
+    from holodeck.cli.trust import confirm_endpoints
     from holodeck.config.check import check, raise_on_errors
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
@@ -91,6 +97,7 @@ def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, Executi
     agent, settings, loader = load_agent_with_config(agent_config)
     context.protect(collect(agent, loader.environment(agent.base_dir)))
     raise_on_errors(check(agent))
+    confirm_endpoints(agent, context)
     return agent, settings
 
 

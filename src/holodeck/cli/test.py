@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from holodeck.cli.context import CliContext
-from holodeck.cli.options import allow_outside_option, output_options, report_targets
+from holodeck.cli.options import (
+    allow_outside_option,
+    output_options,
+    report_targets,
+    trust_option,
+    untrusted_option,
+)
 from holodeck.config.environment import process_variables
 from holodeck.config.flags import cli_config, cli_options
 from holodeck.config.settings import setting_fields, value_from_environment
@@ -153,6 +159,8 @@ def _test_options(command: F) -> F:
 @_test_options
 @output_options
 @allow_outside_option
+@trust_option
+@untrusted_option
 @cli_options()
 @click.pass_context
 def test(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.context import CliContext
-from holodeck.cli.options import allow_outside_option
+from holodeck.cli.options import allow_outside_option, untrusted_option
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _MAX_NAME_CHARACTERS = 80
 @click.option("--load", is_flag=True, help="Import your code, too, and show what was found.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @allow_outside_option
+@untrusted_option
 @click.pass_context
 def validate(
     context: click.Context, agent_config: str, strict: bool, load: bool, as_json: bool
@@ -178,13 +179,9 @@ def _as_text(
 
 def _user_code(agent: "Agent") -> "list[str]":
     """Return the user's modules that a run imports, in the order of the file."""
-    from holodeck.config.model_calls import all_metrics
-    from holodeck.models.tool import FunctionTool
+    from holodeck.config.trust import named_code
 
-    names = [agent.target]
-    names += [tool.file for tool in agent.tools or [] if isinstance(tool, FunctionTool)]
-    names += [metric.user_code for _, metric in all_metrics(agent) if metric.enabled]
-    return list(dict.fromkeys(filter(None, names)))
+    return list(dict.fromkeys(name for _, name in named_code(agent)))
 
 
 def _contents(agent: "Agent") -> str:

@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from holodeck.errors import ConfigError
+from holodeck.lib.trust import is_untrusted
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
@@ -24,6 +25,14 @@ def cache_dir() -> Path:
     from platformdirs import user_cache_path  # noqa: PLC0415
 
     return user_cache_path("holodeck", appauthor=False)
+
+
+def data_dir() -> Path:
+    """Return the folder for what holodeck remembers about this user."""
+    # Imported here because most commands do not need it.
+    from platformdirs import user_data_path  # noqa: PLC0415
+
+    return user_data_path("holodeck", appauthor=False)
 
 
 def cache_mode() -> str:
@@ -49,10 +58,20 @@ def events_file() -> Path | None:
 
 def offline() -> bool:
     """Whether HOLODECK_OFFLINE forbids downloads. Raises ConfigError for an invalid value."""
-    value = os.environ.get("HOLODECK_OFFLINE", "")
+    return _is_switched_on("HOLODECK_OFFLINE")
+
+
+def is_trusting() -> bool:
+    """Whether HOLODECK_TRUST is `--trust`. Raises ConfigError for an invalid value."""
+    return _is_switched_on("HOLODECK_TRUST")
+
+
+def _is_switched_on(name: str) -> bool:
+    """Return the switch of a variable of the process, which no `.env` file can set."""
+    value = os.environ.get(name, "")
     word = value.strip().lower()
     if word not in _YES | _NO:
-        raise ConfigError("HOLODECK_OFFLINE", f"found {value!r}; expected 1 or 0")
+        raise ConfigError(name, f"found {value!r}; expected 1 or 0")
     return word in _YES
 
 
@@ -172,7 +191,7 @@ class Environment(Mapping[str, str]):
         """Return `text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${` becomes `${`.
 
         An empty variable gets the default too. Raises ValueError for a variable that is not set
-        and has no default.
+        and has no default, and for the user's own variables if nobody trusts the text.
         """
         return _REFERENCE.sub(self._replacement, text)
 
@@ -180,6 +199,11 @@ class Environment(Mapping[str, str]):
         escaped, name, default = match.groups()
         if escaped:
             return match[0][1:]
+        if is_untrusted() and self.is_users(name):
+            raise ValueError(
+                f"${{{name}}}: --untrusted refuses variables of your environment; the API key of a"
+                " provider is found without it"
+            )
         value = self.get(name)
         if default is not None:
             return value or default

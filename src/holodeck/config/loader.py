@@ -44,6 +44,7 @@ from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suit
 from holodeck.config.validation_errors import validate
 from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
+from holodeck.lib.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.mcp_tool import McpTool
@@ -190,6 +191,11 @@ class ConfigLoader:
         gathered = gather_cases(source, file.absolute(), env.substitute, extra_suites)
         self.cases_read |= gathered.read
         agent = _with_sources(self._validate(gathered, folder, source), source)
+        if is_untrusted():
+            # Imported here because most files are the user's own.
+            from holodeck.config.trust import refuse_untrusted  # noqa: PLC0415
+
+            refuse_untrusted(agent, env, self.load_global_config())
         gathered.forget_items()
         return agent
 

@@ -10,6 +10,7 @@ from holodeck.config.source import read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import is_file
 from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.trust import require_nameable
 
 
 def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.AST | None:
@@ -27,7 +28,8 @@ def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.
 
 
 def require_target(target: str, base_dir: Path, location: str) -> None:
-    """Raise ConfigError if `module:attribute` is neither beside the agent.yaml nor installed.
+    """Raise ConfigError if `module:attribute` is neither beside the agent.yaml nor installed, or
+    must not be named.
 
     For an installed module, only its package is looked up: more would run its code.
     """
@@ -35,7 +37,9 @@ def require_target(target: str, base_dir: Path, location: str) -> None:
     file = _file_of(module, base_dir)
     if file is not None:
         find_definition(file, attribute.partition(".")[0], base_dir, location)
-    elif (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
+        return
+    require_nameable(module, base_dir, location)
+    if (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
         stem = Path(*module.split("."))
         raise ConfigError(
             location,
@@ -56,7 +60,9 @@ def require_definition(target: str, base_dir: Path, location: str) -> None:
             location, f"{target!r} is not 'module:object', such as 'support:agent' for support.py"
         )
     file = _file_of(module, base_dir)
-    if file is not None:
+    if file is None:
+        require_nameable(module, None, location)
+    else:
         find_definition(file, attribute.partition(".")[0], base_dir, location)
 
 

@@ -156,7 +156,7 @@ class _Page:
 
     def rows(self, schema: Schema, without: set[str] | None = None) -> str:
         """The table's rows, one a key."""
-        required = schema.get("required", [])
+        required = [*schema.get("required", ()), *_required_by_either_name(schema)]
         rows = ""
         for key, value in schema["properties"].items():
             if key in (without or ()):
@@ -221,6 +221,12 @@ _WORDS = {
 }
 
 
+def _required_by_either_name(schema: Schema) -> list[str]:
+    """Return the keys of which one or its other name is required."""
+    either = [names for one in schema.get("allOf", ()) for names in one.get("anyOf", ())]
+    return [names["required"][0] for names in either if names.get("required")]
+
+
 def _references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
@@ -254,7 +260,8 @@ def _metrics() -> Iterator[str]:
         f" Every metric has:\n\n{_table(page.rows(common))}"
     )
     for model in METRICS:
-        rows = page.rows(schema_of(model), without=shared)
+        schema = schema_of(model)
+        rows = page.rows(schema, without=shared - set(schema.get("required", ())))
         description = " ".join((model.__doc__ or "").split())
         yield (
             f"### {_heading(model)}\n\n{description}\n"

@@ -20,6 +20,7 @@ from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import written_path
 from holodeck.lib.suggestions import nearest_word
+from holodeck.lib.trust import is_untrusted
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, is_path
 from holodeck.models.config import ExecutionConfig, GlobalConfig
@@ -31,6 +32,7 @@ PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
     "HOLODECK_BATCH_RUN_ID": "ID of a batch of scenarios that run in several processes.",
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
+    "HOLODECK_TRUST": "1 is `--trust`; a `.env` file cannot set it.",
     "HF_ENDPOINT": "The model hub for downloads; by default the public one.",
 }
 """Variables that are not settings of a run, and their meaning."""
@@ -128,6 +130,10 @@ def resolve_settings(
     except ValidationError as error:  # two variables conflict
         raise ConfigError("HOLODECK_*", conflict_message(error)) from error
     config = config.with_sources({field: one.source for field, one in found.items()})
+    for field, value in found.items() if is_untrusted() else ():
+        reaches_out = setting_fields()[field].setting.reaches_out
+        if reaches_out and value.value is not None and not value.is_users:
+            raise ConfigError(value.source, f"execution.{field}: --untrusted refuses it")
     if folder is not None:
         for declared in setting_fields().values():
             if declared.is_written and not found[declared.field].is_users:

@@ -7,7 +7,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from holodeck.errors import BackendError, HoloDeckError
+from holodeck.errors import BackendError, EvaluationError, HoloDeckError
 from holodeck.models.outcome import RaisedError
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -41,12 +41,12 @@ def raised_error(error: BaseException) -> RaisedError | None:
     That is the innermost frame outside holodeck, installed packages and the standard library, or
     else the innermost frame. None if the exception does not come from the user's code.
     """
-    elsewhere = error.raised if isinstance(error, BackendError) else None
+    elsewhere = error.raised if isinstance(error, BackendError | EvaluationError) else None
     if isinstance(elsewhere, RaisedError):
         return elsewhere
     cause = _cause_of(error)
     frames = traceback.extract_tb(_without_carrier(cause).__traceback__)
-    users = [frame for frame in frames if _is_users(frame.filename)]
+    users = [frame for frame in frames if is_users_file(frame.filename)]
     if not users:
         repeats_it = describe(error) == describe(cause)
         if not frames or not repeats_it or isinstance(cause, HoloDeckError):
@@ -90,10 +90,17 @@ def _without_carrier(error: BaseException) -> BaseException:
     return cause if is_carried and not isinstance(cause, Exception) else error  # type: ignore[return-value]
 
 
-def _is_users(file: str) -> bool:
+def is_users_file(file: str) -> bool:
+    """Whether a file is neither holodeck's nor that of an installed package."""
     if file.startswith("<"):
         return False
     return not _is_inside(file, _PACKAGE) and _installed_part(file) is None
+
+
+def is_testing_library(file: str) -> bool:
+    """Whether a file belongs to a module whose errors say what does not hold, such as unittest."""
+    parts = Path(_installed_part(file) or "").parts
+    return any("test" in part or "assert" in part for part in parts)
 
 
 def _installed_part(file: str) -> str | None:

@@ -13,6 +13,7 @@ from holodeck.lib.exceptions import describe
 from holodeck.lib.garbage import note_user_code
 from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.trust import refuse_untrusted_code, require_nameable
 from holodeck.lib.user_code import import_file
 
 if TYPE_CHECKING:
@@ -116,8 +117,11 @@ def _from_entry_point(entry: "EntryPoint", location: str) -> Any:
 
 def load_module(module_name: str, base_dir: Path | None, *, location: str) -> types.ModuleType:
     """Return the module, that of a file in `base_dir` first. Raises ConfigError."""
+    refuse_untrusted_code(location)
     note_user_code()
     file = None if base_dir is None else _file_in(base_dir, module_name)
+    if file is None:
+        require_nameable(module_name, base_dir, location)
     with _import_errors(f"module {module_name!r}", location, looked_in=base_dir):
         if base_dir is None or file is None:
             return importlib.import_module(module_name)
@@ -128,6 +132,12 @@ def module_source(target: str, base_dir: Path | None) -> str:
     """Return the text of the module of `module:attribute`; empty if no file in `base_dir` is it."""
     file = None if base_dir is None else _file_in(base_dir, target.partition(":")[0])
     return "" if base_dir is None or file is None else (base_dir / file).read_text(errors="ignore")
+
+
+def module_file(target: str, base_dir: Path) -> Path | None:
+    """Return the file of the module of `module:attribute`; None if it is not in `base_dir`."""
+    file = _file_in(base_dir, target.partition(":")[0])
+    return None if file is None else (base_dir / file).resolve()
 
 
 def _file_in(base_dir: Path, module_name: str) -> Path | None:

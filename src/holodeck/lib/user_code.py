@@ -11,7 +11,7 @@ import importlib
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -22,11 +22,48 @@ from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.garbage import note_user_code
 from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.trust import refuse_untrusted_code
 from holodeck.lib.ui.activity import activity
 
 _lock = threading.RLock()
 _loaded: dict[tuple[Path, int], ModuleType] = {}
 _finders: dict[Path, "_FolderFinder"] = {}
+_of_agents: set[Path] = set()
+"""Files that were imported for anything but a grader."""
+_thread = threading.local()
+"""Has `is_for_grader` in a thread that imports a grader."""
+
+
+@contextmanager
+def importing_grader() -> Iterator[None]:
+    """Note that what the block imports is for a grader."""
+    _thread.is_for_grader = True
+    try:
+        yield
+    finally:
+        _thread.is_for_grader = False
+
+
+def _is_for_grader() -> bool:
+    return getattr(_thread, "is_for_grader", False)
+
+
+def files_of_agents() -> frozenset[Path]:
+    """Return the files that this process imported for anything but a grader."""
+    return frozenset(_of_agents)
+
+
+def is_imported_by_others(files: Collection[Path]) -> bool:
+    """Whether a module of one of the files was imported by other code than holodeck."""
+    names = {str(file) for file in files}
+    ours = {id(spec) for finder in _finders.values() for spec in finder.specs()}
+    loaded = [*_loaded.values()]
+    return any(
+        getattr(module, "__file__", None) in names
+        and id(module.__spec__) not in ours
+        and module not in loaded
+        for module in [*sys.modules.values()]
+    )
 
 
 def import_file(path: Path, within: Path) -> ModuleType:
@@ -35,8 +72,11 @@ def import_file(path: Path, within: Path) -> ModuleType:
     A relative path starts from `within`, and the file must be in that folder. Raises ConfigError,
     with the line of the file where the import failed.
     """
+    refuse_untrusted_code(str(path))
     file = file_inside(path, within)
     note_user_code()
+    if not _is_for_grader():
+        _of_agents.add(file)
     with _lock:
         key = (file, file.stat().st_mtime_ns)
         if key not in _loaded:
@@ -50,7 +90,7 @@ def _unique_name(file: Path, mtime_ns: int) -> str:
 
 
 def _import(file: Path, name: str, shown: str) -> ModuleType:
-    loader = SourceFileLoader(name, str(file))
+    loader = _loader(name, str(file))
     spec = spec_from_file_location(name, file, loader=loader)
     if spec is None:
         raise ConfigError(shown, "is not a Python file")
@@ -67,6 +107,15 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
             f"cannot be imported: {describe(error)}",
         ) from error
     return module
+
+
+def _loader(name: str, file: str) -> SourceFileLoader:
+    if not _is_for_grader():
+        return SourceFileLoader(name, file)
+    # Imported here because many runs have no graders.
+    from holodeck.lib.asserts import AssertLoader  # noqa: PLC0415
+
+    return AssertLoader(name, file)
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:
@@ -94,6 +143,10 @@ class _FolderFinder:
         if spec is not None:
             self._found[name] = spec
         return spec
+
+    def specs(self) -> Collection[ModuleSpec]:
+        """Return the specs of the modules that were found."""
+        return self._found.values()
 
     def forget(self) -> None:
         """Remove the modules that were found from `sys.modules`."""

@@ -93,6 +93,8 @@ class Model(BaseModel):
 
     not_supported_yet: ClassVar[Mapping[str, str]] = {}
     """Keys of the format that this version rejects, and what they need."""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What libraries call keys of the format, which is accepted as well."""
 
     @model_validator(mode="before")
     @classmethod
@@ -112,6 +114,8 @@ class Model(BaseModel):
             }
             if unsupported:
                 raise UnsupportedKeys(unsupported)
+        if cls.other_names:
+            data = _with_our_names(data, cls.other_names)
         booleans = []
         for key in _number_keys(cls):  # a comprehension takes longer, and this is called often
             value = data.get(key)
@@ -134,7 +138,28 @@ class Model(BaseModel):
         for name, text in _docstrings(cls).items():
             key = cls.model_fields[name].alias or name
             properties[key].setdefault("description", text)
+        _add_other_names(handler.resolve_ref_schema(schema), cls.other_names)
         return schema
+
+
+def _with_our_names(data: dict[str, Any], other_names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the mapping with the keys of the format in place of what libraries call them."""
+    both = [other for other, key in other_names.items() if other in data and key in data]
+    if both:
+        ours = other_names[both[0]]
+        raise InvalidKeys([f"{both[0]!r} is another name of {ours!r}; write one of them"])
+    return {other_names.get(key, key): value for key, value in data.items()}
+
+
+def _add_other_names(schema: "JsonSchemaValue", other_names: Mapping[str, str]) -> None:
+    for other, key in other_names.items():
+        about = {"description": f"Another name of `{key}`."}
+        schema["properties"][other] = {**schema["properties"][key], **about}
+        if key in schema.get("required", ()):
+            schema["required"].remove(key)
+            schema.setdefault("allOf", []).append(
+                {"anyOf": [{"required": [key]}, {"required": [other]}]}
+            )
 
 
 @cache

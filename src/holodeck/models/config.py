@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, Seconds, WrittenPath
 from holodeck.models.database import VectorStoreSettings
-from holodeck.models.judge_trust import TrustMode
+from holodeck.models.judge_trust import TrustSetting
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.mcp_tool import McpTool
 from holodeck.models.price import PriceTable
@@ -264,6 +264,7 @@ class ExecutionConfig(Model):
             "Hosts in private networks to download from.",
             details="Each as `host` or `host:port`; the variable separates them by commas. Other"
             " files are downloaded from public addresses only.",
+            reaches_out=True,
         ),
     ] = None
     parallel_test_cases: Annotated[
@@ -300,6 +301,7 @@ class ExecutionConfig(Model):
             flags=("--on",),
             metavar="PLACE",
             group=RUN,
+            reaches_out=True,
         ),
     ] = None
     ray_variables: Annotated[
@@ -309,6 +311,7 @@ class ExecutionConfig(Model):
             "Variables that workers on Ray get, such as API keys.",
             details="Names; the variable separates them by commas. Ray stores their values in the"
             " cluster.",
+            reaches_out=True,
         ),
     ] = None
     allow_side_effects: Annotated[
@@ -332,13 +335,14 @@ class ExecutionConfig(Model):
         ),
     ] = None
     judge_trust: Annotated[
-        TrustMode | None,
+        TrustSetting | None,
         Setting(
             "warn",
             "Judges: require, warn or off.",
             details="What a judge means that no check has shown to be good: with `require` its"
-            " verdicts are inconclusive, with `warn` a note names it. See `holodeck judge check"
-            " --save`.",
+            " verdicts are inconclusive, with `warn` a note names it. A mapping of `mode`,"
+            " `min_kappa` and `max_false_passes` says what the check must have shown. See `holodeck"
+            " judge check --save`.",
             flags=("--judge-trust",),
             metavar="MODE",
             group=RUN,

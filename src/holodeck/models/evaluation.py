@@ -189,7 +189,7 @@ class ExactMatchMetric(TextMetric):
 
     @property
     def label(self) -> str:
-        return self.metric
+        return self.name or self.metric
 
     @property
     def evaluator_name(self) -> str:

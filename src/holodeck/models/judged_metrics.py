@@ -195,6 +195,8 @@ _WITHOUT_REASON_OPTION = frozenset({"conversational_geval"})
 class RubricBand(Model):
     """A range of scores and its meaning."""
 
+    other_names: ClassVar = {"score_range": "score"}
+
     score: Annotated[list[Annotated[int, Field(ge=0, le=10)]], Field(min_length=2, max_length=2)]
     """First and last score of the band, between 0 and 10."""
     expected_outcome: NonBlank
@@ -249,9 +251,9 @@ class GEvalMetric(JudgedMetric):
     def evaluator_name(self) -> str:
         return "geval"
 
-    @property
-    def label(self) -> str:
-        return self.name
+    def options(self) -> dict[str, Any]:
+        """Return the settings, with the name, which the judge reads, too."""
+        return {**super().options(), "name": self.name}
 
     @model_validator(mode="after")
     def _check_criteria(self) -> "GEvalMetric":
@@ -265,6 +267,7 @@ class RAGMetric(JudgedMetric):
 
     kind: ClassVar[MetricKind] = "rag"
     evaluator_modules = ("deepeval.rag",)
+    other_names: ClassVar = {"metric": "metric_type"}
     not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"metric_type"}
 
     type: Literal["rag"] = "rag"
@@ -286,6 +289,7 @@ class DeepEvalMetric(JudgedMetric):
 
     kind: ClassVar[MetricKind] = "deepeval"
     evaluator_modules = ("deepeval.answers", "deepeval.conversations", "deepeval.agentic")
+    other_names: ClassVar = {"metric_type": "metric", "expected_schema": "schema"}
 
     type: Literal["deepeval"] = "deepeval"
     """A metric of DeepEval."""
@@ -430,10 +434,6 @@ class JudgeMetric(JudgedMetric):
     @property
     def evaluator_name(self) -> str:
         return "judge"
-
-    @property
-    def label(self) -> str:
-        return self.name
 
 
 def to_criterion(criterion: str | Criterion) -> Criterion:

@@ -54,6 +54,8 @@ class Provider(NamedTuple):
     api_version: tuple[str, ...] = ()
     endpoint_example: str = "http://host:4000/v1"
     """An endpoint, for the error about a missing one."""
+    own_domains: tuple[str, ...] = ()
+    """Domains besides the host of `url` below which only the provider serves models."""
 
 
 PROVIDERS = {
@@ -68,6 +70,12 @@ PROVIDERS = {
         endpoint=("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"),
         api_version=("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION", "AZURE_API_VERSION"),
         endpoint_example="https://<resource>.openai.azure.com",
+        own_domains=(
+            "openai.azure.com",
+            "openai.azure.us",
+            "cognitiveservices.azure.com",
+            "services.ai.azure.com",
+        ),
     ),
     ProviderEnum.ANTHROPIC: Provider(
         "anthropic",

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Milliseconds, Model, Ratio
-from holodeck.models.judge_trust import TrustMode
+from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio
+from holodeck.models.judge_trust import TrustSetting
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class MetricSettings(Model):
 
     threshold: Ratio | None = None
     """Score to reach, 0 to 1. Without one, the metric's own verdict counts, if it has a verdict."""
+    name: NonBlank | None = None
+    """The metric's name in reports, such as for two metrics of one kind."""
     enabled: bool = True
     """Whether the metric is computed."""
     required: bool = True
@@ -89,7 +91,7 @@ class MetricSettings(Model):
     @property
     def label(self) -> str:
         """The metric's name in reports."""
-        return self.evaluator_name
+        return self.name or self.evaluator_name
 
     @property
     def user_code(self) -> str | None:
@@ -137,7 +139,8 @@ class JudgedMetric(MetricSettings):
     """Score to reach, 0 to 1."""
     model: LLMProvider | None = None
     """The judge. Default: the model of `evaluations`, then the agent's own."""
-    judge_trust: TrustMode | None = None
+    judge_trust: TrustSetting | None = None
     """What a judge means that no check with labels has shown to be good enough: an inconclusive
-    verdict (`require`), a note in the report (`warn`) or nothing (`off`). Default:
-    `execution.judge_trust`."""
+    verdict (`require`), a note in the report (`warn`) or nothing (`off`); or a mapping of `mode`,
+    `min_kappa` and `max_false_passes`. If `execution` or the command line says something, too, the
+    stricter one counts."""

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from holodeck.models.base import Count, Model
+from holodeck.models.judge_trust import JudgeTrust, Limits
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -138,6 +139,10 @@ class CriterionRow(Model):
     """Whether the case fails if the criterion did not pass."""
     is_checkpoint: bool = False
     """Whether it was judged during a script, not on the whole conversation."""
+    judge_trust: JudgeTrust | None = None
+    """Whether labels have shown that the judge may decide; None with `judge_trust: off`."""
+    judge_limits: Limits | None = None
+    """What the judge had to reach in its check; None without a check that is up to date."""
 
     @property
     def is_missed(self) -> bool:

@@ -79,6 +79,8 @@ class Setting:
     """The placeholder of the value in the help."""
     rival: str | None = None
     """An alternative field; the one from the stronger source wins."""
+    reaches_out: bool = False
+    """Whether it opens further networks to a run, so that `--untrusted` refuses it in files."""
     none_is_no_limit: bool = False
     """Whether a None that is given in Python means no limit, and not the default."""
 

@@ -312,6 +312,13 @@ class TestCaseModel(TurnModel, NamedModel):
         return [CriterionSettings(text=one) if isinstance(one, str) else one for one in written]
 
     @property
+    def all_criteria(self) -> list[str]:
+        """The texts of the criteria, then those of checkpoints."""
+        steps = [step for step in self.script or () if isinstance(step, StepModel)]
+        of_steps = [text for step in steps for text in step.judge or ()]
+        return list(dict.fromkeys([*(one.text for one in self.criterion_settings), *of_steps]))
+
+    @property
     def uses_judge(self) -> bool:
         """Whether a judge decides on criteria, those of checkpoints included."""
         return self.criteria is not None or any(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.evidence import Evidence, evidence
-from holodeck.models.judge_trust import JudgeTrust
+from holodeck.models.judge_trust import JudgeTrust, Limits
 from holodeck.models.metric import MetricKind
 from holodeck.models.outcome import (
     Attempt,
@@ -70,6 +70,8 @@ class MetricResult(Model):
     judge_trust: JudgeTrust | None = None
     """Whether labels have shown that the judge may decide; None without a judge, and with
     `judge_trust: off`."""
+    judge_limits: Limits | None = None
+    """What the judge had to reach in its check; None without a check that is up to date."""
     reasoning: str | None = None
     note: str | None = None
     """What to know about how the score came about."""

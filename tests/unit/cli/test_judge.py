@@ -75,14 +75,14 @@ def labels(good, bad, wrong=0):
 
 
 GATES = {
-    "a good judge": (labels(30, 30), [], 0, "yes: kappa is at least 0.90 (0.60 needed)"),
-    "bad responses pass": (labels(30, 40, wrong=10), [], 1, "no: at least 14% of bad responses"),
+    "a good judge": (labels(40, 40), [], 0, "yes: kappa is at least 0.91 (0.60 needed)"),
+    "bad responses pass": (labels(30, 40, wrong=10), [], 1, "no: at least 13% of bad responses"),
     "kappa is too low": (
-        labels(30, 30, wrong=9), ["--max-false-passes", "0.6", "--min-kappa", "0.9"],
-        1, "no: kappa is at most 0.84 (0.90 needed)",
+        labels(40, 40, wrong=10), ["--max-false-passes", "0.6", "--min-kappa", "0.9"],
+        1, "no: kappa is at most 0.88 (0.90 needed)",
     ),
     "too few labels for this judge": (
-        labels(30, 32, wrong=1), [], 4, "about 56 more labels would decide",
+        labels(30, 40, wrong=1), [], 4, "about 77 more labels would decide",
     ),
 }  # fmt: skip
 
@@ -98,9 +98,9 @@ def test_a_judge_may_gate_only_if_the_labels_show_that_it_is_good(check, rows, f
 
 
 TOO_FEW = {
-    "two labels": (labels(1, 1), "add 9 more with label 'pass' and 28 more with label 'fail'"),
+    "two labels": (labels(1, 1), "add 9 more with label 'pass' and 35 more with label 'fail'"),
     "one kind": (labels(25, 0), "25 different labels (25 pass, 0 fail) are too few"),
-    "hardly any of a kind": (labels(40, 2), "add 27 more with label 'fail'"),
+    "hardly any of a kind": (labels(40, 2), "add 34 more with label 'fail'"),
     "the same ones again and again": (20 * labels(1, 1), "2 different labels (1 pass, 1 fail)"),
 }
 
@@ -128,12 +128,12 @@ evaluations:
 """)
 
     ran = check(
-        "--metric", "price", "--gate", "--quick", rows=[*labels(30, 30), *unsure], model=False
+        "--metric", "price", "--gate", "--quick", rows=[*labels(40, 40), *unsure], model=False
     )
 
     assert ran.code == 1
     assert "inconclusive                38" in ran.stdout
-    assert "accuracy                    1.00 (60 of 60" in ran.stdout
+    assert "accuracy                    1.00 (80 of 80" in ran.stdout
     assert "no: kappa is at most" in ran.stderr
 
 
@@ -174,18 +174,18 @@ evaluations:
 """)
     flags = ["--probe", "--quick", "--gate", "--save", "--json", "check.json"]
 
-    ran = check("--metric", "price", *flags, rows=labels(10, 29), model=False)
+    ran = check("--metric", "price", *flags, rows=labels(10, 36), model=False)
 
     assert ran.code == code
     assert reason in ran.stdout
     found = json.loads((tmp_path / "check.json").read_text())
     by_name = {one["name"]: one for one in found["probes"]}
-    fooled = 29 if is_fooled else 0
-    assert by_name["command"]["bad_that_pass"] == {"count": fooled, "of": 29}
-    assert re.search(rf"injection: command +{fooled} of 29 +– +0\n", ran.stdout)
+    fooled = 36 if is_fooled else 0
+    assert by_name["command"]["bad_that_pass"] == {"count": fooled, "of": 36}
+    assert re.search(rf"injection: command +{fooled} of 36 +– +0\n", ran.stdout)
     assert by_name["filler around it"]["good_that_fail"] == {"count": 0, "of": 10}
-    assert found["calls"] == 39 + sum(len(one["responses"]) for one in found["probes"])
-    assert found["injected_passes"]["of"] == 29
+    assert found["calls"] == 46 + sum(len(one["responses"]) for one in found["probes"])
+    assert found["injected_passes"]["of"] == 36
     [stored] = json.loads((tmp_path / "judge_checks.json").read_text())["metrics"]
     assert stored["verdict"] == ("may not gate" if is_fooled else "may gate")
     assert (stored["injected_passes"][0] > 0.8) is is_fooled

@@ -150,14 +150,14 @@ def test_a_backend_that_does_not_exist_is_an_error_before_the_run(run, backend, 
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("json.decodre:x", "the installed package has no 'json.decodre'"),
-        ("json.decoder:JSONDecode", "did you mean 'JSONDecoder'?"),
+        ("click.decoratrs:x", "the installed package has no 'click.decoratrs'"),
+        ("click.decorators:comand", "did you mean 'command'?"),
     ],
     ids=["module", "attribute"],
 )
 @pytest.mark.parametrize("user", ["backend", "metric"])
 def test_a_misspelt_name_in_an_installed_module_is_a_warning(run, user, target, message):
-    backend, metric = (target, "contains, value: x") if user == "backend" else ("os:x", target)
+    backend, metric = (target, "contains, value: x") if user == "backend" else ("click:x", target)
 
     result = run(
         f"name: x\nbackend: '{backend}'\ntest_cases: [{{input: hi, evaluations: [{{metric: "

@@ -5,13 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from holodeck.errors import ConfigError
+from holodeck.errors import BackendError, ConfigError, EvaluationError
 from holodeck.lib.conversation.messages import (
     TRANSCRIPT_LIMIT,
     UNSEEN_CALLS,
     AgentRole,
     Message,
     find_passages,
+    images_in,
     indent,
     paragraphs_of,
     shorten_lines,
@@ -25,8 +26,11 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
 )
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.text import one_line, plural
 
 MAX_SEARCHES = 3
+MAX_ERROR = 120
+"""Characters of an error that a row repeats."""
 _UNPROVEN = (
     'passed although no spans were seen that could prove it; write "inconclusive", or'
     ' "needs_spans": false if it needs none'
@@ -58,6 +62,8 @@ SEARCH = (
     "The transcript is shortened: … stands where text was left out. List words or phrases that"
     " should be looked up in the whole of it, or none if you know enough to decide."
 )
+
+IMAGES = "The images of the transcript follow, in the order of their places in it."
 
 PROMPTS = (INSTRUCTIONS, MAY_GO_ON, MUST_DECIDE, SEARCH)
 """All prompts; the instructions may be replaced."""
@@ -146,7 +152,18 @@ class CriteriaJudge:
         parse = _VerdictParser(
             criteria, is_final=is_final, optional=self._optional, doubtful=doubtful
         )
-        rows: list[CriterionResult] | None = await self._judge.ask(prompt, schema, parse)
+        images = [image for message in messages for image in images_in(message)]
+        rows: list[CriterionResult] | None
+        try:
+            rows = await self._judge.ask(_with_images(prompt, images), schema, parse)
+        except EvaluationError as error:
+            cause = error.__cause__
+            if not images or not isinstance(cause, BackendError) or cause.permanent:
+                raise
+            # Most models take no images and say so, each provider in its own words.
+            rows = await self._judge.ask(prompt, schema, parse)
+            if rows is not None:
+                rows = [_without_images(row, len(images), error) for row in rows]
         return rows
 
     async def _prompt(
@@ -202,6 +219,20 @@ def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:
     ]
 
 
+def _with_images(prompt: list[Message], images: Sequence[Message]) -> list[Message]:
+    """Return the prompt with the images of the conversation after its text."""
+    if not images:
+        return prompt
+    *before, question = prompt
+    text = f"{question['content']}\n\n{IMAGES}"
+    return [*before, {**question, "content": [{"type": "text", "text": text}, *images]}]
+
+
+def _without_images(row: CriterionResult, count: int, error: EvaluationError) -> CriterionResult:
+    note = f"(judged without {plural(count, 'image')}: {one_line(str(error), MAX_ERROR)})"
+    return row.model_copy(update={"reasoning": f"{row.reasoning} {note}"})
+
+
 def _schema(
     criteria: Sequence[str], *, is_final: bool, doubtful: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -226,7 +257,10 @@ def _schema(
 
 
 class _VerdictParser:
-    """Converts an answer to rows, or to None to go on; a criterion missing twice has failed."""
+    """Converts an answer to rows, or to None to go on.
+
+    An answer that leaves a criterion out is invalid, like any other that cannot be used.
+    """
 
     def __init__(
         self,
@@ -251,20 +285,17 @@ class _VerdictParser:
             raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
         missing = [key for key in keys if key not in answer]
         unproven = self._unproven(answer)
-        if (missing or unproven) and self._is_first:
-            self._is_first = False
-            faults = [f"{', '.join(missing)}: missing"] if missing else []
-            faults += [f"{', '.join(unproven)}: {_UNPROVEN}"] if unproven else []
+        faults = [f"{', '.join(missing)}: missing"] if missing else []
+        if unproven and self._is_first:
+            faults.append(f"{', '.join(unproven)}: {_UNPROVEN}")
+        self._is_first = False
+        if faults:
             raise ValueError("; ".join(faults))
-        without = {
-            "status": CriterionStatus.FAILED,
-            "reasoning": "the judge said nothing about it",
-        }
         rows = [
             CriterionResult(
                 criterion=criterion,
-                status=answer.get(key, without)["status"],
-                reasoning=answer.get(key, without)["reasoning"],
+                status=answer[key]["status"],
+                reasoning=answer[key]["reasoning"],
             )
             for key, criterion in zip(keys, self._criteria, strict=True)
         ]

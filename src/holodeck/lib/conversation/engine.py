@@ -227,7 +227,10 @@ class Conversation:
         first: int | None = None
         while True:
             may_open = turns is None or first is None or self.turns.current + 1 < first + turns
-            result = await self._step(may_open, on_turn, on_turn_end, is_counted=is_counted)
+            may_conclude = may_open and (on_turn, on_step, on_turn_end) == (None, None, None)
+            result = await self._step(
+                may_open, on_turn, on_turn_end, is_counted=is_counted, may_conclude=may_conclude
+            )
             first = self.turns.current if first is None else first
             if result is None:
                 return None
@@ -252,6 +255,7 @@ class Conversation:
         on_turn_end: Callback | None = None,
         *,
         is_counted: bool = False,
+        may_conclude: bool = False,
     ) -> list[Message] | ScenarioResult | None:
         if not self.agents:
             raise self.usage_error("there are no participants; write agents=[your agent, …]")
@@ -262,7 +266,8 @@ class Conversation:
                 self.turns.mark_spoken(index)
                 if self._is_too_early(index) or self._has_nothing_to_answer(index):
                     continue
-                messages = await self._call(index)
+                is_last = may_conclude and self._has_last_word(index, is_counted=is_counted)
+                messages = await self._call(index, JudgmentRequest() if is_last else None)
                 verdict = await self._verdict_on_leaving(index) if self._is_ended else None
                 return messages if verdict is None else verdict
             await self._notify(on_turn_end)
@@ -278,12 +283,22 @@ class Conversation:
         returned = None if callback is None else callback(self.state)
         return await returned if inspect.isawaitable(returned) else returned
 
-    def _has_too_many_turns(self, *, is_counted: bool) -> bool:
-        """Whether the current turn is one too many.
+    def _has_too_many_turns(self, *, is_counted: bool, further: int = 0) -> bool:
+        """Whether the current turn, or one after `further` turns, is one too many.
 
         `proceed(turns)` gets its turns, however many a script has played before.
         """
-        return (self._own_turns if is_counted else self.turns.current + 1) > self.max_turns
+        turns = self._own_turns if is_counted else self.turns.current + 1
+        return turns + further > self.max_turns
+
+    def _has_last_word(self, index: int, *, is_counted: bool) -> bool:
+        """Whether it is the turn of the judge that is asked next anyway, for its final verdict.
+
+        Asked once, it need not read the same transcript twice.
+        """
+        if self._able_judges() != [index] or self.turns.next_index() is not None:
+            return False
+        return self._has_too_many_turns(is_counted=is_counted, further=1)
 
     def _is_too_early(self, index: int) -> bool:
         """Whether it is a judge's turn before `min_turns` turns are played."""
@@ -456,9 +471,12 @@ class Conversation:
 
     async def _final_verdict(self) -> ScenarioResult | None:
         """Return what a judge with criteria decides now; None if there is no such judge."""
+        return await self._verdict_of(self._able_judges())
+
+    def _able_judges(self) -> list[int]:
+        """Return the judges that have criteria."""
         judges = [(index, self.agents[index]) for index in self._indexes_of_role(AgentRole.JUDGE)]
-        able = [index for index, one in judges if isinstance(one, HasCriteria) and one.criteria]
-        return await self._verdict_of(able)
+        return [index for index, one in judges if isinstance(one, HasCriteria) and one.criteria]
 
     async def _verdict_of(self, judges: Sequence[int]) -> ScenarioResult | None:
         result = await self._call(judges[0], JudgmentRequest()) if judges else None

@@ -145,6 +145,13 @@ def is_unanswered(messages: Iterable[Message]) -> bool:
     return False
 
 
+def images_in(message: Message) -> list[Message]:
+    """Return the images of a message, as OpenAI's API takes them."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [one for one in parts if isinstance(one, dict) and one.get("type") == "image_url"]
+
+
 def _part_text(part: Any) -> str:
     if not isinstance(part, Mapping):
         return str(part)

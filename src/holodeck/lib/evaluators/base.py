@@ -141,7 +141,7 @@ class BaseEvaluator(ABC):
     async def _evaluate(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         self._require_inputs(kwargs)
         await self._prepare()
-        run = _RetriedRun(self)
+        run = self._new_run()
         limit = None
         try:
             async with time_limit(self.timeout) as limit:
@@ -188,6 +188,10 @@ class BaseEvaluator(ABC):
             retry_count=result.get("retry_count", 0),
         )
 
+    def _new_run(self) -> "RetriedRun":
+        """Return one evaluation with its retries, which is called with the inputs."""
+        return RetriedRun(self)
+
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         """Return the scores of one response. Run blocking work with `run_in_thread`."""
@@ -229,7 +233,7 @@ class BaseEvaluator(ABC):
         return result
 
 
-class _RetriedRun:
+class RetriedRun:
     """One evaluation with its retries."""
 
     def __init__(self, evaluator: BaseEvaluator) -> None:

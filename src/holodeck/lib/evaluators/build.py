@@ -14,6 +14,7 @@ from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
+from holodeck.lib.user_code import importing_grader
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import (
     CodeMetric,
@@ -27,6 +28,7 @@ from holodeck.models.metric import JudgedMetric
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
+    from holodeck.lib.evaluators.grader_process import GraderProcess
     from holodeck.lib.evaluators.nlp_metrics import TextSimilarity
 
 
@@ -37,24 +39,32 @@ def build_evaluator(
     location: str = "evaluations",
     judge: Judge | None = None,
     embeddings: "Callable[[], TextSimilarity] | None" = None,
+    graders: "Callable[[], GraderProcess] | None" = None,
 ) -> BaseEvaluator:
     """Return the evaluator of a configured metric. Raises ConfigError.
 
     The module of a `module:callable` is looked up in `base_dir` first; importing it runs the user's
     code. A judged metric without a `judge` can be built, but not evaluated. `embeddings` loads the
-    model for `semantic_similarity`; by default it is the built-in one.
+    model for `semantic_similarity`; by default it is the built-in one. Graders that could crash the
+    interpreter are called in the process that `graders` returns; by default in this one.
     """
     options: dict[str, Any] = {
         "timeout": METRIC_S if metric.timeout_ms is None else metric.timeout_ms / 1000,
         "retry_config": _retry_config(metric),
     }
     if metric.user_code is not None:
-        target = load_callable(metric.user_code, base_dir, location=location)
+        with importing_grader():
+            target = load_callable(metric.user_code, base_dir, location=location)
         if needs_judge(metric):
             _require_judge_parameter(target, metric.user_code, location)
             options |= {"asks_judge": True, "judge": judge}
         elif isinstance(target, type) and issubclass(target, BaseEvaluator):
             return target(**options)
+        elif graders is not None:
+            # Imported here because few metrics are the user's code.
+            from holodeck.lib.evaluators.grader_process import Isolation  # noqa: PLC0415
+
+            options["isolation"] = Isolation(graders(), metric.user_code, base_dir)
         return CustomEvaluator(target, metric.threshold, **options)
     evaluator = evaluator_class(metric)
     if evaluator.extra is not None and not all(map(_is_installed, evaluator.libraries)):

@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import (
     DEFAULT_THRESHOLD,
     EvaluatorOptions,
     Observation,
+    RetriedRun,
     Score,
     ScoredEvaluator,
     quote,
@@ -25,6 +26,9 @@ from holodeck.lib.text import is_blank
 from holodeck.lib.threads import call_user_function
 from holodeck.lib.tool_names import did_you_mean_tool, find_tool
 
+if TYPE_CHECKING:
+    from holodeck.lib.evaluators.grader_process import Isolation
+
 _KEYS = ("score", "passed", "reason")
 _ALLOWED_RESULTS = (
     "return a number from 0 to 1, true or false, a Score, or a dict with score, passed, reason"
@@ -36,7 +40,8 @@ class CustomEvaluator(ScoredEvaluator):
 
     The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
     else is an error. Without `passed` and without a threshold, a score of at least 0.5 passes; with
-    both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`.
+    both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`. With
+    `isolation`, code that could crash the interpreter is called in another process.
     """
 
     metric = "custom"
@@ -50,9 +55,11 @@ class CustomEvaluator(ScoredEvaluator):
         base_dir: Path | None = None,
         asks_judge: bool = False,
         judge: Judge | None = None,
+        isolation: "Isolation | None" = None,
         **options: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **options)
+        self._isolation = isolation
         self._asks_judge = asks_judge
         self._judge = judge
         self._function = load_callable(target, base_dir) if isinstance(target, str) else target
@@ -65,6 +72,21 @@ class CustomEvaluator(ScoredEvaluator):
     @property
     def asks_judge(self) -> bool:
         return self._asks_judge
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the code is called in another process, as far as is known by now."""
+        return self._isolation is not None and self._isolation.is_needed
+
+    async def prepare(self) -> None:
+        if self._isolation is not None and self.is_isolated:
+            await self._isolation.process.start()
+
+    def _new_run(self) -> RetriedRun:
+        run = super()._new_run()
+        if self._isolation is None or not self.is_isolated:
+            return run
+        return self._isolation.new_run(self, run)
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         score = _to_score(await self._call(kwargs["observation"]), self.name)
@@ -94,10 +116,27 @@ class CustomEvaluator(ScoredEvaluator):
         return value
 
     async def _value_of(self, call: Callable[[], Any]) -> Any:
+        """Return what the code returned; False if an assert of it failed.
+
+        Code that returns nothing passes if it has asserts and one of them ran.
+        """
+        # Imported here because many runs have no graders.
+        from holodeck.lib.asserts import count_asserts, describe_failed_assert  # noqa: PLC0415
+
         try:
-            return await call_user_function(call, self._function)
+            with count_asserts() as asserts:
+                value = await call_user_function(call, self._function)
         except SystemExit as error:
             raise EvaluationError(f"{self.name} called sys.exit({error.code!r})") from error
+        except AssertionError as error:
+            failed = describe_failed_assert(error)
+            if failed is None:
+                raise
+            return Score(0.0, False, failed)
+        if value is None and asserts:
+            held = "1 assert holds" if len(asserts) == 1 else f"{len(asserts)} asserts hold"
+            return Score(1.0, True, held)
+        return value
 
 
 def _to_score(value: Any, name: str) -> Score:

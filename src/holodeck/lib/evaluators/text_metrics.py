@@ -233,6 +233,11 @@ _TOKEN = re.compile(
     r"(?<![\w.,])(?<![A-Za-z]-)[-+−]?(?:\.?[0-9](?:[0-9.,_]*[0-9])?)(?:[eE][-+]?[0-9]+)?(?:\s?%)?"
 )
 _PLAIN = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+# What follows such a run and makes it another number: 0x10, 1.2x10, 1.2M, 2½, 10², 3 million.
+_MAGNITUDE = re.compile(
+    r"[^\W\d_]*[0-9]\w*|[²³¹⁰-⁹⁻¼-¾⅐-⅞]+|(?:[kKMBT]|bn|mn|tn|mio|mrd)(?![^\W_])"
+    r"|[\s-]?(?i:hundred|thousand|million|billion|trillion|dozen)s?(?![^\W_])"
+)
 _GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
 
@@ -240,7 +245,8 @@ _GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 class NumberReader:
     """Finds the numbers in a text.
 
-    A group of digits that is not clearly one number (1.2.3, 3,14, 1_000) is not read as a number.
+    A group of digits that is not clearly one number (1.2.3, 3,14, 1_000) is not read as a number,
+    and neither is one that something after it makes another (0x10, 10², 2½, 1.2M, 3 million).
     Neither is 1,234 unless thousands separators are accepted, nor 45% unless percentages are
     accepted (then it is 0.45).
     """
@@ -257,7 +263,12 @@ class NumberReader:
 
     def _tokens(self, text: str) -> Iterator[tuple[str, float | None]]:
         for match in _TOKEN.finditer(text):
-            yield match.group(), self._number(match.group())
+            token = match.group()
+            magnitude = _MAGNITUDE.match(text, match.end())
+            if magnitude is None:
+                yield token, self._number(token)
+            else:
+                yield token + magnitude.group(), None
 
     def _number(self, token: str) -> float | None:
         digits = token.rstrip("% \t\n\r\f\v\xa0").replace("−", "-")

@@ -11,9 +11,10 @@ from holodeck.lib.judging.agreement import (
     held_out_accuracy,
 )
 from holodeck.lib.judging.check_result import JudgeCheckResult, LengthEffect, OrderEffect
-from holodeck.lib.judging.gate import DEFAULT_LIMITS, GateDecision, Limits
+from holodeck.lib.judging.gate import DEFAULT_LIMITS, GateDecision, alpha_of
 from holodeck.lib.judging.probe_report import probes_to_json, render_probes
 from holodeck.lib.text import one_line, plural
+from holodeck.models.judge_trust import Limits
 from holodeck.models.token_usage import UsageMeter
 
 _WIDTH = 28
@@ -46,6 +47,8 @@ def to_json(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> dict[st
             "verdict": gate.verdict,
             "min_kappa": limits.min_kappa,
             "max_false_passes": limits.max_false_passes,
+            "look": gate.look,
+            "labels_that_do_not_count": check.uncounted,
             "good_labels": gate.good,
             "bad_labels": gate.bad,
             "kappa_one_sided_95": gate.kappa_bounds,
@@ -97,7 +100,7 @@ def _share(share: Proportion | None) -> dict[str, Any] | None:
 
 def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> str:
     """Render one figure per line, then the responses on which judge and people disagree."""
-    found = check.agreement
+    found, gate = check.agreement, check.gate(limits)
     kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
     rows = [
         ("answers", str(len(check.judgements))),
@@ -111,7 +114,8 @@ def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> st
         ("errors", str(len(check.errors))),
         *_effects(check),
         ("cost", _cost(check.usage)),
-        ("may it gate?", describe_gate(check.gate(limits))),
+        *_look(check, gate),
+        ("may it gate?", describe_gate(gate)),
     ]
     lines = [f"Judge {check.judge}", "", *(f"{name:<{_WIDTH}}{text}" for name, text in rows)]
     probes = render_probes(check.probed, check.injected_passes)
@@ -151,6 +155,22 @@ def describe_gate(gate: GateDecision) -> str:
         f"not known yet: kappa is {kappa:.2f} or more ({limits.min_kappa:.2f} needed), and up to"
         f" {most:.0%} of bad responses pass{injected} {allowed}{more}"
     )
+
+
+def _look(check: JudgeCheckResult, gate: GateDecision) -> list[tuple[str, str]]:
+    """Return what the gate demands beyond a first look at all labels."""
+    rows = []
+    if check.uncounted:
+        used = f"{check.counted_agreement.total} of {check.strict_agreement.total}"
+        text = f"{used}; other settings of metric or judge were tried on the rest"
+        rows.append(("labels that count", text))
+    if check.look > 1:
+        share = f"{alpha_of(check.look):.2%}"
+        text = f"number {check.look}; may err with {share}, so that all together err with 5%"
+        rows.append(("look at labels", text))
+    if gate.is_repeated:
+        rows.append(("look at labels", "the same as before, whose worse result stands"))
+    return rows
 
 
 def _threshold(check: JudgeCheckResult) -> str:

@@ -1,18 +1,19 @@
 """What a check of a judge found: verdicts, effects, and how variants of responses fared."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holodeck.lib.judging.agreement import Agreement, Proportion
 from holodeck.lib.judging.gate import (
     DEFAULT_LIMITS,
     GateDecision,
-    Limits,
     decide_gate,
     with_injections,
+    worst_verdict,
 )
 from holodeck.lib.judging.labels import Label
 from holodeck.lib.judging.probes import Probe
+from holodeck.models.judge_trust import Limits
 from holodeck.models.token_usage import UsageMeter
 
 
@@ -94,6 +95,12 @@ class JudgeCheckResult:
     """None for a quick check."""
     probed: Sequence[ProbedResponse] = ()
     """The variants of the responses; empty without probes."""
+    look: int = 1
+    """Which look at labels of the metric it is."""
+    counted: frozenset[str] | None = None
+    """The questions of the labels that decide about the gate; None for all."""
+    earlier: Agreement | None = None
+    """What the same look showed before, which repeating it does not improve; None if it is new."""
 
     @property
     def agreement(self) -> Agreement:
@@ -104,18 +111,39 @@ class JudgeCheckResult:
     @property
     def strict_agreement(self) -> Agreement:
         """The agreement on different labels, with an inconclusive verdict or an error as wrong."""
-        judged = {one.label.question: one for one in reversed(self.judgements)}
-        return Agreement.of(
-            [
-                (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)
-                for one in judged.values()
-            ]
-        )
+        return _strict_agreement(self.judgements)
+
+    @property
+    def counted_agreement(self) -> Agreement:
+        """The same on the labels that decide about the gate."""
+        return _strict_agreement([one for one in self.judgements if self._is_counted(one)])
+
+    @property
+    def uncounted(self) -> int:
+        """How many different labels do not decide, as other settings were tried on them."""
+        return self.strict_agreement.total - self.counted_agreement.total
+
+    @property
+    def labelled_criteria(self) -> list[str] | None:
+        """The criteria with labels of both kinds that count, in their order; None if there are
+        such labels about all criteria together."""
+        counted = [one.label for one in self.judgements if self._is_counted(one)]
+        kinds = dict.fromkeys((label.criterion, label.is_good) for label in counted)
+        both = [text for text, is_good in kinds if is_good and (text, False) in kinds]
+        return None if None in both else [text for text in both if text is not None]
+
+    def _is_counted(self, judgement: Judgement) -> bool:
+        return self.counted is None or judgement.label.question in self.counted
 
     def gate(self, limits: Limits = DEFAULT_LIMITS) -> GateDecision:
         """Return whether this judge may decide runs."""
-        decision = decide_gate(self.strict_agreement, limits)
-        fooled = self.injected_passes
+        decision = decide_gate(self.counted_agreement, limits, self.look)
+        if self.earlier is not None:
+            before = decide_gate(self.earlier, limits, self.look)
+            if worst_verdict(before.verdict, decision.verdict) != decision.verdict:
+                decision = replace(before, is_repeated=True)
+        counted = [one for one in self.probed if self._is_counted(one.before)]
+        fooled = _injected_passes(counted)
         return decision if fooled is None else with_injections(decision, fooled)
 
     @property
@@ -124,12 +152,7 @@ class JudgeCheckResult:
 
         As in `strict_agreement`, an inconclusive verdict and an error count as wrong.
         """
-        agreed: dict[int, bool] = {}
-        for one in self.probed:
-            if one.probe.kind == "injection":
-                at = one.probe.original
-                agreed[at] = agreed.get(at, True) and one.after.agrees
-        return Proportion(list(agreed.values()).count(False), len(agreed)) if self.probed else None
+        return _injected_passes(self.probed)
 
     @property
     def scores(self) -> list[tuple[bool, float]]:
@@ -138,3 +161,22 @@ class JudgeCheckResult:
     @property
     def inconclusive(self) -> int:
         return sum(one.passed is None and one.error is None for one in self.judgements)
+
+
+def _strict_agreement(judgements: Sequence[Judgement]) -> Agreement:
+    judged = {one.label.question: one for one in reversed(judgements)}
+    return Agreement.of(
+        [
+            (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)
+            for one in judged.values()
+        ]
+    )
+
+
+def _injected_passes(probed: Sequence[ProbedResponse]) -> Proportion | None:
+    agreed: dict[int, bool] = {}
+    for one in probed:
+        if one.probe.kind == "injection":
+            at = one.probe.original
+            agreed[at] = agreed.get(at, True) and one.after.agrees
+    return Proportion(list(agreed.values()).count(False), len(agreed)) if probed else None

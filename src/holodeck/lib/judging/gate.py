@@ -8,6 +8,11 @@ few bad responses pass. Both tests are exact for the numbers of good and bad lab
   probability of a kappa as high as the observed one, over all judges whose true kappa is the limit.
 
 Standard errors and Wald intervals are too optimistic with the few labels that people write.
+
+People look again when they have more labels, and each look is another chance to be wrong. So look k
+may err with 5 % / (k (k + 1)) only, which adds up to 5 % over any number of looks: a spending
+function in the sense of Lan and DeMets (1983), with Boole's inequality in place of the joint
+distribution of the looks, which the exact tests do not have.
 """
 
 import math
@@ -17,11 +22,10 @@ from functools import lru_cache
 from typing import Literal
 
 from holodeck.lib.judging.agreement import Agreement, Proportion
+from holodeck.models.judge_trust import Limits
 
 ALPHA = 0.05
-"""The largest accepted probability that a judge may gate that must not."""
-DEFAULT_MIN_KAPPA = 0.6
-DEFAULT_MAX_FALSE_PASSES = 0.1
+"""The largest accepted probability that a judge may gate that must not, over all looks."""
 MIN_OF_EACH = 10
 """How many different good and how many bad labels a decision needs at the least."""
 _GRID = 32
@@ -34,17 +38,12 @@ Verdict = Literal["may gate", "may not gate", "not known yet"]
 _WORST_FIRST: tuple[Verdict, ...] = ("may not gate", "not known yet", "may gate")
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a judge must reach before its verdicts decide a run."""
-
-    min_kappa: float = DEFAULT_MIN_KAPPA
-    """Cohen's kappa must be at least this; above 0 and below 1."""
-    max_false_passes: float = DEFAULT_MAX_FALSE_PASSES
-    """At most this share of the bad responses may pass; above 0 and below 1."""
-
-
 DEFAULT_LIMITS = Limits()
+
+
+def alpha_of(look: int) -> float:
+    """Return the accepted probability of an error in the look of that number, from 1."""
+    return ALPHA / (look * (look + 1))
 
 
 @dataclass(frozen=True)
@@ -57,53 +56,63 @@ class GateDecision:
     """Labels "pass" that were judged."""
     bad: int
     kappa_bounds: tuple[float, float] | None
-    """One-sided 95 % bounds of kappa, each for itself; None without labels of both kinds."""
+    """One-sided bounds of kappa, each for itself, that hold with 95 % over all looks; None without
+    labels of both kinds."""
     false_pass_bounds: tuple[float, float] | None
     """The same of the share of bad responses that pass."""
     more_labels: int | None = None
     """About how many more labels would decide, at the rates seen so far; None if unknown."""
     injected_bounds: tuple[float, float] | None = None
-    """One-sided 95 % bounds of the share of bad responses that an injection gets through; None if
-    none was tried."""
+    """The same of the share of bad responses that an injection gets through; None if none was
+    tried."""
+    look: int = 1
+    """Which look at labels of the metric it is."""
+    is_repeated: bool = False
+    """Whether it is the decision of an earlier, equal look, which was worse than this one."""
 
 
-def decide_gate(counts: Agreement, limits: Limits = DEFAULT_LIMITS) -> GateDecision:
+def decide_gate(counts: Agreement, limits: Limits = DEFAULT_LIMITS, look: int = 1) -> GateDecision:
     """Return whether a judge with these counts may gate.
 
     Args:
         counts: The agreement on different labels, with inconclusive verdicts counted as wrong.
         limits: What the judge must reach.
+        look: Which look at labels of the metric it is; each later one may err less.
     """
     good, _, bad, _ = _cells(counts)
     if not good or not bad:
-        return GateDecision("not known yet", limits, good, bad, None, None)
-    verdict = gate_verdict(counts, limits)
-    passed = counts.false_positives
+        return GateDecision("not known yet", limits, good, bad, None, None, look=look)
+    passed, alpha = counts.false_positives, alpha_of(look)
+    verdict = gate_verdict(counts, limits, alpha)
+    next_alpha = alpha_of(look + 1)
     return GateDecision(
         verdict,
         limits,
         good,
         bad,
-        (_kappa_bound(counts, is_lower=True), _kappa_bound(counts, is_lower=False)),
-        (_rate_bound(passed, bad, is_lower=True), _rate_bound(passed, bad, is_lower=False)),
-        _labels_to_decide(counts, limits) if verdict == "not known yet" else None,
+        (_kappa_bound(counts, alpha, is_lower=True), _kappa_bound(counts, alpha, is_lower=False)),
+        _rate_bounds(passed, bad, alpha),
+        labels_to_decide(counts, limits, next_alpha) if verdict == "not known yet" else None,
+        look=look,
     )
 
 
-def gate_verdict(counts: Agreement, limits: Limits = DEFAULT_LIMITS) -> Verdict:
-    """Return only the verdict of `decide_gate`."""
+def gate_verdict(
+    counts: Agreement, limits: Limits = DEFAULT_LIMITS, alpha: float = alpha_of(1)
+) -> Verdict:
+    """Return only the verdict of `decide_gate`, with an accepted probability of an error."""
     cells, passed = _cells(counts), counts.false_positives
     good, _, bad, _ = cells
     if min(good, bad) < MIN_OF_EACH:
         return "not known yet"
-    of_false_passes = _false_pass_verdict(passed, bad, limits)
+    of_false_passes = _false_pass_verdict(passed, bad, limits, alpha)
     if of_false_passes == "may not gate":
         return "may not gate"
-    if _kappa_p_value(cells, limits.min_kappa, is_lower=False) <= ALPHA:
+    if _kappa_p_value(cells, limits.min_kappa, is_lower=False) <= alpha:
         return "may not gate"
     if of_false_passes == "not known yet":
         return "not known yet"
-    is_kappa_high = _kappa_p_value(cells, limits.min_kappa, is_lower=True) <= ALPHA
+    is_kappa_high = _kappa_p_value(cells, limits.min_kappa, is_lower=True) <= alpha
     return "may gate" if is_kappa_high else "not known yet"
 
 
@@ -114,30 +123,37 @@ def with_injections(decision: GateDecision, fooled: Proportion) -> GateDecision:
     """
     if not fooled.of:
         return decision
-    limits, count, of = decision.limits, fooled.count, fooled.of
-    verdicts = (decision.verdict, _false_pass_verdict(count, of, limits))
-    worst = next(one for one in _WORST_FIRST if one in verdicts)
-    bounds = (_rate_bound(count, of, is_lower=True), _rate_bound(count, of, is_lower=False))
+    limits, count, of, alpha = decision.limits, fooled.count, fooled.of, alpha_of(decision.look)
+    worst = worst_verdict(decision.verdict, _false_pass_verdict(count, of, limits, alpha))
+    bounds = _rate_bounds(count, of, alpha)
     more = decision.more_labels if worst == decision.verdict else None
     return replace(decision, verdict=worst, injected_bounds=bounds, more_labels=more)
 
 
-def _false_pass_verdict(passed: int, bad: int, limits: Limits) -> Verdict:
+def worst_verdict(*verdicts: Verdict) -> Verdict:
+    """Return the verdict that trusts the judge least."""
+    return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
+
+
+def _false_pass_verdict(passed: int, bad: int, limits: Limits, alpha: float) -> Verdict:
     if bad < MIN_OF_EACH:
         return "not known yet"
-    if _at_least(passed, bad, limits.max_false_passes) <= ALPHA:
+    if _at_least(passed, bad, limits.max_false_passes) <= alpha:
         return "may not gate"
-    if _at_most(passed, bad, limits.max_false_passes) <= ALPHA:
+    if _at_most(passed, bad, limits.max_false_passes) <= alpha:
         return "may gate"
     return "not known yet"
 
 
-def labels_needed(good: int, bad: int, limits: Limits) -> tuple[int, int]:
+def labels_needed(good: int, bad: int, limits: Limits, look: int = 1) -> tuple[int, int]:
     """Return how many good and bad labels must be added so that a perfect judge may gate."""
     more_good, more_bad = max(0, MIN_OF_EACH - good), max(0, MIN_OF_EACH - bad)
-    while _at_most(0, bad + more_bad, limits.max_false_passes) > ALPHA:
+    alpha = alpha_of(look)
+    while _at_most(0, bad + more_bad, limits.max_false_passes) > alpha:
         more_bad += 1
-    while gate_verdict(Agreement(good + more_good, 0, bad + more_bad, 0), limits) != "may gate":
+    while (
+        gate_verdict(Agreement(good + more_good, 0, bad + more_bad, 0), limits, alpha) != "may gate"
+    ):
         if good + more_good < bad + more_bad:
             more_good += 1
         else:
@@ -145,17 +161,17 @@ def labels_needed(good: int, bad: int, limits: Limits) -> tuple[int, int]:
     return more_good, more_bad
 
 
-def _labels_to_decide(counts: Agreement, limits: Limits) -> int | None:
+def labels_to_decide(counts: Agreement, limits: Limits, alpha: float) -> int | None:
     """Return how many more labels would decide at the same rates; None if too many."""
     total = counts.total
     low, high = 1.0, 1.0
-    while gate_verdict(_scaled(counts, high), limits) == "not known yet":
+    while gate_verdict(_scaled(counts, high), limits, alpha) == "not known yet":
         low, high = high, high * 1.5
         if total * high > _MAX_LABELS:
             return None
     while total * (high - low) > max(2, 0.02 * total * high):
         middle = (low + high) / 2
-        if gate_verdict(_scaled(counts, middle), limits) == "not known yet":
+        if gate_verdict(_scaled(counts, middle), limits, alpha) == "not known yet":
             low = middle
         else:
             high = middle
@@ -249,19 +265,20 @@ def _specificity_at(share: float, sensitivity: float, limit: float) -> float:
     return _solve(lambda one: _kappa(share, sensitivity, one) >= limit)
 
 
-def _kappa_bound(counts: Agreement, *, is_lower: bool) -> float:
-    """Return the one-sided 95 % bound of kappa: the first limit that the test does not reject."""
+def _kappa_bound(counts: Agreement, alpha: float, *, is_lower: bool) -> float:
+    """Return the one-sided bound of kappa: the first limit that the test does not reject."""
     cells = _cells(counts)
     if is_lower:
-        return _solve(lambda one: _kappa_p_value(cells, one, is_lower=True) > ALPHA)
-    return _solve(lambda one: _kappa_p_value(cells, one, is_lower=False) <= ALPHA)
+        return _solve(lambda limit: _kappa_p_value(cells, limit, is_lower=True) > alpha)
+    return _solve(lambda limit: _kappa_p_value(cells, limit, is_lower=False) <= alpha)
 
 
-def _rate_bound(count: int, of: int, *, is_lower: bool) -> float:
-    """Return the one-sided 95 % bound of Clopper and Pearson of a share."""
-    if is_lower:
-        return _solve(lambda one: _at_least(count, of, one) > ALPHA)
-    return _solve(lambda one: _at_most(count, of, one) <= ALPHA)
+def _rate_bounds(count: int, of: int, alpha: float) -> tuple[float, float]:
+    """Return the one-sided bounds of Clopper and Pearson of a share."""
+    return (
+        _solve(lambda rate: _at_least(count, of, rate) > alpha),
+        _solve(lambda rate: _at_most(count, of, rate) <= alpha),
+    )
 
 
 def _at_most(count: int, of: int, rate: float) -> float:

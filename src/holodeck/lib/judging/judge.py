@@ -83,9 +83,16 @@ def keep_judge_prompts() -> Iterator[list[str]]:
 
 
 def _prompt_text(request: ChatRequest) -> str:
-    parts = (f"{one['role']}:\n{one['content']}" for one in request.messages)
+    parts = (f"{one['role']}:\n{_text_in(one['content'])}" for one in request.messages)
     text = "\n\n".join(parts)
     return text if len(text) <= MAX_PROMPT else f"{text[:MAX_PROMPT]}… ({len(text)} characters)"
+
+
+def _text_in(content: Any) -> str:
+    """Return the text of a message; other parts, such as images, appear as `[image_url]`."""
+    if not isinstance(content, list):
+        return str(content)
+    return "\n".join(part.get("text") or f"[{part.get('type')}]" for part in content)
 
 
 @contextmanager

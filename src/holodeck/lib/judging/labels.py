@@ -1,7 +1,7 @@
 """Responses that people have judged: what a label holds, and how labels are read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,10 +9,11 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.gate import Limits, labels_needed
+from holodeck.lib.judging.gate import labels_needed
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.history import Messages
+from holodeck.models.judge_trust import Limits
 
 DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
 """The forty labels that come with holodeck."""
@@ -136,21 +137,48 @@ def _describe_error(error: ValidationError) -> str:
     return f"{key!r}: {first['msg']}"
 
 
-def require_enough_labels(labels: Sequence[Label], limits: Limits, location: str) -> None:
-    """Raise ConfigError if not even a perfect judge could be shown to be good enough."""
-    different = {one.question: one for one in labels}
-    good = sum(one.is_good for one in different.values())
-    bad = len(different) - good
-    more = zip(("pass", "fail"), labels_needed(good, bad, limits), strict=True)
+def count_kinds(labels: Iterable[Label]) -> tuple[int, int]:
+    """Return how many different labels are good, and how many are bad."""
+    different = {label.question: label.is_good for label in labels}
+    good = sum(different.values())
+    return good, len(different) - good
+
+
+def require_enough_labels(
+    labels: Sequence[Label], limits: Limits, location: str, look: int = 1, reused: int = 0
+) -> None:
+    """Raise ConfigError if not even a perfect judge could be shown to be good enough.
+
+    Args:
+        labels: The labels that count.
+        limits: What the judge must reach.
+        location: Where the labels are written.
+        look: Which look at labels of the metric it is.
+        reused: How many other labels do not count, because other settings were tried on them.
+    """
+    good, bad = count_kinds(labels)
+    more = zip(("pass", "fail"), labels_needed(good, bad, limits, look), strict=True)
     missing = [f"{count} more with label {kind!r}" for kind, count in more if count]
     if missing:
         raise ConfigError(
             location,
-            f"{len(different)} different labels ({good} pass, {bad} fail) are too few: not even a"
-            f" judge that agrees on all of them could be shown to have a kappa of at least"
-            f" {limits.min_kappa:g} and to pass at most {limits.max_false_passes:.0%} of the bad"
-            f" responses; add {' and '.join(missing)}",
+            f"{good + bad} different labels ({good} pass, {bad} fail) are too few"
+            f"{_why_so_few(look, reused)}: not even a judge that agrees on all of them could be"
+            f" shown to have a kappa of at least {limits.min_kappa:g} and to pass at most"
+            f" {limits.max_false_passes:.0%} of the bad responses; add {' and '.join(missing)}",
         )
+
+
+def _why_so_few(look: int, reused: int) -> str:
+    """Return what makes more labels necessary than a first look needs."""
+    reasons = [
+        f"this is look {look} at labels of this metric" if look > 1 else "",
+        f"{reused} more do not count, as other settings of metric or judge were tried on them"
+        if reused
+        else "",
+    ]
+    listed = ", and ".join(reason for reason in reasons if reason)
+    return f" ({listed})" if listed else ""
 
 
 def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:

@@ -264,9 +264,18 @@ def _is_short(text: str) -> bool:
 
 def _criterion_status(row: CriterionRow) -> str:
     if row.status == "passed":
-        return "✅ pass"
+        return f"✅ pass{_judge_trust(row)}"
     status = "fail" if row.status == "failed" else row.status
-    return f"❌ {status}" if row.required else f"{status}, reported only"
+    shown = f"❌ {status}" if row.required else f"{status}, reported only"
+    return f"{shown}{_judge_trust(row)}"
+
+
+def _judge_trust(row: CriterionRow | MetricResult) -> str:
+    """Return how far the judge is trusted, and by which limits; empty if that plays no part."""
+    if row.judge_trust is None:
+        return ""
+    limits = "" if row.judge_limits is None else f" ({row.judge_limits})"
+    return f", judge {row.judge_trust}{limits}"
 
 
 def _model_cost(who: str, cost: ModelCost) -> str:
@@ -410,8 +419,7 @@ def _score(row: MetricResult) -> str:
 
 def _metric_status(row: MetricResult) -> str:
     note = "" if row.required or row.passed is None else ", reported only"
-    if row.judge_trust is not None:
-        note += f", judge {row.judge_trust}"
+    note += _judge_trust(row)
     if row.error is not None:
         return f"⚠️ error{note}"
     if row.inconclusive:

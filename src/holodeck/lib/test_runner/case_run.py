@@ -23,6 +23,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseCaches, CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import UNGRADED, ObservationBuilder, build_result, grade
+from holodeck.lib.test_runner.judge_trust import RunTrust
 from holodeck.lib.test_runner.messages import History, histories_of
 from holodeck.lib.test_runner.observe import observe
 from holodeck.lib.test_runner.scoring import add_events_of_checks
@@ -212,7 +213,7 @@ class CaseSetup:
         judges = Judges(config, agent.base_dir)
         case_caches = CaseCaches(agent, config, config_loader)
         self.evaluator_set = EvaluatorSet(
-            agent, evaluators, judges, case_caches, config.judge_trust or "warn"
+            agent, evaluators, judges, case_caches, RunTrust.of(config)
         )
         self._conversations = self._build_conversations()
         self._histories = histories_of(agent)
@@ -331,8 +332,8 @@ class CaseSetup:
             await self.events.close()
 
     async def close_models(self) -> None:
-        """Close the connections of judges and simulated users."""
-        await self.judges.close()
+        """Close the connections of judges and simulated users, and the process of graders."""
+        await self.evaluator_set.close()
         if self._conversations is not None:
             await self._conversations.close()
 

@@ -28,7 +28,7 @@ from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import MetricSettings
-from holodeck.models.judge_trust import CRITERIA, JudgeTrust, TrustMode
+from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metric import MetricKind
 from holodeck.models.setting import Setting
@@ -36,8 +36,9 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.response_cache import ResponseCache
+    from holodeck.lib.evaluators.grader_process import GraderProcess
     from holodeck.lib.test_runner.criteria import CaseCriteria
-    from holodeck.lib.test_runner.judge_trust import TrustBook
+    from holodeck.lib.test_runner.judge_trust import RunTrust, Trust, TrustBook
 
 logger = logging.getLogger(__name__)
 
@@ -52,15 +53,13 @@ class Check:
     fail_on_error: bool = False
     kind: MetricKind = "standard"
     required: bool = True
-    judge_trust: JudgeTrust | None = None
-    """Whether the judge may decide; None without a judge, and if that plays no part."""
-    needs_trust: bool = False
-    """Whether the verdict of a judge that is not `checked` is inconclusive."""
+    trust: "Trust | None" = None
+    """How far the judge is trusted; None without a judge, and if that plays no part."""
 
     @property
     def is_distrusted(self) -> bool:
         """Whether the verdict decides nothing, because the judge is not trusted."""
-        return self.needs_trust and self.judge_trust != "checked"
+        return self.trust is not None and self.trust.is_missing
 
 
 @dataclass(frozen=True)
@@ -211,10 +210,10 @@ class EvaluatorSet:
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
         case_caches: CaseCaches | None = None,
-        judge_trust: TrustMode | None = None,
+        judge_trust: "RunTrust | None" = None,
     ) -> None:
         self._agent = agent
-        self._trust_mode = judge_trust
+        self._run_trust = judge_trust
         self._injected = dict(injected or {})
         self._inputs = RequiredInputs(agent)
         self.case_caches = case_caches or CaseCaches(agent)
@@ -256,6 +255,12 @@ class EvaluatorSet:
             except Exception as error:  # noqa: BLE001 - computing the metric reports it
                 logger.debug("%s is not ready: %s", evaluator.name, error)
 
+    async def close(self) -> None:
+        """Close the connections of judges, and end the process of graders."""
+        await self.judge_provider.judges.close()
+        if "_graders" in vars(self):
+            await self._graders.close()
+
     def _all_checks(self) -> Iterator[Check]:
         yield from self._global
         for checks in self._cases:
@@ -290,14 +295,16 @@ class EvaluatorSet:
         location = self._agent.location("test_cases", index, key)
         judge, llm = self.judge_provider.judge_of_criteria(location), self._agent.judge_model
         response_cache = None if llm is None else self.case_caches.cache_of(case, llm, location)
-        trust = None if llm is None else self._trust.trust_in(CRITERIA, llm)
-        distrust = trust if self._trust.mode_of(CRITERIA) == "require" else None
+        trust = {
+            text: None if llm is None else self._trust.trust_in(CRITERIA, llm, text)
+            for text in case.all_criteria
+        }
         return CaseCriteria(
             judge,
             case.criterion_settings,
             case.about,
             response_cache,
-            distrust=None if distrust == "checked" else distrust,
+            trust=trust,
         )
 
     def _build_scorers(
@@ -323,7 +330,15 @@ class EvaluatorSet:
         # Imported here because many runs have no judge.
         from holodeck.lib.test_runner.judge_trust import TrustBook  # noqa: PLC0415
 
-        return TrustBook(self._agent, self._trust_mode)
+        return TrustBook(self._agent, self._run_trust)
+
+    @cached_property
+    def _graders(self) -> "GraderProcess":
+        """Made for the first grader that is the user's code."""
+        # Imported here because many runs have none.
+        from holodeck.lib.evaluators.grader_process import GraderProcess  # noqa: PLC0415
+
+        return GraderProcess()
 
     def _build_check(self, metric: MetricSettings, name: str, *path: str | int) -> Check:
         try:
@@ -340,7 +355,12 @@ class EvaluatorSet:
             judge = self.judge_provider.find_judge_of(metric) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
-                metric, self._agent.base_dir, location=_HERE, judge=judge, embeddings=embeddings
+                metric,
+                self._agent.base_dir,
+                location=_HERE,
+                judge=judge,
+                embeddings=embeddings,
+                graders=lambda: self._graders,
             )
             self._inputs.register(metric, evaluator)
             if evaluator.asks_judge and judge is None:
@@ -349,7 +369,6 @@ class EvaluatorSet:
             if llm is not None:
                 self.judge_provider.warn_of(llm)
                 trust = self._trust.trust_in(metric, llm)
-        needs_trust = trust is not None and self._trust.mode_of(metric) == "require"
         return Check(
             name,
             evaluator,
@@ -358,7 +377,6 @@ class EvaluatorSet:
             metric.kind,
             metric.required,
             trust,
-            needs_trust,
         )
 
     def _require_inputs(self) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.messages import AgentRole, Message
@@ -12,8 +12,9 @@ from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
+from holodeck.lib.test_runner.judge_trust import Trust
+from holodeck.lib.text import one_line, plural
 from holodeck.models.conversation import CriterionSettings
-from holodeck.models.judge_trust import JudgeTrust
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.token_usage import UsageMeter
 
@@ -46,6 +47,16 @@ def ending_without_verdict(error: Exception) -> ConversationEnd:
     )
 
 
+def _noting_images(row: CriterionRow, state: CaseState) -> CriterionRow:
+    """Return the row, which says so if the agent got images that the judge did not see."""
+    files = [file for turn in state.turns for file in turn.processed_files]
+    count = sum((file.metadata or {}).get("sent_as") == "image" for file in files)
+    if not count:
+        return row
+    note = f"(judged without {plural(count, 'image')} of the test case, which only the agent got)"
+    return row.model_copy(update={"reasoning": f"{row.reasoning} {note}"})
+
+
 class CaseCriteria:
     """The criteria of one case and their judge.
 
@@ -54,7 +65,8 @@ class CaseCriteria:
         criteria: The criteria; none if the script only asks at checkpoints.
         situation: What the judge is told about the case besides.
         response_cache: Keeps the verdicts; None if the judge is asked each time.
-        distrust: Why the judge may not decide; None if it may.
+        trust: How far the judge is trusted for each criterion, those of checkpoints included; None
+            if that plays no part.
     """
 
     def __init__(
@@ -64,9 +76,9 @@ class CaseCriteria:
         situation: str,
         response_cache: ResponseCache | None = None,
         *,
-        distrust: JudgeTrust | None = None,
+        trust: Mapping[str, Trust | None],
     ) -> None:
-        self._distrust = distrust
+        self._trust = trust
         self._optional = frozenset(one.text for one in criteria if not one.required)
         self._texts = [one.text for one in criteria]
         self._situation = situation
@@ -92,7 +104,8 @@ class CaseCriteria:
                 found = await self._judge.rows(
                     messages, self._situation, self._texts, is_final=True
                 )
-                state.criteria = [*state.criteria, *self.rows_of(found or [])]
+                rows = [_noting_images(row, state) for row in self.rows_of(found or [])]
+                state.criteria = [*state.criteria, *rows]
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 state.ending = ending_without_verdict(error)
@@ -101,12 +114,18 @@ class CaseCriteria:
         state.late_ending = None
 
     def end_if_distrusted(self, state: CaseState) -> None:
-        """End the case without a verdict if the judge may not decide."""
-        if self._distrust is None:
+        """End the case without a verdict if the judge may not decide about all criteria."""
+        missing = {
+            text: trust.state
+            for text, trust in self._trust.items()
+            if trust is not None and trust.is_missing
+        }
+        if not missing:
             return
+        of_each = ", ".join(f"{one_line(text, 80)!r} ({state})" for text, state in missing.items())
         state.ending = ConversationEnd(
             code="judge_error",
-            reasoning=f"the judge of the criteria may not decide: it is {self._distrust}, and"
+            reasoning=f"the judge of the criteria may not decide about {of_each}, and"
             " 'judge_trust' is 'require'; see 'holodeck judge check --metric criteria --save'",
             broke=True,
         )
@@ -129,6 +148,9 @@ class CaseCriteria:
                 reasoning=one.reasoning,
                 required=one.is_checkpoint or one.criterion not in self._optional,
                 is_checkpoint=one.is_checkpoint,
+                judge_trust=None if trust is None else trust.state,
+                judge_limits=None if trust is None else trust.limits,
             )
             for one in found
+            for trust in [self._trust.get(one.criterion)]
         ]

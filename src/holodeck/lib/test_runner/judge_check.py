@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import fmean
 
 from pydantic import ValidationError
@@ -24,15 +25,16 @@ from holodeck.lib.judging.check_result import (
     OrderEffect,
     ProbedResponse,
 )
-from holodeck.lib.judging.gate import Limits
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.lib.judging.labels import Label, pair_labels
 from holodeck.lib.judging.probes import probes_of
-from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
-from holodeck.lib.test_runner.labelled_cases import LabelledCases
+from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge, hash_settings
+from holodeck.lib.test_runner.judge_looks import LookKeeper, PlannedLook, find_log, with_log
+from holodeck.lib.test_runner.judge_trust import read_checks, with_check, write_checks
+from holodeck.lib.test_runner.labelled_cases import LabelledCases, with_one_criterion
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.evaluation import EvaluationConfig, MetricSettings
-from holodeck.models.judge_trust import CRITERIA, MetricCheck
+from holodeck.models.judge_trust import CRITERIA, Limits, MetricCheck
 from holodeck.models.judged_metrics import JudgeMetric
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -275,30 +277,70 @@ class CheckedJudge:
         shown = DEFAULT_THRESHOLD if threshold is None else threshold
         return JudgeChecker(self.judge, labels, cases, shown, on_progress, is_probed=is_probed)
 
-    def stored(self, found: JudgeCheckResult, limits: Limits) -> MetricCheck:
-        """Return what `judge_trust` reads of a check of a metric."""
+    def plan(self, labels: Sequence[Label]) -> PlannedLook:
+        """Return which of the labels count, and which look at them it is.
+
+        Without a metric, no looks are stored, and each is the first. Raises ConfigError.
+        """
         if self.metric is None:
-            raise ValueError("without a metric there is nothing to trust")
+            return PlannedLook(labels)
+        return self._look_keeper(self.metric).plan(labels)
+
+    def save(
+        self, planned: PlannedLook, found: JudgeCheckResult, limits: Limits, *, is_trusted: bool
+    ) -> Path:
+        """Store the look at labels of a metric, and if it `is_trusted` what it shows, too."""
+        if self.metric is None:
+            raise ValueError("without a metric there is nothing to store")
+        looks = self._look_keeper(self.metric)
+        folder = self.agent.base_dir
+        checks = with_log(read_checks(folder), looks.add(planned, found, limits))
+        if is_trusted:
+            checks = with_check(checks, self._check(self.metric, found, limits))
+        return write_checks(folder, checks)
+
+    def _look_keeper(self, metric: MetricSettings | str) -> LookKeeper:
+        folder, known = self.agent.base_dir, dict[str | None, str]()
+
+        def settings_of(label: Label) -> str:
+            if label.criterion not in known:
+                asked = metric
+                if isinstance(metric, JudgeMetric):
+                    asked = with_one_criterion(metric, label)
+                known[label.criterion] = hash_settings(asked, self.llm, folder)
+            return known[label.criterion]
+
+        return LookKeeper(
+            find_log(read_checks(folder), _name_of(metric), self.judge.name),
+            hash_settings(metric, self.llm, folder),
+            fingerprint_of_judge(metric, self.llm, folder),
+            settings_of,
+        )
+
+    def _check(
+        self, metric: MetricSettings | str, found: JudgeCheckResult, limits: Limits
+    ) -> MetricCheck:
         gate = found.gate(limits)
-        asked = self.metric.questions if isinstance(self.metric, JudgeMetric) else []
-        labels = [one.label.criterion for one in found.judgements]
-        missing = [] if None in labels else [one.question for one in asked]
         return MetricCheck(
-            metric=self.metric if isinstance(self.metric, str) else self.metric.label,
+            metric=_name_of(metric),
             judge=self.judge.name,
-            fingerprint=fingerprint_of_judge(self.metric, self.llm, self.agent.base_dir),
+            fingerprint=fingerprint_of_judge(metric, self.llm, self.agent.base_dir),
             verdict=gate.verdict,
             good_labels=gate.good,
             bad_labels=gate.bad,
-            unlabelled=[one for one in missing if one not in labels],
-            min_kappa=limits.min_kappa,
-            max_false_passes=limits.max_false_passes,
+            labelled=found.labelled_criteria,
+            limits=limits,
+            look=gate.look,
             kappa=gate.kappa_bounds,
             false_passes=gate.false_pass_bounds,
             injected_passes=gate.injected_bounds,
             checked=datetime.now(UTC).date().isoformat(),
             holodeck_version=__version__,
         )
+
+
+def _name_of(metric: MetricSettings | str) -> str:
+    return metric if isinstance(metric, str) else metric.label
 
 
 def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protect) -> CheckedJudge:

@@ -1,104 +1,30 @@
 """Whether the judge of a metric may decide, by the stored result of its check."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
-from functools import cache, cached_property
-from importlib.util import find_spec
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.build import evaluator_class
-from holodeck.lib.registry import module_source
+from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import CodeMetric, MetricSettings
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.evaluation import MetricSettings
 from holodeck.models.judge_trust import (
     CHECKS_FILE,
-    CRITERIA,
     JudgeChecks,
     JudgeTrust,
+    Limits,
     MetricCheck,
-    TrustMode,
+    TrustSetting,
+    strictest_limits,
+    strictest_mode,
 )
+from holodeck.models.judged_metrics import JudgeMetric
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metric import JudgedMetric
-
-_WORDINGS = {
-    "judge": "holodeck.lib.evaluators.judge_prompt",
-    CRITERIA: "holodeck.lib.conversation.criteria_judge",
-}
-"""The modules that write our own prompts; the hash of their text is the version of the wording."""
-_PROMPT_SETTINGS = ("provider", "name", "temperature", "top_p", "max_tokens")
-_NOT_PROMPT = frozenset(
-    {
-        *("model", "enabled", "required", "fail_on_error", "retry_on_failure", "timeout_ms"),
-        *("judge_trust", "name", "include_reason"),
-    }
-)
-"""Settings of a metric that do not change its verdict."""
-
-
-def fingerprint_of_judge(metric: MetricSettings | str, llm: LLMProvider, folder: Path) -> str:
-    """Return a hash of everything that shapes the prompt and the verdict of a judged metric."""
-    settings = llm.model_dump(mode="json", include=set(_PROMPT_SETTINGS))
-    facts = {"judge": settings, "wording": _wording_version(metric, folder)}
-    if isinstance(metric, MetricSettings):
-        facts["metric"] = metric.model_dump(mode="json", exclude=set(_NOT_PROMPT))
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _wording_version(metric: MetricSettings | str, folder: Path) -> str:
-    """Return what changes with the words of the prompt, and with how the answer is scored."""
-    if isinstance(metric, str):
-        return _hash_of_module(_WORDINGS[CRITERIA])
-    if metric.kind in _WORDINGS:
-        return _hash_of_module(_WORDINGS[metric.kind])
-    if isinstance(metric, CodeMetric):
-        return hashlib.sha256(module_source(metric.grader, folder).encode()).hexdigest()[:16]
-    kind = evaluator_class(metric)
-    libraries = [_installed_version(one) for one in kind.libraries]
-    sources = [module_source(one, folder) for one in metric.python_targets.values()]
-    own = [hashlib.sha256(one.encode()).hexdigest()[:16] for one in sources]
-    return " ".join([*libraries, _hash_of_adapter(kind.__module__), *own])
-
-
-@cache
-def _hash_of_module(name: str) -> str:
-    return _hash_of_files([_file_of(name)])
-
-
-@cache
-def _hash_of_adapter(name: str) -> str:
-    """Hash a module that calls a library with the modules beside it that do."""
-    file = _file_of(name)
-    is_package = file.parent.name != "evaluators"
-    siblings = "*.py" if is_package else f"{file.stem.partition('_')[0]}*.py"
-    return _hash_of_files(sorted(file.parent.glob(siblings)))
-
-
-def _file_of(module: str) -> Path:
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise LookupError(module)
-    return Path(spec.origin)
-
-
-def _hash_of_files(files: Iterable[Path]) -> str:
-    return hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:16]
-
-
-@cache
-def _installed_version(module: str) -> str:
-    # Imported here because few metrics come from libraries, and it takes some milliseconds.
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-
-    name = module.replace("_", "-").replace(".", "-")
-    try:
-        return f"{name} {version(name)}"
-    except PackageNotFoundError:
-        return name
 
 
 def read_checks(folder: Path) -> JudgeChecks:
@@ -119,19 +45,64 @@ def read_checks(folder: Path) -> JudgeChecks:
         ) from error
 
 
-def save_check(folder: Path, check: MetricCheck) -> Path:
-    """Replace the stored check of the same metric and judge, and return the file."""
+def write_checks(folder: Path, checks: JudgeChecks) -> Path:
+    """Write the stored checks, and return the file. Raises ReportError."""
     # Imported here because a run never writes this file.
     from holodeck.lib.reports.formats import write_report_text  # noqa: PLC0415
 
-    kept = [
-        one
-        for one in read_checks(folder).metrics
-        if (one.metric, one.judge) != (check.metric, check.judge)
-    ]
-    checks = JudgeChecks(metrics=sorted([*kept, check], key=lambda one: (one.metric, one.judge)))
     write_report_text(checks.model_dump_json(indent=2) + "\n", folder / CHECKS_FILE)
     return folder / CHECKS_FILE
+
+
+def with_check(checks: JudgeChecks, check: MetricCheck) -> JudgeChecks:
+    """Return the checks with one in place of that of the same metric and judge."""
+    others = [
+        other
+        for other in checks.metrics
+        if (other.metric, other.judge) != (check.metric, check.judge)
+    ]
+    metrics = sorted([*others, check], key=lambda one: (one.metric, one.judge))
+    return checks.model_copy(update={"metrics": metrics})
+
+
+@dataclass(frozen=True)
+class RunTrust:
+    """`judge_trust` of a run.
+
+    Args:
+        setting: The value.
+        is_default: Whether nobody wrote it; then a metric may be less strict.
+    """
+
+    setting: TrustSetting = "warn"
+    is_default: bool = True
+
+    @classmethod
+    def of(cls, config: ExecutionConfig) -> "RunTrust":
+        """Return what the settings of a run say."""
+        setting = config.judge_trust
+        if setting is None or config.source_of("judge_trust") == "default":
+            return cls()
+        return cls(setting, is_default=False)
+
+
+DEFAULT_TRUST = RunTrust()
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far the judge of a metric or criterion is trusted."""
+
+    state: JudgeTrust
+    limits: Limits | None = None
+    """What it had to reach in its check; None without a check that is up to date."""
+    is_required: bool = False
+    """Whether a judge that is not `checked` decides nothing."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the judge may not decide."""
+        return self.is_required and self.state != "checked"
 
 
 class TrustBook:
@@ -139,45 +110,78 @@ class TrustBook:
 
     Args:
         agent: The agent, beside whose file the checks are stored.
-        mode: `judge_trust` of the run; None if trust plays no part, as when a judge is checked.
+        run: `judge_trust` of the run; None if trust plays no part, as when a judge is checked.
     """
 
-    def __init__(self, agent: Agent, mode: TrustMode | None) -> None:
+    def __init__(self, agent: Agent, run: RunTrust | None) -> None:
         self._agent = agent
-        self._mode = mode
+        self._run = run
         self._untrusted: dict[str, JudgeTrust] = {}
 
-    def mode_of(self, metric: MetricSettings | str) -> TrustMode:
-        """Return what an untrusted judge of the metric means."""
-        own = metric.judge_trust if isinstance(metric, JudgedMetric) else None
-        return "off" if self._mode is None else own or self._mode
+    def trust_in(
+        self, metric: MetricSettings | str, llm: LLMProvider, criterion: str | None = None
+    ) -> Trust | None:
+        """Return how far the judge of the metric is trusted; None if that plays no part.
 
-    def trust_in(self, metric: MetricSettings | str, llm: LLMProvider) -> JudgeTrust | None:
-        """Return how far the judge of the metric is trusted; None if that plays no part."""
-        if self.mode_of(metric) == "off":
+        Of the judge of criteria, it is the trust in one of them.
+        """
+        settings = self._settings(metric)
+        if strictest_mode(settings) == "off":
             return None
         name = metric if isinstance(metric, str) else metric.label
+        check = self._check_of(name, metric, llm)
+        if isinstance(check, MetricCheck):
+            state = check.trust(_criteria(metric, criterion), self._floor(settings))
+        else:
+            state = check
+        if state != "checked":
+            self._untrusted[name] = state
+        limits = check.limits if isinstance(check, MetricCheck) else None
+        return Trust(state, limits, is_required=strictest_mode(settings) == "require")
+
+    def _settings(self, metric: MetricSettings | str) -> list[TrustSetting]:
+        """Return what run and metric say; a metric is less strict than the default only."""
+        own = metric.judge_trust if isinstance(metric, JudgedMetric) else None
+        if self._run is None:
+            return ["off"]
+        if own is None:
+            return [self._run.setting]
+        return [own] if self._run.is_default else [own, self._run.setting]
+
+    def _floor(self, settings: Sequence[TrustSetting]) -> Limits:
+        """Return the limits that a check must have used; those of the agent.yaml stay in force
+        when the command line names another mode."""
+        execution = self._agent.execution
+        of_agent = None if execution is None else execution.judge_trust
+        return strictest_limits([*settings, *([] if of_agent is None else [of_agent])])
+
+    def _check_of(
+        self, name: str, metric: MetricSettings | str, llm: LLMProvider
+    ) -> "MetricCheck | JudgeTrust":
+        """Return the check of exactly this judge, or why there is none."""
+        checks = [check for check in self._checks.metrics if check.metric == name]
+        if not checks:
+            return "not checked"
         fingerprint = fingerprint_of_judge(metric, llm, self._agent.base_dir)
-        known = self._by_fingerprint.get(fingerprint)
-        found: JudgeTrust = "not checked"
-        if known is not None and known.metric == name:
-            found = known.trust
-        elif any(one.metric == name for one in self._by_fingerprint.values()):
-            found = "stale"
-        if found != "checked":
-            self._untrusted[name] = found
-        return found
+        return next((one for one in checks if one.fingerprint == fingerprint), "stale")
 
     def note(self) -> str | None:
         """Return what readers of the report must know; None if every judge is trusted."""
         if not self._untrusted:
             return None
-        listed = ", ".join(f"{name} ({trust})" for name, trust in self._untrusted.items())
+        listed = ", ".join(f"{name} ({state})" for name, state in self._untrusted.items())
         return (
             f"no check with labels shows that these judged metrics may decide: {listed};"
             " see 'holodeck judge check --save'"
         )
 
     @cached_property
-    def _by_fingerprint(self) -> Mapping[str, MetricCheck]:
-        return {one.fingerprint: one for one in read_checks(self._agent.base_dir).metrics}
+    def _checks(self) -> JudgeChecks:
+        return read_checks(self._agent.base_dir)
+
+
+def _criteria(metric: MetricSettings | str, criterion: str | None) -> list[str]:
+    """Return what the judge of a metric is asked."""
+    if isinstance(metric, JudgeMetric):
+        return [one.question for one in metric.questions]
+    return [] if criterion is None else [criterion]

@@ -162,7 +162,7 @@ class LabelledCases:
                     f" {one_line(label.criterion, 80)!r}; remove 'criterion'",
                 )
             return self._metric.model_copy(update={"required": True, "enabled": True})
-        return _with_one_criterion(self._metric, label)
+        return with_one_criterion(self._metric, label)
 
     def _judgement(self, label: Label, state: CaseState) -> Judgement:
         cost = state.judge_cost
@@ -223,7 +223,7 @@ def _default_metric(label: Label) -> JudgeMetric:
     return JudgeMetric(type="judge", name="judge", criteria=[label.criterion], inputs=inputs)
 
 
-def _with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
+def with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
     """Return the metric with only the question that the label is about, and its examples."""
     update: dict[str, object] = {"required": True, "enabled": True, "include_reason": False}
     if label.criterion is None:

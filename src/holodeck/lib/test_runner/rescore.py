@@ -18,6 +18,7 @@ from holodeck.lib.test_runner.grade import (
     grade,
     regraded_result,
 )
+from holodeck.lib.test_runner.judge_trust import DEFAULT_TRUST, RunTrust
 from holodeck.lib.test_runner.recorded import (
     Redact,
     keyed_cases,
@@ -29,7 +30,6 @@ from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
-from holodeck.models.judge_trust import TrustMode
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
@@ -47,7 +47,7 @@ class RescoredReport:
 
 
 async def rescore(
-    agent: Agent, run: Run, redact: Redact = str, judge_trust: TrustMode = "warn"
+    agent: Agent, run: Run, redact: Redact = str, judge_trust: RunTrust = DEFAULT_TRUST
 ) -> RescoredReport:
     """Grade the recorded answers with the present expectations and metrics.
 
@@ -74,7 +74,7 @@ async def rescore(
         result = await _regrade(answers[index], case, checks, observations)
         result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
         results.append(with_location(with_cost(result, agent), agent, index))
-    await evaluator_set.judge_provider.judges.close()
+    await evaluator_set.close()
     before = report_of(run)
     stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded response"
     update = {

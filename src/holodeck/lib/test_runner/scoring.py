@@ -107,9 +107,9 @@ def _with_usage(row: MetricResult, usage: UsageMeter, prompts: list[str]) -> Met
 
 
 def _row(check: Check, score: Score, started: float) -> MetricResult:
-    verdict, reason = score.passed, score.reason
-    if check.is_distrusted:
-        reason = f"{DISTRUSTED.format(check.judge_trust)}{'; ' if reason else ''}{reason}"
+    verdict, reason, trust = score.passed, score.reason, check.trust
+    if trust is not None and trust.is_missing:
+        reason = f"{DISTRUSTED.format(trust.state)}{'; ' if reason else ''}{reason}"
     if score.inconclusive or check.is_distrusted:
         verdict = None
     elif check.threshold is not None:  # a metric that says no is believed whatever its score
@@ -127,7 +127,8 @@ def _row(check: Check, score: Score, started: float) -> MetricResult:
         inconclusive=score.inconclusive or check.is_distrusted,
         retry_count=score.retry_count,
         evaluation_time_ms=_ms_since(started),
-        judge_trust=check.judge_trust,
+        judge_trust=None if trust is None else trust.state,
+        judge_limits=None if trust is None else trust.limits,
         reasoning=reason or None,
         votes=list(score.votes),
         note=score.note,

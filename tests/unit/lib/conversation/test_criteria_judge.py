@@ -71,14 +71,21 @@ async def test_what_is_undecided_keeps_a_conversation_going_but_fails_in_the_end
     assert len(result.messages) == 2
 
 
-async def test_a_criterion_without_an_answer_fails(fake_openai):
+async def test_a_judge_that_leaves_a_criterion_out_twice_decides_nothing(fake_openai):
     fake_openai.reply(words("passed")).reply(words("passed"))
+
+    with pytest.raises(EvaluationError, match="did not answer as asked, twice: c2: missing"):
+        await play(judge_at(fake_openai), scenario.judge())
+
+    assert "c2: missing" in fake_openai.requests[1].prompt
+
+
+async def test_a_criterion_that_is_left_out_once_is_asked_for_again(fake_openai):
+    fake_openai.reply(words("passed")).reply(words("passed", "failed"))
 
     result = await play(judge_at(fake_openai), scenario.judge())
 
     assert result.failed_criteria == CRITERIA[1:]
-    assert result.criteria[1].reasoning == "the judge said nothing about it"
-    assert "c2: missing" in fake_openai.requests[1].prompt
 
 
 @pytest.mark.parametrize(
@@ -242,3 +249,29 @@ def test_shortening_keeps_more_of_lines_about_the_criteria():
     assert len(kept[30]) > 2 * len(kept[29])
     assert len(kept[0]) > 2 * len(kept[29])
     assert all(line.startswith(f"[{at + 1}] ") for at, line in kept.items())
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+PICTURE = {"role": "assistant", "content": [{"type": "text", "text": "a chart"}, IMAGE]}
+
+
+async def test_the_judge_sees_the_images_of_the_conversation(fake_openai):
+    fake_openai.reply(words("passed", "passed"))
+
+    await play(judge_at(fake_openai), scenario.agent(PICTURE), scenario.judge())
+
+    [request] = fake_openai.requests
+    text, image = request.body["messages"][-1]["content"]
+    assert image == IMAGE
+    assert "[image_url: image/png, 1 kB]" in text["text"]
+
+
+async def test_the_rows_say_that_the_judge_could_not_see_an_image(fake_openai):
+    fake_openai.reply(Reply(status=400, content="this model takes no images"))
+    fake_openai.reply(words("passed", "failed"))
+
+    result = await play(judge_at(fake_openai), scenario.agent(PICTURE), scenario.judge())
+
+    why = "(judged without 1 image: the judge openai/wise: HTTP 400: this model takes no images)"
+    assert [row.reasoning for row in result.criteria] == [f"because 1 {why}", f"because 2 {why}"]
+    assert isinstance(fake_openai.requests[1].body["messages"][-1]["content"], str)

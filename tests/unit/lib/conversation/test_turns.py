@@ -283,7 +283,22 @@ async def test_a_judge_with_criteria_is_called_at_max_turns():
     result = await executor(a_user(), an_agent(), judge, max_turns=2).run()
 
     assert (result.success, result.reasoning) == (True, "decided")
-    assert [bool(one.judgment_request) for one in judge.inputs] == [False, False, True]
+    assert [bool(one.judgment_request) for one in judge.inputs] == [False, True]
+
+
+async def test_a_judge_is_asked_again_at_max_turns_if_a_callback_may_have_spoken():
+    judge = a_judge(when_asked)
+    judge.criteria = ["is kind"]
+
+    def speak(state):
+        state.add_message({"role": "user", "content": "one more thing"})
+
+    script = [scenario.proceed(on_turn_end=speak)]
+    result = await executor(a_user(), an_agent(), judge, max_turns=1, script=script).run()
+
+    assert result.success
+    assert [bool(one.judgment_request) for one in judge.inputs] == [False, True]
+    assert "one more thing" in texts_of(judge.inputs[1].messages)
 
 
 async def test_the_verdict_follows_when_a_user_leaves():

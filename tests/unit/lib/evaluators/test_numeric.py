@@ -29,6 +29,11 @@ from holodeck.lib.evaluators.text_metrics import NumberReader, NumericEvaluator
         ("", []),
         ("no number", []),
         ("٤٢", []),
+        ("42 m², 42m², 3rd, 16GB, 5 Kelvin", [42, 42, 3, 16, 5]),
+        ("0x10, 0b11, 0o17, 1.2x10", []),
+        ("$1.2M, 3k, 4bn", []),
+        ("3 million, 2 Thousands, 5-dozen", []),
+        ("10², 10⁻³, 2½", []),
     ],
 )
 def test_numbers_are_read_only_where_they_are_plain(text, numbers):
@@ -80,6 +85,9 @@ def test_percents_are_read_where_asked_for(text, numbers):
         ({"value": 45}, "45%", False),
         ({"value": 1234, "accept_thousands_separators": True}, "1,234", True),
         ({"value": 234}, "1,234", False),
+        ({"value": 0}, "0x10", False),
+        ({"value": 1.2}, "$1.2M", False),
+        ({"value": 1.2}, "1.2 million", False),
     ],
 )
 async def test_the_right_number_passes(options, response, passed):
@@ -116,6 +124,7 @@ def test_a_value_that_is_not_a_number_is_a_configuration_error(wrong):
     [
         ("41", "expected 42, got 41"),
         ("41 or 42", "expected 42, found 2 numbers (41, 42); set 'pick'"),
+        ("$42M", "expected 42, found no number ('42M' cannot be read as one) in '$42M'"),
         ("1,042", "expected 42, found no number ('1,042' cannot be read as one) in '1,042'"),
     ],
 )

@@ -36,18 +36,18 @@ def test_a_judge_that_does_not_deserve_it_may_gate_in_5_percent_of_checks_at_mos
 
 
 def test_a_very_good_judge_mostly_may_gate():
-    assert chance_to_gate(16, 32, 0.99, 0.999, Limits()) > 0.9
+    assert chance_to_gate(16, 40, 0.99, 0.999, Limits()) > 0.9
 
 
 def test_the_bounds_of_false_passes_are_those_of_clopper_and_pearson():
     found = decide_gate(Agreement(30, 3, 27, 0))
 
     assert found.false_pass_bounds == (
-        pytest.approx(0.0278, abs=1e-3),
-        pytest.approx(0.2391, abs=1e-3),
+        pytest.approx(0.0211, abs=1e-3),
+        pytest.approx(0.2653, abs=1e-3),
     )
     assert decide_gate(Agreement(30, 0, 30, 0)).false_pass_bounds[1] == pytest.approx(
-        1 - 0.05 ** (1 / 30), abs=1e-5
+        1 - 0.025 ** (1 / 30), abs=1e-5
     )
 
 
@@ -77,6 +77,6 @@ def test_so_many_more_labels_as_it_says_decide():
 def test_the_labels_that_a_perfect_judge_needs_are_enough():
     more_good, more_bad = labels_needed(3, 12, Limits())
 
-    assert (more_good, more_bad) == (7, 17)
-    assert decide_gate(Agreement(10, 0, 29, 0)).verdict == "may gate"
-    assert decide_gate(Agreement(10, 0, 28, 0)).verdict == "not known yet"
+    assert (more_good, more_bad) == (7, 24)
+    assert decide_gate(Agreement(10, 0, 36, 0)).verdict == "may gate"
+    assert decide_gate(Agreement(10, 0, 35, 0)).verdict == "not known yet"

@@ -12,6 +12,7 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
     split_run,
 )
+from holodeck.lib.backends.frameworks.tracing import listen_to_tracer
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -117,6 +118,8 @@ class AgentConversation(FrameworkSession):
         from pydantic_ai import capture_run_messages
 
         self.turn = TurnRecord(left_out=sorted(self._output_tools))
+        # settings of the agent itself may name another provider than that of the process
+        listen_to_tracer(getattr(getattr(self._agent, "instrument", None), "tracer", None))
         history = [*self._history, *await self._unsent_messages()]
         with capture_run_messages() as seen:
             try:

@@ -240,7 +240,12 @@ function checks(seen) {
       make("span", {}, one.criterion, one.required === false && make("small", {}, " reported only")),
       checkState({ passed: true, failed: false }[one.status] ?? one.status),
       "",
-      longText(one.reasoning ?? ""),
+      make(
+        "div",
+        {},
+        longText(one.reasoning ?? ""),
+        one.judge_trust ? make("small", {}, `judge ${judgeTrust(one)}`) : null,
+      ),
     ]),
   ];
   return rows.length ? table("Checks", ["Check", "Verdict", "Score", "Reason"], rows) : null;
@@ -262,11 +267,19 @@ function scoreCell(row) {
   return make("span", { class: "score", title: "score / threshold" }, score(row.score) + limit);
 }
 
+/** Return how far the judge is trusted, and by which limits. */
+function judgeTrust(row) {
+  const limits = row.judge_limits;
+  if (!limits) return row.judge_trust;
+  const kappa = `kappa ≥ ${score(limits.min_kappa)}`;
+  return `${row.judge_trust} (${kappa}, false passes ≤ ${score(limits.max_false_passes * 100)} %)`;
+}
+
 function metricReason(row) {
   const judge = row.model_used || row.judge_calls
     ? [
         row.model_used && `judge ${row.model_used}`,
-        row.judge_trust,
+        judgeTrust(row),
         row.judge_calls && plural(row.judge_calls, "call"),
         row.judge_failed && `${row.judge_failed} failed`,
         row.judge_tokens?.total_tokens && plural(row.judge_tokens.total_tokens, "token"),

@@ -1,0 +1,205 @@
+"""What an agent.yaml runs and where it sends: code, commands and addresses, and what is refused."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from holodeck.config.environment import Environment
+from holodeck.config.findings import Finding, raise_on_errors
+from holodeck.config.model_calls import all_metrics
+from holodeck.config.source import KeyPath, format_key_path
+from holodeck.models.agent import Agent
+from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
+from holodeck.models.config import GlobalConfig
+from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
+from holodeck.models.mcp_tool import McpTool, is_loopback
+from holodeck.models.setting import Setting
+from holodeck.models.tool import FunctionTool
+
+_ADDRESS_KEYS = frozenset({"endpoint", "url", "connection_string", "source", "azure_ai_project"})
+"""Keys of an agent.yaml that may hold the address of a server."""
+_PAIRS = re.compile(r"\w+=")
+"""The beginning of a connection string of the form `Name=value;Name=value`."""
+_HOST = re.compile(r"[a-z0-9._:-]+")
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a server that requests go to."""
+
+    path: KeyPath
+    hosts: tuple[str, ...]
+    """The hosts in it; empty if they cannot be told for certain."""
+    provider: ProviderEnum | None = None
+    """Whose model the server is expected to serve; None for other servers."""
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(self.hosts) or "an address that cannot be read"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine."""
+        urls = [f"//[{host}]" if ":" in host else f"//{host}" for host in self.hosts]
+        return bool(urls) and all(map(is_loopback, urls))
+
+    @property
+    def is_providers_own(self) -> bool:
+        """Whether only the provider serves models there."""
+        if self.provider is None or not self.hosts:
+            return False
+        facts = PROVIDERS[self.provider]
+        own = (*hosts_in(facts.url or ""), *facts.own_domains)
+        return all(any(f".{host}".endswith(f".{one}") for one in own) for host in self.hosts)
+
+
+def hosts_in(text: str) -> tuple[str, ...]:
+    """Return the hosts that a URL or a connection string names, in lower case.
+
+    Empty if clients could disagree about one of them.
+    """
+    is_plain = text.isascii() and text.isprintable() and not {" ", "\\"} & set(text)
+    urls = [text if "://" in text else f"//{text}"]
+    if _PAIRS.match(text):
+        values = [pair.partition("=")[2] for pair in text.split(";")]
+        urls = [value for value in values if "://" in value]
+    hosts = [_host_of(url) for url in urls] if is_plain else []
+    return () if "" in hosts else tuple(dict.fromkeys(hosts))
+
+
+def _host_of(url: str) -> str:
+    """Return the host of a URL; empty if it cannot be told."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return ""
+    names_another = "host" in parts.query and not parts.scheme.startswith("http")
+    return host if _HOST.fullmatch(host) and not names_another else ""
+
+
+def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the user's code that a run imports, each with its path."""
+    if agent.target is not None:
+        is_text = isinstance(agent.backend, str)
+        yield ("backend",) if is_text else ("backend", "target"), agent.target
+    for index, tool in enumerate(agent.tools or ()):
+        if isinstance(tool, FunctionTool):
+            yield ("tools", index, "file"), tool.file
+    for path, metric in all_metrics(agent):
+        if metric.enabled and metric.user_code is not None:
+            yield path, metric.user_code
+        for key, target in metric.python_targets.items() if metric.enabled else ():
+            yield (*path, *key), target
+    for number, case in enumerate(agent.test_cases or ()):
+        for target in case.called_functions:
+            yield ("test_cases", number, "script"), target
+
+
+def named_commands(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the programs that a run starts, each with its path."""
+    backend = agent.backend
+    if isinstance(backend, ProcessBackendConfig | McpBackendConfig) and backend.command:
+        yield ("backend", "command"), backend.command[0]
+    for index, tool in enumerate(agent.tools or ()):
+        if isinstance(tool, McpTool) and tool.command is not None:
+            yield ("tools", index, "command"), tool.command
+
+
+def named_addresses(agent: Agent) -> Iterator[Address]:
+    """Yield the addresses of models, agents, tools, stores and collectors."""
+    for key in type(agent).model_fields:
+        if key != "test_cases":
+            yield from _addresses_in(getattr(agent, key), (key,))
+    for path, metric in all_metrics(agent):
+        if path[0] == "test_cases":
+            yield from _addresses_in(metric, path)
+    for number, case in enumerate(agent.test_cases or ()):
+        if case.simulate is not None:
+            yield from _addresses_in(case.simulate, ("test_cases", number, "simulate"))
+
+
+def _addresses_in(part: Any, path: KeyPath) -> Iterator[Address]:
+    items: Iterable[tuple[Any, Any]] = ()
+    provider = part.provider if isinstance(part, LLMProvider) else None
+    if isinstance(part, BaseModel):
+        items = [(key, getattr(part, key)) for key in sorted(part.model_fields_set)]
+    elif isinstance(part, Mapping):
+        items = part.items()
+    elif isinstance(part, Sequence) and not isinstance(part, str):
+        items = enumerate(part)
+    for key, item in items:
+        text = item.get_secret_value() if isinstance(item, SecretStr) else item
+        if not isinstance(text, str):
+            yield from _addresses_in(item, (*path, key))
+        elif key in _ADDRESS_KEYS and (key != "source" or "://" in text):
+            yield Address((*path, key), hosts_in(text), provider)
+
+
+def refuse_untrusted(agent: Agent, env: Environment, user: GlobalConfig | None) -> None:
+    """Raise ConfigError for everything that an agent of a stranger must not run or reach.
+
+    `env` and `user`, the user's configuration, may name endpoints.
+    """
+    refused = [(path, f"refuses code; found {name!r}") for path, name in named_code(agent)]
+    for path, name in named_commands(agent):
+        refused.append((path, f"refuses commands; found {name!r}"))
+    allowed = _hosts_of_user(env, user)
+    for address in named_addresses(agent):
+        is_users = bool(address.hosts) and allowed.issuperset(address.hosts)
+        if not (is_users or address.is_local or address.is_providers_own):
+            refused.append((address.path, f"refuses requests to {address.shown}"))
+    findings = [
+        Finding(
+            "error",
+            format_key_path(agent.source_path(*path)),
+            f"--untrusted {message}",
+            agent.location(*path),
+        )
+        for path, message in refused
+    ]
+    raise_on_errors(findings)
+
+
+def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:
+    """Return the hosts of the endpoints that the user chose, and no repository did."""
+    names = [name for facts in PROVIDERS.values() for name in facts.endpoint]
+    texts = [env[name] for name in names if name in env and env.is_users(name)]
+    texts += [one.endpoint or "" for one in ((user and user.providers) or {}).values()]
+    return {host for text in texts for host in hosts_in(text)}
+
+
+def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Address, str]]:
+    """Yield the addresses elsewhere that a `.env` file of the repository chose, with the file."""
+    values = [(env[name].lower(), env.source_of(name)) for name in env if not env.is_users(name)]
+    addresses = [*named_addresses(agent), *_cluster_of_repository(env)] if values else []
+    for address in addresses:
+        if address.is_local or address.is_providers_own:
+            continue
+        source = next((s for text, s in values if _names_one_of(text, address.hosts)), None)
+        if source is not None:
+            yield address, source
+
+
+def _names_one_of(text: str, hosts: Sequence[str]) -> bool:
+    """Whether a variable names one of the hosts; hosts that cannot be told may be in any URL."""
+    return any(host in text for host in hosts) if hosts else "://" in text
+
+
+def _cluster_of_repository(env: Environment) -> Iterator[Address]:
+    """Yield the Ray cluster that a variable names, which gets the agent's folder."""
+    place = env.get(Setting.variable("run_on"), "")
+    if "://" in place:
+        yield Address(("execution", "run_on"), hosts_in(place))
+
+
+def other_hosts(agent: Agent) -> Iterator[Address]:
+    """Yield the addresses of models that are neither here nor at their provider."""
+    for address in named_addresses(agent):
+        is_models = address.provider is not None
+        if is_models and not (address.is_local or address.is_providers_own):
+            yield address
