@@ -105,7 +105,6 @@ sys.addaudithook(interrupt)
     [
         "click",
         "holodeck.cli.context",
-        "holodeck.lib.process_end",
         "holodeck.lib.process_exit",
         "holodeck.cli.options",
         "holodeck.config.loader",

@@ -41,9 +41,8 @@ read_once()
 """
 
 _COMMAND = """
-from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
-import_openai_connectors()
 import holodeck.lib.backends.semantic_kernel.agent
+import semantic_kernel.connectors.ai.open_ai
 import holodeck.lib.backends.semantic_kernel.agent
 from holodeck.__main__ import main
 """

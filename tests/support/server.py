@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from support.assistants import Assistants
 from support.connection import Answer, Connection, Message, forever
 from support.dialects import CREATED, WRITERS
 from support.embeddings import embeddings_reply
@@ -94,8 +93,6 @@ class FakeOpenAI:
         self._kept: dict[str, list[dict[str, Any]]] = {}
         """By the id of a response: the conversation until then, for requests that continue it."""
         self._errors: list[BaseException] = []
-        self.assistants = Assistants(self.ask, self._errors)
-        """The Assistants API, whose requests are not among `requests`."""
         self._connections: set[Connection] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._main, name="fake-openai", daemon=True)
@@ -234,13 +231,9 @@ class FakeOpenAI:
         while self._connections or asyncio.all_tasks() - {own}:
             for connection in list(self._connections):
                 connection.transport.abort()
-            self.assistants.stop()
             await asyncio.sleep(0)
 
     async def _serve(self, connection: Connection, message: Message) -> None:
-        if self.assistants.takes(message):
-            await self.assistants.serve(connection, message)
-            return
         request = self._arrived(message)
         abandoned = False
         try:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, TextIO, TypeVar
 
-from holodeck.cli.while_waiting import prepare_results
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
@@ -100,7 +99,6 @@ def _leave(_: asyncio.Runner, interruption: _Interruption) -> None:
 
 async def _run_until_done(executor: Runner[R], interruption: _Interruption) -> R:
     tests = asyncio.create_task(executor.execute_tests())
-    preparation = asyncio.create_task(prepare_results())
 
     def interrupt() -> None:
         interruption.report()
@@ -111,7 +109,6 @@ async def _run_until_done(executor: Runner[R], interruption: _Interruption) -> R
             await asyncio.wait({tests})
         return executor.report(interrupted=True) if tests.cancelled() else tests.result()
     finally:
-        preparation.cancel()
         await executor.shutdown()
 
 

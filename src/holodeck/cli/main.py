@@ -3,7 +3,6 @@
 Only click is imported until the command is known, so that `--help` and `--version` are fast.
 """
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -82,10 +81,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit."""
     try:
-        from holodeck.lib.process_end import exit_with, prepare_end
-
-        prepare_end()
-        exit_with(_run_program())
+        sys.exit(_run_program())
     except KeyboardInterrupt:  # outside of a command, which handles its own
         click.echo("Interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)
@@ -93,20 +89,16 @@ def main() -> None:
 
 def _run_program() -> int:
     """Prepare the process, run the command line, and return the exit code."""
-    gc.disable()  # start-up frees nothing; `cli.while_waiting` lets it collect later
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - stays open
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by a simpler object, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    from holodeck.lib.garbage import prepare_exit
     from holodeck.lib.process_exit import forbid_process_exit
 
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
-    code = _flush_stdout(run(sys.argv[1:]))
-    prepare_exit()
-    return code
+    return _flush_stdout(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str]) -> int:

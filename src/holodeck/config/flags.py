@@ -11,7 +11,6 @@ from holodeck.config.settings import SettingField, conflict_message, setting_fie
 from holodeck.config.validation_errors import expected_value
 from holodeck.config.yaml_nodes import quote
 from holodeck.lib.ui.help import GroupedOption
-from holodeck.models.base import adapter_of
 from holodeck.models.config import ExecutionConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +27,7 @@ class SettingType(click.ParamType):
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         """Built on first use, because most options are not given."""
-        return adapter_of(self._declared.annotation)
+        return TypeAdapter(self._declared.annotation)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:

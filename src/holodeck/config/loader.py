@@ -46,7 +46,6 @@ from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
 from holodeck.lib.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
-from holodeck.models.base import share_field_names
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.mcp_tool import McpTool
 from holodeck.models.setting import COMMAND_LINE
@@ -198,9 +197,6 @@ class ConfigLoader:
 
             refuse_untrusted(agent, env, self.load_global_config())
         gathered.forget_items()
-        for case in agent.test_cases if isinstance(agent.test_cases, list) else ():
-            for part in (case, *case.own_metrics):
-                share_field_names(part)
         return agent
 
     def _validate(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:

@@ -7,14 +7,13 @@ too far becomes part of `context` or `metadata`, which accept any key.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from holodeck.config.source import KeyPath, Locations, format_key_path
 from holodeck.config.validation_errors import MAX_PROBLEMS, limit_lines
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
-from holodeck.models.base import adapter_of
 from holodeck.models.test_case import TestCaseModel
 
 NO_VALUE = "has no value; write one, or remove the key"
@@ -92,7 +91,7 @@ def _case_keys_in(free: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyP
 
 def _is_valid_for_case(key: str, value: Any) -> bool:
     try:
-        adapter_of(TestCaseModel.model_fields[key].annotation).validate_python(value, strict=True)
+        TypeAdapter(TestCaseModel.model_fields[key].annotation).validate_python(value, strict=True)
     except ValidationError:
         return False
     return True

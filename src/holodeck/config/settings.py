@@ -4,12 +4,13 @@ The order is: command line > agent.yaml > project > user > HOLODECK_* variables 
 """
 
 import functools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from holodeck.config.environment import PROCESS_LAYER, Environment
 from holodeck.config.providers import with_provider_variables
@@ -21,10 +22,9 @@ from holodeck.lib.safe_paths import written_path
 from holodeck.lib.suggestions import nearest_word
 from holodeck.lib.trust import is_untrusted
 from holodeck.models.agent import Agent
-from holodeck.models.base import PathUse, adapter_of, is_path
+from holodeck.models.base import PathUse, is_path
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider
-from holodeck.models.packed_cases import map_cases
 from holodeck.models.setting import Setting, validate_min_pass
 from holodeck.models.test_case import TestCaseModel
 
@@ -191,7 +191,7 @@ def value_from_environment(
     if not text:
         return None
     try:
-        value = adapter_of(declared.annotation).validate_python(text)
+        value = TypeAdapter(declared.annotation).validate_python(text)
     except ValidationError as error:
         raise ConfigError(
             declared.variable,
@@ -248,8 +248,9 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
         return changed
 
     cases = agent.test_cases or []
-    changed = map_cases(cases, change)
-    return agent if changed is cases else agent.model_copy(update={"test_cases": changed})
+    changed = [change(index, case) for index, case in enumerate(cases)]
+    is_same = all(map(operator.is_, changed, cases))
+    return agent if is_same else agent.model_copy(update={"test_cases": changed})
 
 
 def _run_settings(group: tuple[str, ...], settings: ExecutionConfig) -> _RunSettings | None:

@@ -15,18 +15,18 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
     PythonBackendConfig,
 )
-from holodeck.models.base import Json, Model, NonBlank, OnDemand, ReadPath
+from holodeck.models.base import Json, Model, NonBlank, ReadPath
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
-from holodeck.models.packed_cases import cases_at, dump_all, pack_many
+from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
+from holodeck.models.tool_filtering import ToolFilterConfig
 
 if TYPE_CHECKING:
-    import holodeck.models.observability
-    import holodeck.models.tool_filtering
+    pass
 
 KeyPath = tuple[str | int, ...]
 
@@ -148,15 +148,13 @@ class Agent(Model):
     """The system prompt; required unless `backend` is Python code or a URL."""
     backend: (
         NonBlank
-        | OnDemand[
-            Annotated[
-                PythonBackendConfig
-                | HttpBackendConfig
-                | ProcessBackendConfig
-                | McpBackendConfig
-                | A2aBackendConfig,
-                Field(discriminator="type"),
-            ]
+        | Annotated[
+            PythonBackendConfig
+            | HttpBackendConfig
+            | ProcessBackendConfig
+            | McpBackendConfig
+            | A2aBackendConfig,
+            Field(discriminator="type"),
         ]
         | None
     ) = None
@@ -165,22 +163,22 @@ class Agent(Model):
     or Python code."""
     response_format: dict[str, Json] | ReadPath | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
-    tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
+    tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
-    tool_filtering: OnDemand["holodeck.models.tool_filtering.ToolFilterConfig"] | None = None
+    tool_filtering: ToolFilterConfig | None = None
     """Which tools the model is offered; all of them if it is off."""
-    embedding_provider: OnDemand[LLMProvider] | None = None
+    embedding_provider: LLMProvider | None = None
     """The embedding model for tools that search documents; by default one of the agent's provider,
     or the embedded all-minilm-l6-v2 if that has none."""
     evaluations: EvaluationConfig | None = None
     """Metrics for every test case without its own `evaluations`."""
-    test_cases: Annotated[list[TestCaseModel], pack_many, dump_all] | None = None
+    test_cases: list[TestCaseModel] | None = None
     """The test cases."""
-    execution: OnDemand[ExecutionConfig] | None = None
+    execution: ExecutionConfig | None = None
     """Settings of the run."""
-    prices: OnDemand[PriceTable] | None = None
+    prices: PriceTable | None = None
     """Prices of the models, in addition to `prices` in the configuration files."""
-    observability: OnDemand["holodeck.models.observability.ObservabilityConfig"] | None = None
+    observability: ObservabilityConfig | None = None
     """Traces of the run."""
     claude: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""
@@ -248,7 +246,7 @@ class Agent(Model):
     def with_cases(self, indexes: Sequence[int]) -> "Agent":
         """Return the agent with the cases at these indexes, in this order; locations are kept."""
         cases = self.test_cases or []
-        copy = self.model_copy(update={"test_cases": cases_at(cases, indexes)})
+        copy = self.model_copy(update={"test_cases": [cases[index] for index in indexes]})
         return (
             copy
             if self._locator is None

@@ -2,77 +2,28 @@
 
 import ast
 import inspect
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
-from pkgutil import resolve_name
-from types import ModuleType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
-    TypeAdapter,
     ValidationError,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
-
-    T = TypeVar("T")
-    OnDemand = Annotated[T, "built when needed"]
-else:
-
-    class OnDemand:
-        """`OnDemand[Part]` is the type `Part`, whose schema is built for the first value.
-
-        If `Part` is the text `package.module.Part`, the module is imported only then, too.
-        """
-
-        def __class_getitem__(cls, part: Any) -> Any:
-            return Annotated[Any if isinstance(part, str) else part, Deferred(part)]
-
-
-_PLUGIN_LOADER = "pydantic.plugin._loader"
-"""The module that pydantic imports for each schema; it searches every installed package."""
-
-
-@contextmanager
-def _without_plugins() -> Iterator[None]:
-    """Let pydantic build schemas without its plugins, which are meant for the user's models.
-
-    Importing their loader and searching all installed packages takes 30 modules and a tenth of a
-    short run. The next schema of other code finds the real loader.
-    """
-    if _PLUGIN_LOADER in sys.modules:
-        yield
-        return
-    none = ModuleType(_PLUGIN_LOADER)
-    none.get_plugins = tuple  # type: ignore[attr-defined]
-    sys.modules[_PLUGIN_LOADER] = none
-    try:
-        yield
-    finally:
-        if sys.modules.get(_PLUGIN_LOADER) is none:
-            del sys.modules[_PLUGIN_LOADER]
-
-
-def adapter_of(annotation: Any) -> TypeAdapter[Any]:
-    """Return what validates values of a type that is not a model."""
-    with _without_plugins():
-        return TypeAdapter(annotation)
 
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
@@ -144,15 +95,6 @@ class Model(BaseModel):
     """Keys of the format that this version rejects, and what they need."""
     other_names: ClassVar[Mapping[str, str]] = {}
     """What libraries call keys of the format, which is accepted as well."""
-
-    @classmethod
-    def model_rebuild(cls, **how: Any) -> bool | None:
-        """Build the schema, which pydantic asks for with the first value."""
-        if cls.__pydantic_complete__ and not how.get("force"):
-            return None
-        how["_parent_namespace_depth"] = how.get("_parent_namespace_depth", 2) + 1
-        with _without_plugins():
-            return super().model_rebuild(**how)
 
     @model_validator(mode="before")
     @classmethod
@@ -243,8 +185,6 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models named anywhere in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    if isinstance(annotation, Deferred) and isinstance(annotation.named, str):
-        yield from models_in(annotation.type)
     for argument in get_args(annotation):
         yield from models_in(argument)
 
@@ -301,52 +241,3 @@ def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
         and isinstance(below.value, ast.Constant)
         and isinstance(below.value.value, str)
     }
-
-
-def share_field_names(model: Model) -> None:
-    """Let the model share the set of the names of its given fields with all models that have it.
-
-    The set takes more memory than most of the values. It never changes: models are frozen, and
-    `model_copy` copies it first.
-    """
-    shared = shared_names(frozenset(model.model_fields_set))
-    object.__setattr__(model, "__pydantic_fields_set__", shared)
-
-
-@cache
-def shared_names(names: frozenset[str]) -> set[str]:
-    """Return the one set of these names that all models share."""
-    return set(names)
-
-
-@dataclass(frozen=True)
-class Deferred:
-    """Replaces a type in the schema of a model; the type's own schema is built on first use."""
-
-    named: Any
-    """The type, or its full name."""
-
-    @cached_property
-    def type(self) -> Any:
-        return resolve_name(self.named) if isinstance(self.named, str) else self.named
-
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        for model in models_in(self.type):
-            model.model_rebuild()  # otherwise only the adapter could serialize them
-        return adapter_of(self.type)
-
-    def _validate(self, value: Any) -> Any:
-        """Return the validated value; pydantic adds errors to those of the model."""
-        return self._adapter.validate_python(value)
-
-    def __get_pydantic_core_schema__(
-        self, _source: Any, _handler: "GetCoreSchemaHandler"
-    ) -> "CoreSchema":
-        return no_info_plain_validator_function(self._validate)
-
-    def __get_pydantic_json_schema__(
-        self, _schema: "CoreSchema", handler: "GetJsonSchemaHandler"
-    ) -> "JsonSchemaValue":
-        # without this wrapper, the definition would lose its name
-        return handler(definitions_schema(self._adapter.core_schema, []))

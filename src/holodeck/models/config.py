@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds, WrittenPath
+from holodeck.models.base import Json, Model, NonBlank, Seconds, WrittenPath
 from holodeck.models.database import VectorStoreSettings
 from holodeck.models.judge_trust import TrustSetting
 from holodeck.models.llm import ProviderEnum, ProviderSettings
@@ -507,13 +507,13 @@ class GlobalConfig(Model):
 
     providers: dict[str, ProviderSettings] | None = None
     """For each provider, values for keys that the agent's `model` does not set."""
-    vectorstores: OnDemand[dict[NonBlank, VectorStoreSettings]] | None = None
+    vectorstores: dict[NonBlank, VectorStoreSettings] | None = None
     """Vector stores by name, for `database` of tools."""
     execution: ExecutionConfig | None = None
     """Settings of the run."""
     prices: PriceTable | None = None
     """What models cost; an agent.yaml's own prices win."""
-    mcp_servers: OnDemand[list[McpTool]] | None = None
+    mcp_servers: list[McpTool] | None = None
     """MCP servers for the built-in agents, each as in `tools`; paths start from the folder of the
     file. A tool of the same name in the agent.yaml takes precedence. A server that cannot be
     started is a warning, and its tools are missing."""

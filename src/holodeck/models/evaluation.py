@@ -1,15 +1,13 @@
 """The metrics of an agent.yaml: one model each, so that keys of other metrics are unknown."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from holodeck.errors import ConfigError
-from holodeck.lib.lazy_names import lazy_names
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.base import (
     AbsoluteTolerance,
@@ -17,10 +15,19 @@ from holodeck.models.base import (
     Milliseconds,
     Model,
     NonBlank,
-    OnDemand,
     Ratio,
     RelativeTolerance,
 )
+from holodeck.models.judged_metrics import (
+    AzureMetric,
+    AzureSafetyMetric,
+    DeepEvalMetric,
+    GEvalMetric,
+    JudgeMetric,
+    RAGMetric,
+    RAGMetricType,
+)
+from holodeck.models.library_metrics import AzureClassMetric, DeepEvalClassMetric
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metric import (
     AZURE_METRICS,
@@ -46,8 +53,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
-
-    from holodeck.models.judged_metrics import GEvalMetric, RAGMetric, RAGMetricType
 else:
     ModelMetaclass = type(Model)
 
@@ -363,80 +368,34 @@ _STANDARD: dict[str, type[MetricSettings]] = {
     for name in _names_of(model)
 }
 """Every metric of this module that has names, in the order of definition."""
-_JUDGED = "holodeck.models.judged_metrics"
-_JUDGED_TAGS = {
-    "GEvalMetric": "geval",
-    "RAGMetric": "rag",
-    "DeepEvalMetric": "deepeval",
-    "AzureMetric": "azure",
-    "AzureSafetyMetric": "safety",
-    "JudgeMetric": "judge",
-}
-_LIBRARIES = "holodeck.models.library_metrics"
-_CLASS_TAGS = {"DeepEvalClassMetric": "deepeval class", "AzureClassMetric": "azure class"}
-_TAGS = {
-    **{model.__name__: _names_of(model)[0] for model in _STANDARD.values()},
-    CustomMetric.__name__: "custom",
-    **_JUDGED_TAGS,
-    **_CLASS_TAGS,
-    CodeMetric.__name__: "code",
+_TAGS: dict[type[MetricSettings], str] = {
+    **{model: _names_of(model)[0] for model in _STANDARD.values()},
+    CustomMetric: "custom",
+    GEvalMetric: "geval",
+    RAGMetric: "rag",
+    DeepEvalMetric: "deepeval",
+    AzureMetric: "azure",
+    AzureSafetyMetric: "safety",
+    JudgeMetric: "judge",
+    DeepEvalClassMetric: "deepeval class",
+    AzureClassMetric: "azure class",
+    CodeMetric: "code",
 }
 """Model → its tag in the union `Metric`; the locations of validation errors contain it."""
-_TYPES = {
-    "geval": ("GEvalMetric",),
-    "rag": ("RAGMetric",),
-    "deepeval": ("DeepEvalMetric", "DeepEvalClassMetric"),
-    "azure": ("AzureMetric", "AzureSafetyMetric", "AzureClassMetric"),
-    "judge": ("JudgeMetric",),
-    "code": ("CodeMetric",),
+BUILT_IN: Mapping[str, type[MetricSettings]] = {
+    **_STANDARD,
+    **dict.fromkeys(AZURE_METRICS, AzureMetric),
+    **dict.fromkeys(SAFETY_METRICS, AzureSafetyMetric),
 }
-
-__getattr__ = lazy_names(__name__, dict.fromkeys([*_JUDGED_TAGS, "RAGMetricType"], _JUDGED))
-
-
-def _full_name(model: str) -> str:
-    if model in _CLASS_TAGS:
-        return f"{_LIBRARIES}.{model}"
-    return f"{_JUDGED if model in _JUDGED_TAGS else __name__}.{model}"
-
-
-T = TypeVar("T")
-
-
-class _LoadedOnUse(Mapping[str, T]):
-    """A mapping whose values are loaded when they are looked up, so that its keys cost nothing."""
-
-    def __init__(self, keys: Mapping[str, Any], load: Callable[[Any], T]) -> None:
-        self._keys = keys
-        self._load = load
-
-    def __getitem__(self, key: str) -> T:
-        return self._load(self._keys[key])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-
-def _model(name: str) -> type[MetricSettings]:
-    model: type[MetricSettings] = resolve_name(_full_name(name))
-    return model
-
-
-def _models(names: Sequence[str]) -> tuple[type[MetricSettings], ...]:
-    return tuple(map(_model, names))
-
-
-_MODEL_OF = {
-    **{name: model.__name__ for name, model in _STANDARD.items()},
-    **dict.fromkeys(AZURE_METRICS, "AzureMetric"),
-    **dict.fromkeys(SAFETY_METRICS, "AzureSafetyMetric"),
-}
-BUILT_IN: Mapping[str, type[MetricSettings]] = _LoadedOnUse(_MODEL_OF, _model)
 """The models of the names that `metric:` accepts without a `type`."""
-BY_TYPE: Mapping[str, tuple[type[MetricSettings], ...]] = _LoadedOnUse(_TYPES, _models)
+BY_TYPE: Mapping[str, tuple[type[MetricSettings], ...]] = {
+    "geval": (GEvalMetric,),
+    "rag": (RAGMetric,),
+    "deepeval": (DeepEvalMetric, DeepEvalClassMetric),
+    "azure": (AzureMetric, AzureSafetyMetric, AzureClassMetric),
+    "judge": (JudgeMetric,),
+    "code": (CodeMetric,),
+}
 """The models of each `type` other than `standard`."""
 
 
@@ -450,11 +409,11 @@ _UNJUDGED_BY_AZURE = {
 def _tag(data: Any) -> str | None:
     """Return the tag of the model for a metric's mapping; None if no model fits."""
     if not isinstance(data, dict):
-        return _TAGS.get(type(data).__name__) if isinstance(data, MetricSettings) else None
+        return _TAGS.get(type(data)) if isinstance(data, MetricSettings) else None
     kind, name = data.get("type"), data.get("metric")
     if kind == "azure" and isinstance(name, str) and name in _UNJUDGED_BY_AZURE:
         return _UNJUDGED_BY_AZURE[name]
-    if isinstance(kind, str) and kind in _TYPES:
+    if isinstance(kind, str) and kind in BY_TYPE:
         with_class = f"{kind} class"
         names_class = "class" in data and "metric" not in data
         return with_class if names_class and with_class in _TAGS.values() else kind
@@ -462,7 +421,7 @@ def _tag(data: Any) -> str | None:
         return None
     if ":" in name:
         return "custom"
-    model = _MODEL_OF.get(name)
+    model = BUILT_IN.get(name)
     return name if model is None else _TAGS[model]
 
 
@@ -472,7 +431,7 @@ else:
     Metric = Annotated[
         reduce(
             operator.or_,
-            (Annotated[OnDemand[_full_name(one)], Tag(tag)] for one, tag in _TAGS.items()),
+            (Annotated[model, Tag(tag)] for model, tag in _TAGS.items()),
         ),
         Discriminator(_tag),
     ]

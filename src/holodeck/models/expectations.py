@@ -14,12 +14,13 @@ from pydantic import (
 )
 
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.base import InvalidParts, Json, Model, NonBlank, OnDemand
+from holodeck.models.base import InvalidParts, Json, Model, NonBlank
 from holodeck.models.evaluation import Metric
 from holodeck.models.matchers import ArgMatcher, ResultMatcher, to_matcher
+from holodeck.models.trace_checks import TraceChecks
 
 if TYPE_CHECKING:
-    import holodeck.models.trace_checks
+    pass
 
 SCORER_NAMES = ("passfail", "exact", "regex", "similarity")
 _OF_ALL = ("required",)
@@ -176,9 +177,9 @@ def _require_order(written: Any) -> Any:
 class Expectations(Model):
     """Checks of a response."""
 
-    expected_tools: list[OnDemand[NonBlank | ExpectedTool]] | None = None
+    expected_tools: list[NonBlank | ExpectedTool] | None = None
     """Tools that must be called. [] forbids all tools; if missing, tool calls are not checked."""
-    forbidden_tools: list[OnDemand[NonBlank | ForbiddenTool]] | None = None
+    forbidden_tools: list[NonBlank | ForbiddenTool] | None = None
     """Names of tools that must not be called, with or without the prefix of a plugin; `*` stands
     for any characters. A call of nearly that name leaves the check undecided."""
     tool_order: Annotated[bool | ToolOrder, BeforeValidator(_require_order)] = False
@@ -190,7 +191,7 @@ class Expectations(Model):
     """Maximum number of tool calls."""
     no_repeated_calls: bool = False
     """Whether two calls of a tool with equal arguments fail the case."""
-    trace: OnDemand["holodeck.models.trace_checks.TraceChecks"] | None = None
+    trace: TraceChecks | None = None
     """Checks of the OpenTelemetry spans of the agent."""
     handoffs: list[NonBlank] | None = None
     """Names of the agents that speak, in this order and no others; consecutive messages of an agent

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from holodeck.models.base import Count, Model, OnDemand
+from holodeck.models.base import Count, Model
 from holodeck.models.judge_trust import JudgeTrust, Limits
 from holodeck.models.token_usage import TokenUsage
 
@@ -166,7 +166,7 @@ class ConversationEnd(Model):
     """Whether the ending passes or fails the case; None if it decides nothing."""
     broke: bool = False
     """Whether something other than the agent broke, so nothing was decided."""
-    raised: OnDemand[RaisedError] | None = None
+    raised: RaisedError | None = None
     """Where the user's code raised what ended it."""
 
     @property

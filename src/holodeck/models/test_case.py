@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, OnDemand, ReadPath, Seconds
+from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
 from holodeck.models.conversation import (
     BareStep,
     CriterionSettings,
@@ -175,7 +175,7 @@ class UserMessageModel(Model):
 class TurnModel(Expectations, UserMessageModel):
     """One turn: the user's message and the checks of the response."""
 
-    files: Annotated[list[OnDemand[FileInput]], Field(max_length=10)] | None = None
+    files: Annotated[list[FileInput], Field(max_length=10)] | None = None
     """Files whose text, or image, is sent to the agent before the input."""
 
 
@@ -255,22 +255,20 @@ class TestCaseModel(TurnModel, NamedModel):
     """Key under which responses of the judge of `criteria` and of the simulated user are cached."""
     input: NonBlank = ""
     """The user's message. A case has `input`, `turns`, `script` or `simulate`."""
-    history: OnDemand[History] | None = None
+    history: History | None = None
     """Earlier messages from which the case continues; they are not graded."""
     evaluations: list[Metric] | None = None
     """Metrics of this case; they replace the global ones."""
-    turns: Annotated[list[OnDemand[TurnModel]], Field(min_length=1)] | None = None
+    turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
     """The user's messages, turn by turn, in one conversation. Checks of the case apply to the last
     response and the whole conversation."""
-    script: Annotated[list[OnDemand[BareStep | StepModel]], Field(min_length=1)] | None = None
+    script: Annotated[list[BareStep | StepModel], Field(min_length=1)] | None = None
     """Steps of a conversation. Without a final step, `criteria` or the other checks decide."""
-    simulate: OnDemand[Simulation] | None = None
+    simulate: Simulation | None = None
     """A simulated user who talks to the agent until the judge or the user ends the conversation."""
     situation: NonBlank | None = None
     """Background of the conversation for the judge and the simulated user; not a requirement."""
-    criteria: (
-        Annotated[list[OnDemand[NonBlank | CriterionSettings]], Field(min_length=1)] | None
-    ) = None
+    criteria: Annotated[list[NonBlank | CriterionSettings], Field(min_length=1)] | None = None
     """Requirements for the whole conversation, tool calls included, that a judge checks."""
     min_turns: Annotated[int, Field(ge=1)] | None = None
     """Minimum turns of a simulated conversation before the judge may end it."""

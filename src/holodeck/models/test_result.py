@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Count, Json, Model, OnDemand
+from holodeck.models.base import Count, Json, Model
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.outcome import (
@@ -25,6 +25,7 @@ from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.reported_run import MergedRun, RunOrigin
 from holodeck.models.result_sequence import dump_sequence, keep_sequence
 from holodeck.models.selection import Selection
+from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.token_usage import TokenUsage
 from holodeck.models.turn_result import (
@@ -41,7 +42,6 @@ from holodeck.models.turn_result import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    import holodeck.models.spans
 
 __all__ = [
     "NO_RESULT",
@@ -127,15 +127,15 @@ class TestResult(Model):
     tags: list[str] = []
     location: str | None = None
     """Where the case is written, such as `agent.yaml:41:7`; None if it is not in a file."""
-    history: list[OnDemand[EarlierMessage]] = []
+    history: list[EarlierMessage] = []
     """The messages before the case."""
     test_input: str
-    processed_files: list[OnDemand[ProcessedFileInput]] = []
+    processed_files: list[ProcessedFileInput] = []
     agent_response: str | None = None
     tool_calls: list[str] = []
     """The names of the called tools; `evidence` says whether they are known at all."""
     tool_invocations: list[ToolInvocation] = []
-    expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
+    expected_tools: list[str | ExpectedTool] | None = None
     tools_matched: bool | None = None
     """None if nothing is expected, or if it is unknown."""
     tool_checks: list[ToolCheck] = []
@@ -147,10 +147,10 @@ class TestResult(Model):
     """If not given, as `passed` and `errors` say."""
     execution_time_ms: int
     agent_time_ms: int | None = None
-    raised: list[OnDemand[RaisedError]] = []
+    raised: list[RaisedError] = []
     """Where the user's code raised what is in `errors`."""
-    attempts: list[OnDemand[Attempt]] = []
-    model_requests: list[OnDemand[ModelRequest]] = []
+    attempts: list[Attempt] = []
+    model_requests: list[ModelRequest] = []
     """The agent's requests to models that a tap saw."""
     timestamp: str
     token_usage: TokenUsage | None = None
@@ -161,16 +161,16 @@ class TestResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
-    trace: OnDemand["holodeck.models.spans.Trace"] | None = None
+    trace: Trace | None = None
     """The spans of the agent; None if no check needs them, or if `turns` have them."""
-    cost: OnDemand[Cost] | None = None
+    cost: Cost | None = None
     """None if the configuration has no `prices`."""
-    turns: list[OnDemand[TurnResult]] = []
+    turns: list[TurnResult] = []
     """The turns of a conversation until it ended; empty for a case of one input."""
     tries: list["TestResult"] = []
     """The results of earlier tries of the case, in order. `execution_time_ms` includes their times,
     but tokens and judge calls are only in the tries themselves."""
-    repeats: OnDemand[Repeats] | None = None
+    repeats: Repeats | None = None
     """None if the case is not repeated."""
     skipped_by: SkipKind | None = None
     """Why the case was not run, as one word; None if it was."""
@@ -180,13 +180,13 @@ class TestResult(Model):
     """What is still to be written in the case, which cannot pass until then; None if nothing is."""
     messages: list[Json] = []
     """The conversation as OpenAI messages; empty if `turns` contain all of it."""
-    criteria: list[OnDemand[CriterionRow]] = []
+    criteria: list[CriterionRow] = []
     """The verdicts of the judge on the criteria."""
-    ending: OnDemand[ConversationEnd] | None = None
+    ending: ConversationEnd | None = None
     """How a scripted or simulated conversation ended, or why the judge of a case failed."""
-    judge_cost: OnDemand[ModelCost] | None = None
+    judge_cost: ModelCost | None = None
     """The cost of judging the criteria."""
-    simulator_cost: OnDemand[ModelCost] | None = None
+    simulator_cost: ModelCost | None = None
     """The cost of the simulated user."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -320,7 +320,7 @@ class ReportSummary(Model):
     empty unless each of them ran all its repetitions and all were decided."""
     pass_all_k: dict[int, float] = {}
     """k → the probability that all of k runs of a case pass (pass^k), likewise."""
-    cost: OnDemand[Cost] | None = None
+    cost: Cost | None = None
     """The cost of all tests; None if the configuration has no `prices`."""
     simulator_calls: Count = 0
     simulator_usage: TokenUsage = TokenUsage()
@@ -366,15 +366,15 @@ class TestReport(Model):
     """What stopped the run, as one word."""
     planned_tests: Count | None = None
     """How many cases the run was about."""
-    selection: OnDemand[Selection] | None = None
+    selection: Selection | None = None
     """Which cases were selected; None for all."""
     notes: list[str] = []
     """What readers must know to judge the results."""
-    prompts: list[OnDemand[PromptVersion]] = []
+    prompts: list[PromptVersion] = []
     """The versions of the instructions and of the prompt tools."""
-    origin: OnDemand[RunOrigin] | None = None
+    origin: RunOrigin | None = None
     """Where the results come from; None if that is unknown, and in `merged` reports."""
-    merged: list[OnDemand[MergedRun]] = []
+    merged: list[MergedRun] = []
     """The runs that were joined; empty for one run."""
 
     def config_path_of(self, result: TestResult) -> str:

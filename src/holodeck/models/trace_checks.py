@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from holodeck.models.base import InvalidParts, Json, Model, NonBlank, OnDemand
+from holodeck.models.base import InvalidParts, Json, Model, NonBlank
 from holodeck.models.matchers import ResultMatcher, to_matcher
 
 DURATION = "duration_ms"
@@ -145,7 +145,7 @@ class TraceChecks(Model):
 
     require: dict[NonBlank, Annotated[int, Field(ge=1)]] = {}
     """Name, glob or operation of spans → minimum number of them."""
-    checks: list[OnDemand[SpanCheck]] = []
+    checks: list[SpanCheck] = []
     """Further checks; each is a row of the result."""
     settle: Annotated[float, Field(ge=0, le=MAX_SETTLE_S, allow_inf_nan=False)] = 2.0
     """Maximum seconds to wait for spans after the agent's response. It ends sooner when the

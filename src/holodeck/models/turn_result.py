@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from holodeck.models.base import Count, Json, Model, OnDemand
+from holodeck.models.base import Count, Json, Model
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.judge_trust import JudgeTrust, Limits
 from holodeck.models.metric import MetricKind
@@ -15,11 +15,12 @@ from holodeck.models.outcome import (
     Reason,
     Vote,
 )
+from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
-    import holodeck.models.spans
+    pass
 
 
 class ProcessedFileInput(Model):
@@ -53,7 +54,7 @@ class MetricResult(Model):
     raw_scale: str | None = None
     """The range of `raw_score`, such as `1-5`."""
     error: str | None = None
-    raised: OnDemand[RaisedError] | None = None
+    raised: RaisedError | None = None
     """Where the user's code raised the error; None if it did not."""
     retry_count: Count = 0
     evaluation_time_ms: int | None = None
@@ -76,7 +77,7 @@ class MetricResult(Model):
     """What to know about how the score came about."""
     judge_prompts: list[str] = []
     """What the judge was asked, the first requests of the metric; long ones are cut."""
-    votes: list[OnDemand[Vote]] = []
+    votes: list[Vote] = []
     """What the judge answered, question by question; only of metrics of the type `judge`."""
 
     @property
@@ -99,7 +100,7 @@ class ToolInvocation(Model):
     """Size of the result as JSON."""
     duration_ms: int | None = None
     error: str | None = None
-    raised: OnDemand[RaisedError] | None = None
+    raised: RaisedError | None = None
     """Where the tool raised the error; None if it did not."""
     agent: str | None = None
     """Name of the agent that requested the call; None if unknown."""
@@ -112,7 +113,7 @@ class ToolInvocation(Model):
     blocked: bool = False
     """Whether the tool did not run, because a filter or middleware of the agent kept it from it;
     `error` then says so."""
-    model_cost: OnDemand[ModelCost] | None = None
+    model_cost: ModelCost | None = None
     """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []
     """What else of the call its backend cannot see."""
@@ -147,18 +148,18 @@ class TurnResult(Model):
     """The user's message."""
     outcome: Outcome | None = None
     """None if the conversation ended before the turn was graded."""
-    processed_files: list[OnDemand[ProcessedFileInput]] = []
+    processed_files: list[ProcessedFileInput] = []
     agent_response: str | None = None
     """None if the agent gave no response."""
     tool_invocations: list[ToolInvocation] = []
-    expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
+    expected_tools: list[str | ExpectedTool] | None = None
     tool_checks: list[ToolCheck] = []
     metric_results: list[MetricResult] = []
     ground_truth: str | None = None
     agent_time_ms: int | None = None
     errors: list[str] = []
-    attempts: list[OnDemand[Attempt]] = []
-    model_requests: list[OnDemand[ModelRequest]] = []
+    attempts: list[Attempt] = []
+    model_requests: list[ModelRequest] = []
     """The agent's requests to models that a tap saw."""
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
@@ -168,7 +169,7 @@ class TurnResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
-    trace: OnDemand["holodeck.models.spans.Trace"] | None = None
+    trace: Trace | None = None
     """The spans of the agent; None if no check needs them."""
 
     @property

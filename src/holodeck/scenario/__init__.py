@@ -95,7 +95,6 @@ _HOMES = {
         "ScriptStep",
     ],
     "user_simulator_agent": ["UserSimulatorAgent"],
-    "voice": [],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -163,6 +162,5 @@ def __getattr__(name: str) -> object:
     if name == "default_config":
         return import_module(f"{__name__}.config").ScenarioConfig.default_config
     if name not in _HOME_OF:
-        import_module(f"{__name__}.voice").refuse_voice(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

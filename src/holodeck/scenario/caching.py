@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 from holodeck.config.environment import cache_dir, cache_mode
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.recorded_values import Signer
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
 from holodeck.lib.conversation.response_cache import CacheKey, ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun, running
@@ -91,9 +90,7 @@ class _CachedFunction:
         folder = (
             Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
         )
-        # A folder that people share may hold files of others, so there are no pickles in it.
-        signer = None if config.cache_dir else Signer(cache_dir() / "pickles.key")
-        cache = ResponseCache(Recordings(folder, config.cache_key, _clean, signer), mode)
+        cache = ResponseCache(Recordings(folder, config.cache_key, _clean), mode)
         return cache, self._key_arguments(run, args, given)
 
     def _key_arguments(

@@ -47,8 +47,8 @@ def run_mistake_with(site: str, folder: Path) -> tuple[str, int]:
     return ran.stdout, ran.code
 
 
-def test_threads_and_exit_callbacks_finish_in_order_and_nothing_is_freed(tmp_path):
-    assert run_mistake_with(DURING_THE_COMMAND, tmp_path) == (REGISTERED, 2)
+def test_threads_and_exit_callbacks_finish_in_order_before_objects_are_freed(tmp_path):
+    assert run_mistake_with(DURING_THE_COMMAND, tmp_path) == (REGISTERED + "freed\n", 2)
 
 
 def test_an_exit_callback_that_was_registered_before_the_command_is_called(tmp_path):

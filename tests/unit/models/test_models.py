@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from holodeck.models.agent import Agent, Instructions
-from holodeck.models.base import Model, share_field_names
+from holodeck.models.base import Model
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.evaluation import BUILT_IN, ContainsMetric, CustomMetric
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -212,17 +212,3 @@ def test_a_result_whose_verdict_contradicts_its_outcome_is_refused():
     ):
         with pytest.raises(ValidationError, match="contradicts outcome"):
             a_result(**wrong)
-
-
-def test_models_share_the_names_of_their_fields_but_not_with_their_copies():
-    first, second, other = TokenUsage(total_tokens=1), TokenUsage(total_tokens=2), TokenUsage()
-    for one in (first, second, other):
-        share_field_names(one)
-
-    copy = first.model_copy(update={"prompt_tokens": 1})
-
-    assert first.model_fields_set is second.model_fields_set
-    assert first.model_fields_set == {"total_tokens"}
-    assert other.model_fields_set == set()
-    assert copy.model_fields_set == {"prompt_tokens", "total_tokens"}
-    assert first.model_dump(exclude_unset=True) == {"total_tokens": 1}

@@ -28,8 +28,9 @@ from holodeck.lib.backends.python_agents import (
 )
 from holodeck.lib.backends.unusable_agents import problem_with, what_fits
 from holodeck.lib.exceptions import with_location
+from holodeck.lib.garbage import collector_paused
 from holodeck.lib.llm.limits import call_limits, call_with_limit
-from holodeck.lib.registry import load_attribute, module_source
+from holodeck.lib.registry import load_attribute
 from holodeck.lib.signatures import is_factory
 from holodeck.lib.threads import call_user_function
 from holodeck.models.backend import Scope
@@ -166,8 +167,8 @@ class CallableBackend:
     async def _load(self) -> None:
         value = self._target
         if isinstance(value, str):
-            _import_lean(module_source(value, self._base_dir))
-            value = load_attribute(value, self._base_dir, location=LOCATION)
+            with collector_paused():  # it may import a large framework
+                value = load_attribute(value, self._base_dir, location=LOCATION)
         problem = problem_with(value)
         if problem is not None:
             raise ConfigError(LOCATION, problem)
@@ -220,14 +221,3 @@ class CallableBackend:
 
 def _not_created(error: BaseException) -> str:
     return f"the agent cannot be created: {with_location(error)}"
-
-
-def _import_lean(source: str) -> None:
-    """Import what the module imports of Semantic Kernel in half the time that it would take."""
-    if "semantic_kernel" not in source:
-        return
-    # Imported here because most agents do without Semantic Kernel.
-    from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
-
-    if "semantic_kernel.connectors.ai.open_ai" in source:
-        import_openai_connectors()

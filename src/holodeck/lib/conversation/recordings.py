@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.recorded_values import Signer, pack, unpack
+from holodeck.lib.conversation.recorded_values import pack, unpack
 from holodeck.lib.file_lock import claim, release
 from holodeck.lib.private_files import make_folder, replace_file
 from holodeck.lib.text import one_line
@@ -41,7 +41,6 @@ class Recordings:
         folder: Contains the files of all cache keys.
         cache_key: The key that they belong to.
         clean: Hides secrets in what is written and shown.
-        signer: Signs pickles; None if there are to be none.
     """
 
     def __init__(
@@ -49,12 +48,10 @@ class Recordings:
         folder: Path,
         cache_key: str,
         clean: Callable[[dict[str, Any]], dict[str, Any]] = lambda value: value,
-        signer: Signer | None = None,
     ) -> None:
         self.folder = folder / (_file_name(cache_key) or "default")
         self._cache_key = cache_key
         self._clean = clean
-        self._signer = signer
 
     def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what identifies a call."""
@@ -69,7 +66,7 @@ class Recordings:
         if not path.exists():
             return []
         try:
-            return [unpack(_read(path)["value"], path.name, self._signer)]
+            return [unpack(_read(path)["value"])]
         except (ValueError, KeyError, TypeError, OSError) as error:
             message = f"cannot be replayed: {error}; delete it to make the call again"
             raise UnreadableRecording(str(path), message) from error
@@ -77,7 +74,7 @@ class Recordings:
     def save(self, key: Mapping[str, Any], response: Any) -> None:
         """Write a response atomically. Raises ConfigError if it cannot be written."""
         path = self._path(key)
-        value = pack(response, key["function"], path.name, self._signer)
+        value = pack(response, key["function"])
         cleaned = self._clean({"key": dict(key), "value": value})
         text = json.dumps({"format": RECORDING_FORMAT, **cleaned}, indent=1)
         try:

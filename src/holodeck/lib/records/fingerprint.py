@@ -2,24 +2,21 @@
 
 import hashlib
 import json
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
-from holodeck.models.base import share_field_names
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.knowledge import KnowledgeTool
-from holodeck.models.lazy_sequence import LazySequence
 from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool_config import ToolConfig
@@ -43,48 +40,6 @@ class Fingerprint:
     """The agent as plain values without its cases; keys and other secrets are masked."""
 
 
-class _Hashes(LazySequence[str]):
-    """Hashes as numbers, which take a tenth of the memory of texts."""
-
-    def __init__(self, hashes: Iterable[str]) -> None:
-        self._numbers = array("Q", (int(one, 16) for one in hashes))  # 64 bits, as _DIGITS
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [f"{one:0{_DIGITS}x}" for one in self._numbers[at]]
-        return f"{self._numbers[at]:0{_DIGITS}x}"
-
-
-class _PlannedCases(LazySequence[PlannedCase]):
-    """The planned cases of test cases and their hashes."""
-
-    def __init__(self, cases: Sequence[TestCaseModel], hashes: _Hashes) -> None:
-        self._cases = cases
-        self._hashes = hashes
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    @overload
-    def __getitem__(self, at: int) -> PlannedCase: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[PlannedCase]: ...
-    def __getitem__(self, at: int | slice) -> PlannedCase | list[PlannedCase]:
-        if isinstance(at, slice):
-            return [self[index] for index in range(*at.indices(len(self)))]
-        case = self._cases[at]
-        planned = PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=self._hashes[at])
-        share_field_names(planned)
-        return planned
-
-
 def fingerprint_of(agent: Agent) -> Fingerprint:
     """Return the agent's fingerprint. Secrets do not count: a new API key changes nothing."""
     parts, config = hash_parts(agent)
@@ -93,15 +48,19 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
         {name: value for name, value in parts.items() if name != "metrics"}
     )
     cases, folder = agent.test_cases or [], agent.base_dir
-    own_hashes = _Hashes(
+    own_hashes = [
         _hash_case(case, values, folder)
         for case, values in zip(cases, chain.from_iterable(dump_cases(agent)), strict=True)
-    )
-    hashes = _Hashes(
+    ]
+    hashes = [
         _hash_text((all_parts if _uses_evaluations(case) else without_metrics) + own)
         for case, own in zip(cases, own_hashes, strict=True)
-    )
-    return Fingerprint(parts, _PlannedCases(cases, own_hashes), hashes, config)
+    ]
+    planned = [
+        PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=own)
+        for case, own in zip(cases, own_hashes, strict=True)
+    ]
+    return Fingerprint(parts, planned, hashes, config)
 
 
 def hash_parts(agent: Agent) -> tuple[dict[str, str], dict[str, Any]]:

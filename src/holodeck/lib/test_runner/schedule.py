@@ -18,7 +18,6 @@ from holodeck.lib.result_store import ResultStore
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import Agent
-from holodeck.models.base import share_field_names
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -94,8 +93,6 @@ class RunState:
         result = with_location(result, self._agent, index)
         if self._clean is not None:
             result = self._clean(result)
-        for part in (result, *result.single_runs, *result.rows):
-            share_field_names(part)
         self._keep(index, result)
         self._on_result(index, result)
 

@@ -32,7 +32,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.errors import ExecutionError, HoloDeckError
 from holodeck.lib.exceptions import describe
-from holodeck.lib.garbage import collect_from_now_on, finish_user_code
+from holodeck.lib.garbage import finish_user_code
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limits import use_limiters
 from holodeck.lib.llm.shared_limits import SharedLimiters
@@ -261,7 +261,6 @@ class _Worker:
         self._notes = executor.notes
         async with executor.open_lane() as lane:
             self._lane = lane
-            collect_from_now_on()
             costs = [one.model_dump(mode="json") for one in lane.preparation_costs]
             self._channel.send(["ready", lane.concurrency, costs, self._new_notes()])
             await self._closed.wait()

@@ -390,14 +390,3 @@ async def test_a_model_that_fails_is_an_error_of_the_run(fake_openai):
 
     with pytest.raises(Exception, match="400"):
         await play(attacker(fake_openai))
-
-
-@pytest.mark.parametrize(
-    "use", ["voice.VoiceAgentAdapter", "OpenAIRealtimeAgentAdapter", "silence"]
-)
-def test_voice_agents_are_refused_with_what_to_use_instead(use):
-    module, _, name = use.rpartition(".")
-    owner = scenario.voice if module else scenario
-
-    with pytest.raises(ConfigError, match="voice agents are not supported; test the agent behind"):
-        getattr(owner, name)

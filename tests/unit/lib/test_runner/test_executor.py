@@ -51,16 +51,6 @@ async def test_results_stand_in_the_order_of_the_file_whatever_finishes_first(tm
     assert report.summary.passed == 3
 
 
-async def test_results_do_not_each_hold_the_names_of_their_fields(tmp_path):
-    cases = [{"input": f"{n}", "evaluations": [contains("OK")]} for n in range(2)]
-
-    report = await executor_of(tmp_path, an_agent(*cases), ScriptedBackend()).execute_tests()
-
-    [first, second] = report.results
-    assert first.model_fields_set is second.model_fields_set
-    assert first.rows[0].model_fields_set is second.rows[0].model_fields_set
-
-
 @pytest.mark.parametrize("parallel", [1, 4])
 async def test_no_more_cases_run_at_once_than_asked(tmp_path, parallel):
     backend = ScriptedBackend(delay_s=0.01)

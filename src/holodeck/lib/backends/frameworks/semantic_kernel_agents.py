@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from holodeck.lib.backends.frameworks.base import (
     Capability,
     FrameworkAdapter,
+    FrameworkError,
     FrameworkSession,
     TurnRecord,
     split_run,
-)
-from holodeck.lib.backends.frameworks.semantic_kernel_assistants import (
-    AssistantAdapter,
-    AzureAIAdapter,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     TurnReader,
@@ -40,15 +37,25 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.base import Message
 
+WITH_SERVICE_THREADS = frozenset({"OpenAIAssistantAgent", "AzureAIAgent"})
+"""Classes on the Assistants API, whose end OpenAI has announced, and on that of Azure."""
+
 
 def adapt(value: object) -> FrameworkAdapter | None:
     """Return the adapter of an agent of Semantic Kernel; None for its other objects.
 
-    Raises FrameworkError for arguments of `agent.invoke()` that cannot be chosen.
+    Raises FrameworkError for arguments of `agent.invoke()` that cannot be chosen, and for agents
+    that cannot be tested.
     """
     found, options = split_run(value)
     agent: Any = found
     bases = {base.__name__ for base in type(agent).__mro__}
+    for name in bases & WITH_SERVICE_THREADS:
+        raise FrameworkError(
+            f"an agent of the class {name} keeps its conversations in threads of a service, which"
+            " holodeck no longer reads; use an OpenAIResponsesAgent, or name a function that asks"
+            " the agent, with 'tap: true' for its tool calls"
+        )
     for kind, adapter in _ADAPTERS.items():
         if kind in bases:
             check_options(agent, kind, options)
@@ -181,9 +188,7 @@ def _adapt_orchestration(
 
 _ADAPTERS: dict[str, Callable[[Any, Mapping[str, Any]], FrameworkAdapter]] = {
     "ChatCompletionAgent": ChatAgentAdapter,
-    "OpenAIAssistantAgent": AssistantAdapter,
     "OpenAIResponsesAgent": ResponsesAgentAdapter,
-    "AzureAIAgent": AzureAIAdapter,
     "Kernel": _adapt_kernel,
     "OrchestrationBase": _adapt_orchestration,
 }

@@ -191,9 +191,6 @@ def service_tools(agent: Any) -> list[str]:
 
 def names_of_tools(agent: Any) -> list[str]:
     """Return the names of the functions that an agent offers to its model."""
-    if not hasattr(agent, "function_choice_behavior"):  # assistants offer all of them
-        functions = agent.kernel.get_full_list_of_function_metadata()
-        return [function.fully_qualified_name for function in functions]
     settings = agent.arguments.execution_settings if agent.arguments else None
     behaviors = [one.function_choice_behavior for one in (settings or {}).values()]
     chosen = next((one for one in behaviors if one is not None), None)

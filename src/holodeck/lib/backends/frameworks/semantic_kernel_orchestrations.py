@@ -7,7 +7,7 @@ callbacks are read. The next turn is given what was said before.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast, get_args
@@ -25,11 +25,9 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     new_history,
     service_tools,
 )
-from holodeck.lib.backends.frameworks.semantic_kernel_runs import completed, delete_thread
-from holodeck.lib.backends.frameworks.semantic_kernel_threads import new_service_thread
 
 if TYPE_CHECKING:
-    from semantic_kernel.agents import Agent, AgentThread, HandoffOrchestration
+    from semantic_kernel.agents import Agent, HandoffOrchestration
     from semantic_kernel.agents.orchestration.orchestration_base import OrchestrationBase
     from semantic_kernel.agents.runtime import InProcessRuntime
     from semantic_kernel.contents import ChatMessageContent
@@ -55,6 +53,12 @@ class OrchestrationAdapter(FrameworkAdapter):
     reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability)) - {"streaming"}
 
     def __init__(self, orchestration: "OrchestrationBase[Any, Any]") -> None:
+        for member in orchestration._members:
+            if "definition" in type(member).model_fields:
+                raise FrameworkError(
+                    f"the member {member.name!r} keeps its conversations in threads of a service,"
+                    " which holodeck does not read; use a ChatCompletionAgent"
+                )
         self._orchestration = orchestration
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
@@ -119,7 +123,7 @@ class OrchestrationSession(FrameworkSession):
                 "a MagenticOrchestration takes one message and no earlier ones; test it with one"
                 " input for each test case"
             )
-        async with _deleted_threads(orchestration._members), _running_runtime() as runtime:
+        async with _running_runtime() as runtime:
             task = messages if messages[1:] else messages[0]
             result = await orchestration.invoke(task, runtime)
             if result.background_task is not None:
@@ -207,38 +211,6 @@ def _copy_of_manager(manager: Any) -> Any:
     if "human_response_function" in vars(manager):
         update["human_response_function"] = None
     return manager.model_copy(update=update)
-
-
-@asynccontextmanager
-async def _deleted_threads(members: "Sequence[Agent]") -> AsyncIterator[None]:
-    """Delete the threads that the services of members keep, which Semantic Kernel leaves there."""
-    threads: list[tuple[Agent, AgentThread]] = []
-    for member in members:
-        if "definition" in type(member).model_fields:
-            vars(member)["invoke_stream"] = _in_noted_thread(member, threads)
-    try:
-        yield
-    finally:
-        deletions = (delete_thread(member, thread) for member, thread in threads)
-        await completed(asyncio.gather(*deletions))
-
-
-def _in_noted_thread(
-    member: "Agent", threads: "list[tuple[Agent, AgentThread]]"
-) -> "Callable[..., AsyncIterator[Any]]":
-    """Return `invoke_stream` of a member, which notes the thread that it makes."""
-    invoke_stream: Callable[..., Any] = member.invoke_stream
-
-    async def invoke(
-        messages: Any = None, *, thread: "AgentThread | None" = None, **options: Any
-    ) -> AsyncIterator[Any]:
-        if thread is None:
-            thread = new_service_thread(None, member)()
-            threads.append((member, thread))
-        async for item in invoke_stream(messages, thread=thread, **options):
-            yield item
-
-    return invoke
 
 
 @asynccontextmanager

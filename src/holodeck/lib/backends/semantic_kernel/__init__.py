@@ -3,6 +3,8 @@
 Importing it imports Semantic Kernel, so everybody else imports it inside functions.
 """
 
-from holodeck.lib.backends.semantic_kernel.lean import import_semantic_kernel
+from holodeck.lib.garbage import collector_paused
+from holodeck.lib.ui.activity import loading
 
-import_semantic_kernel()
+with loading("Semantic Kernel", "semantic_kernel"), collector_paused():
+    import semantic_kernel  # noqa: F401

@@ -26,7 +26,6 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.backends.semantic_kernel.chat_service import SCHEMA, ResilientChat, client_options
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
-from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 from holodeck.lib.llm.endpoint import (
     AZURE_VERSION,
     base_url,
@@ -253,7 +252,7 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
 
 def import_all() -> None:
     """Import what `build_service` imports for most providers, for a process that will be forked."""
-    import_openai_connectors()
+    import semantic_kernel.connectors.ai.open_ai  # noqa: F401
     from openai import DefaultAioHttpClient  # noqa: F401 - it imports aiohttp
 
 
@@ -277,11 +276,8 @@ def build_service(
 
 
 def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
-    import_openai_connectors()
     from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
-
-    from holodeck.lib.backends.semantic_kernel.openai_requests import send_as_written
 
     options = _client_arguments(llm, limits, DefaultAioHttpClient)
     if llm.protocol == "openai":
@@ -293,7 +289,6 @@ def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClien
             api_version=llm.api_version or AZURE_VERSION,
             **options,
         )
-    send_as_written(client)
     # Semantic Kernel's own service for Azure refuses servers without TLS, and reads variables.
     return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
 

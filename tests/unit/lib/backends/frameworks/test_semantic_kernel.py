@@ -237,3 +237,18 @@ async def test_what_a_filter_answers_instead_of_the_function_is_the_message_of_t
 
     [call] = pair_tool_calls(result.tool_calls, result.tool_results)
     assert (call.blocked, call.error) == (True, f"{BLOCKED}: against the policy")
+
+
+async def test_an_agent_whose_service_keeps_its_threads_is_refused(members):
+    from semantic_kernel.agents import OpenAIAssistantAgent, SequentialOrchestration
+
+    with FakeOpenAI(script) as server:
+        client = chat_service(server).client
+        definition = {"id": "a", "created_at": 0, "model": "m", "object": "assistant", "tools": []}
+        assistant = OpenAIAssistantAgent.model_construct(
+            client=client, definition=definition, name="clerk"
+        )
+        for agent in (assistant, SequentialOrchestration(members=[assistant, *members])):
+            with pytest.raises(BackendError, match="threads of a service"):
+                await CallableBackend(agent).initialize()
+        await client.close()

@@ -6,14 +6,10 @@ from functools import partial
 import pytest
 
 from fakes import FakeOpenAI
-from holodeck.errors import BackendInitError, BackendSessionError, ConfigError
+from holodeck.errors import BackendInitError, ConfigError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from support.frameworks import script
 from support.frameworks.semantic_kernel import chat_completion_agent, responses_agent
-from support.frameworks.semantic_kernel_assistants import (
-    azure_ai_agent,
-    openai_assistant_agent,
-)
 
 SAID = ["my name is Ada", "Hello Ada"]
 
@@ -34,31 +30,6 @@ async def chat_thread(agent):
     return ChatHistoryAgentThread(history)
 
 
-async def assistant_thread(agent):
-    from semantic_kernel.agents import AssistantAgentThread
-
-    messages = zip(("user", "assistant"), SAID, strict=True)
-    return AssistantAgentThread(
-        agent.client, messages=[{"role": role, "content": text} for role, text in messages]
-    )
-
-
-async def created_assistant_thread(agent):
-    thread = await assistant_thread(agent)
-    await thread.create()
-    return thread
-
-
-async def azure_thread(agent):
-    from semantic_kernel.agents import AzureAIAgentThread
-
-    thread = AzureAIAgentThread(client=agent.client)
-    await thread.create()
-    for role, text in zip(("user", "assistant"), SAID, strict=True):
-        await agent.client.agents.messages.create(thread.id, role=role, content=text)
-    return thread
-
-
 async def responses_thread(agent):
     from semantic_kernel.agents import ResponsesAgentThread
 
@@ -70,10 +41,7 @@ async def responses_thread(agent):
 
 KINDS = {
     "chat": (chat_completion_agent, chat_thread),
-    "assistant": (openai_assistant_agent, assistant_thread),
-    "assistant, created": (openai_assistant_agent, created_assistant_thread),
     "responses": (responses_agent, responses_thread),
-    "azure": (azure_ai_agent, azure_thread),
 }
 
 
@@ -174,24 +142,13 @@ async def test_arguments_of_invoke_can_be_chosen(server):
     assert (server.requests[0].system, noticed) == ("Be long.", ["assistant", "tool"])
 
 
-async def test_a_thread_with_a_file_cannot_be_copied(server):
-    subject = openai_assistant_agent(server)
-    thread = await created_assistant_thread(subject.agent)
-    image = {"type": "image_file", "image_file": {"file_id": "file_1"}}
-    await subject.agent.client.beta.threads.messages.create(thread.id, role="user", content=[image])
-
-    with pytest.raises(BackendSessionError, match="has a message with file_reference, of which a"):
-        await CallableBackend((subject.agent, thread)).invoke_once("hello")
-    await subject.close()
-
-
 async def test_a_thread_of_another_kind_is_refused(server):
-    subject, other = chat_completion_agent(server), openai_assistant_agent(server)
-    backend = CallableBackend((subject.agent, await assistant_thread(other.agent)))
+    subject, other = chat_completion_agent(server), responses_agent(server)
+    backend = CallableBackend((subject.agent, await responses_thread(other.agent)))
 
     with pytest.raises(
         BackendInitError,
-        match="a ChatCompletionAgent takes a ChatHistoryAgentThread, not a AssistantAgentThread",
+        match="a ChatCompletionAgent takes a ChatHistoryAgentThread, not a ResponsesAgentThread",
     ):
         await backend.initialize()
     await subject.close()
