@@ -1,6 +1,7 @@
 """What is installed: the facts of pyproject.toml and the console script."""
 
 import json
+import re
 import sys
 import tomllib
 from importlib import metadata
@@ -137,3 +138,14 @@ def test_the_wheel_holds_the_whole_package_with_its_types_marker_and_its_licence
     assert ROOT / package == Path(holodeck.__file__).parent
     assert (ROOT / package / "py.typed").is_file()
     assert all((ROOT / name).is_file() for name in PROJECT["license-files"])
+
+
+def test_every_locked_package_has_hashes():
+    lock = (ROOT / "requirements.lock").read_text()
+    without = [
+        block.partition(" ")[0]
+        for block in re.split(r"\n(?=[a-z0-9])", lock)
+        if "--hash=sha256:" not in block
+    ]
+
+    assert without == []
