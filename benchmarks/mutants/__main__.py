@@ -3,46 +3,23 @@
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 import hits as known_hits
 from hits import Hits
-from mutations import Mutant, mutants_of
+from mutations import Mutant
+from parts import PARTS, all_mutants, at_places, draw
 from sandbox import Sandbox
-
-VERDICT_MODULES = (
-    "holodeck/config/check.py",
-    "holodeck/config/check_*.py",
-    "holodeck/lib/evaluators/*.py",
-    "holodeck/lib/records/run_store.py",
-    "holodeck/lib/selection/*.py",
-    *(
-        f"holodeck/lib/test_runner/{name}.py"
-        for name in (
-            "recorded_answers", "budget", "case_run", "case_runner", "conversation_outcome",
-            "conversation_grading", "criteria", "history", "eval_kwargs_builder", "grading",
-            "observer", "pass_at_k", "conversation_runner", "repeats", "report_case",
-            "report_conversation", "reporter", "rescore", "script_steps", "stop_policy",
-            "summary", "tool_checks", "tries", "turn_run", "verdict",
-        )
-    ),
-    "holodeck/models/outcome.py",
-    "holodeck/models/test_result.py",
-)  # fmt: skip
-"""What decides whether a case passes, which cases run, what is reported and the exit code."""
-ELSEWHERE = ("holodeck/lib/evaluators/azure*.py",)
-"""Of these, the modules whose library the tests replace."""
+from verdicts import Results, Verdict, equivalents, proportion, stale_equivalents, table
 
 TESTS = (
     "tests/unit/lib/test_runner", "tests/unit/lib/evaluators", "tests/unit/lib/selection",
@@ -52,35 +29,7 @@ TESTS = (
 )  # fmt: skip
 FIRST = 30
 """So many tests are run first; most mutants do not live longer, and collecting more takes time."""
-EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 _SURVIVED, _NO_TEST = 0, 5
-_SEEN = {"killed", "hung"}
-
-
-@dataclass
-class Verdict:
-    """What became of a mutant."""
-
-    mutant: Mutant
-    before: str
-    after: str
-    kind: str
-    """`killed`, `survived`, `hung` or `equivalent`."""
-    by: str = ""
-    """The test that saw it, or the reason why none can."""
-    ran: int = 0
-    tests: int = 0
-    """How many tests run the function."""
-
-    def __str__(self) -> str:
-        place = f"src/{self.mutant.path}:{self.mutant.line}"
-        lines = [f"{self.kind} {place} {self.mutant.function} ({self.mutant.kind})"]
-        lines += [f"    - {self.before}", f"    + {self.after}"]
-        if self.kind == "survived":
-            lines.append(f"    {self.ran} of {self.tests} tests that run it")
-        elif self.by:
-            lines.append(f"    {self.by}")
-        return "\n".join(lines)
 
 
 @dataclass
@@ -114,57 +63,49 @@ class Worker:
 def main() -> int:
     """0 if the rate is reached, 1 if not."""
     options = _options()
-    os.nice(10)
+    os.nice(19)
     work = Path(options.work)
     work.mkdir(parents=True, exist_ok=True)
     sandbox = Sandbox(work)
-    mutants = all_mutants(sandbox.src, options.only)
-    chosen = choose(mutants, options)
-    print(f"{len(mutants)} mutants, {len(chosen)} of them tried, seed {options.seed}", flush=True)
-    for entry in _stale_equivalents(mutants, sandbox.src, options.only):
+    mutants = all_mutants(sandbox.src, options.part, options.only)
+    every = list(chain.from_iterable(mutants.values()))
+    chosen = draw(mutants, options.sample, options.seed)
+    if options.at:
+        chosen = list(at_places(mutants, options.at))
+    print(f"{len(every)} mutants, {len(chosen)} of them drawn, seed {options.seed}", flush=True)
+    for entry in stale_equivalents(every, sandbox.src):
         print(f"equivalents.toml: no such mutant any more: {entry}", flush=True)
     if options.list:
-        for one in chosen:
-            print(f"src/{one.path}:{one.line} {one.kind} → {one.text}")
+        for mutant in chosen:
+            print(f"src/{mutant.path}:{mutant.line} {mutant.kind} → {mutant.text}")
         return 0
     with Worker(sandbox) as worker:
-        hits = _hits(worker, sandbox, work, options)
-        verdicts = []
-        for number, mutant in enumerate(chosen, 1):
-            verdict = try_mutant(mutant, sandbox, worker, hits, options.seconds)
-            verdicts.append(verdict)
-            if verdict.kind != "killed":
-                print(f"[{number}] {verdict}", flush=True)
-            if number % 10 == 0:
-                seen = sum(one.kind in _SEEN for one in verdicts)
-                print(f"{number} tried, {seen} seen", flush=True)
+        verdicts = _try_all(chosen, sandbox, worker, options)
         doubtful = _doubtful(verdicts, worker)
     return report(verdicts, doubtful, options)
 
 
-def all_mutants(src: Path, only: Sequence[str] = ()) -> list[Mutant]:
-    """Every mutant of the modules that make verdicts, in the order of their paths and lines."""
-    found: list[Mutant] = []
-    for path in sorted(src.rglob("*.py")):
-        name = path.relative_to(src).as_posix()
-        wanted = any(fnmatch(name, one) for one in VERDICT_MODULES)
-        left_out = any(fnmatch(name, one) for one in ELSEWHERE) or name.count("/") > 3
-        is_only = not only or any(fnmatch(name, f"*{one}*") for one in only)
-        if wanted and is_only and not left_out:
-            found += mutants_of(name, path.read_bytes())
-    return found
-
-
-def choose(mutants: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
-    if options.at:
-        places = [place.removeprefix("src/").rpartition(":")[::2] for place in options.at]
-        return [
-            one
-            for one in mutants
-            if any(one.path.endswith(path) and str(one.line) == line for path, line in places)
-        ]
-    number = min(options.sample, len(mutants))
-    return random.Random(options.seed).sample(list(mutants), number)
+def _try_all(
+    chosen: Sequence[Mutant], sandbox: Sandbox, worker: Worker, options: argparse.Namespace
+) -> list[Verdict]:
+    hits = _hits(worker, sandbox, Path(options.work), options)
+    results = Results(Path(options.results) if options.results else None)
+    seen = results.seen() if options.resume else {}
+    verdicts = []
+    for number, mutant in enumerate(chosen, 1):
+        lines = mutant.lines((sandbox.src / mutant.path).read_bytes())
+        earlier = seen.get((mutant.path, mutant.line, *lines))
+        if earlier is not None:
+            verdicts.append(Verdict(mutant, *lines, *earlier))
+            continue
+        verdict = try_mutant(mutant, sandbox, worker, hits, options.seconds)
+        verdicts.append(verdict)
+        results.add(verdict, options.seed)
+        if verdict.kind != "killed":
+            print(f"[{number}] {verdict}", flush=True)
+        if number % 10 == 0:
+            print(f"{number} of {len(chosen)} are tried", flush=True)
+    return verdicts
 
 
 def _hits(worker: Worker, sandbox: Sandbox, work: Path, options: argparse.Namespace) -> Hits:
@@ -173,11 +114,9 @@ def _hits(worker: Worker, sandbox: Sandbox, work: Path, options: argparse.Namesp
     stale = known_hits.stale_files(hits, sandbox, options.learn or TESTS)
     if stale:
         print(f"{len(stale)} files of tests are run to see what they reach", flush=True)
-        hits = known_hits.record(hits, sandbox, worker.ask, stale, work)
-        known_hits.save(hits, kept)
-    listed = worker.ask({"tests": TESTS, "seconds": 600, "collect": True})
-    there = {row[0] for row in listed["rows"]}
-    hits.seconds = {test: one for test, one in hits.seconds.items() if test in there}
+        for mapped in known_hits.record(hits, sandbox, worker.ask, stale, work):
+            known_hits.save(mapped, kept)
+        hits = known_hits.load(kept)
     return hits
 
 
@@ -187,7 +126,7 @@ def try_mutant(
     """Run the tests that may see the mutant, at most for so many seconds."""
     source = (sandbox.src / mutant.path).read_bytes()
     before, after = mutant.lines(source)
-    why = _equivalents().get((mutant.path, before, after))
+    why = equivalents().get((mutant.path, before, after))
     if why is not None:
         return Verdict(mutant, before, after, "equivalent", why)
     tests = hits.tests_for(mutant, sandbox)
@@ -230,25 +169,6 @@ def _affordable(tests: Sequence[str], hits: Hits, seconds: float) -> list[str]:
     return found
 
 
-def _equivalents() -> dict[tuple[str, str, str], str]:
-    """Mutants that change nothing that can be seen, each with its reason."""
-    if not EQUIVALENTS.is_file():
-        return {}
-    entries = tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8")).get("equivalent", [])
-    return {("holodeck/" + one["path"], one["before"], one["after"]): one["why"] for one in entries}
-
-
-def _stale_equivalents(mutants: Sequence[Mutant], src: Path, only: Sequence[str]) -> list[str]:
-    """Entries that no mutant fits; nothing is known where only some modules are looked at."""
-    wanted = {} if only else _equivalents()
-    paths = {path for path, _, _ in wanted}
-    sources = {path: (src / path).read_bytes() for path in paths if (src / path).is_file()}
-    known = {(one.path, *one.lines(sources[one.path])) for one in mutants if one.path in sources}
-    return [
-        f"{path}: {after}" for path, before, after in wanted if (path, before, after) not in known
-    ]
-
-
 def _doubtful(verdicts: Sequence[Verdict], worker: Worker) -> list[str]:
     """Tests that saw a mutant, but fail without one, too."""
     killers = sorted({one.by for one in verdicts if one.kind == "killed" and "::" in one.by})
@@ -262,34 +182,16 @@ def report(verdicts: Sequence[Verdict], doubtful: list[str], options: argparse.N
     for verdict in verdicts:
         if verdict.by in doubtful:
             verdict.kind, verdict.by = "survived", f"only {verdict.by}, which fails without it"
-    count = Counter(one.kind for one in verdicts)
-    seen = count["killed"] + count["hung"]
-    judged = len(verdicts) - count["equivalent"]
-    for verdict in verdicts:
-        if verdict.by.startswith("only "):
             print(verdict)
-    rate = 100 * seen / judged if judged else 100.0
-    raw = 100 * seen / len(verdicts) if verdicts else 100.0
+    print(table(verdicts))
+    seen = proportion(Counter(verdict.kind for verdict in verdicts))
+    rate = 1.0 if seen.value is None else seen.value
+    low = (seen.interval or (1.0, 1.0))[0]
     print(
-        f"seed {options.seed}: {len(verdicts)} mutants, {count['killed']} killed,"
-        f" {count['hung']} hung, {count['survived']} survived, {count['equivalent']} equivalent:"
-        f" {rate:.1f} % are seen ({raw:.1f} % with the equivalent ones)"
+        f"seed {options.seed}: {len(verdicts)} mutants, {seen.count} of {seen.of} that are not"
+        f" equivalent are seen: {rate:.1%}, at least {low:.1%} (95 %, Wilson)"
     )
-    if options.json:
-        rows = [
-            {
-                "place": f"src/{one.mutant.path}:{one.mutant.line}",
-                "kind": one.mutant.kind,
-                "before": one.before,
-                "after": one.after,
-                "verdict": one.kind,
-                "by": one.by,
-            }
-            for one in verdicts
-        ]
-        document = {"seed": options.seed, "rate": rate, "mutants": rows}
-        Path(options.json).write_text(json.dumps(document, indent=2), encoding="utf-8")
-    return int(rate < options.goal)
+    return int(100 * rate < options.goal)
 
 
 def _options() -> argparse.Namespace:
@@ -298,15 +200,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     parser.add_argument("--seconds", type=float, default=60, help="of tests for each (60)")
     parser.add_argument("--goal", type=float, default=95, help="percent for exit code 0 (95)")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only of this part")
     parser.add_argument("--only", action="append", default=[], help="paths that hold this text")
     parser.add_argument("--at", action="append", default=[], help="every mutant of FILE:LINE")
     parser.add_argument("--list", action="store_true", help="print them, run nothing")
     parser.add_argument("--fresh", action="store_true", help="run every test for the map again")
     parser.add_argument("--learn", action="append", help="only these changed files of tests")
-    parser.add_argument("--json", help="write what became of each to this file")
+    parser.add_argument("--results", help="add a line for each that was tried to this JSONL file")
+    parser.add_argument("--resume", action="store_true", help="not those that --results has killed")
     folder = Path(tempfile.gettempdir()) / f"holodeck-mutants-{os.getuid()}"
     parser.add_argument("--work", default=str(folder), help="folder of the copy and the map")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.part = options.part or []
+    if options.resume and not options.results:
+        parser.error("--resume needs --results FILE")
+    return options
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ def hit(name):
         os.close(file)
 '''
 
+PART = 5
+"""So many files of tests are run before the map is saved."""
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -151,8 +153,11 @@ def stale_files(hits: Hits, sandbox: Sandbox, folders: Iterable[str]) -> list[st
     return found
 
 
-def record(hits: Hits, sandbox: Sandbox, ask: Ask, files: list[str], work: Path) -> Hits:
-    """The map with these files run anew, on a package whose functions tell that they are run."""
+def record(hits: Hits, sandbox: Sandbox, ask: Ask, files: list[str], work: Path) -> Iterator[Hits]:
+    """Yield the map after each of its parts, as it can be interrupted.
+
+    The files are run anew, on a package whose functions tell that they are run.
+    """
     gone = set(files) | {name for name in hits.files if not (sandbox.tree / name).is_file()}
     hits = _without(hits, gone)
     now, notes = work / "now", work / "hits"
@@ -165,20 +170,20 @@ def record(hits: Hits, sandbox: Sandbox, ask: Ask, files: list[str], work: Path)
             name = path.relative_to(sandbox.src).as_posix()
             marked = with_marks(source.decode(), lambda one, name=name: _mark(name, one))
             sandbox.write(name, marked.encode())
-        for at in range(0, len(files), 20):
-            part = files[at : at + 20]
+        for at in range(0, len(files), PART):
+            part = files[at : at + PART]
             done = ask({"tests": part, "seconds": 3600, "marks": str(now), "all": True})
             for test, outcome, seconds in done["rows"]:
                 if outcome == "passed":
                     hits.seconds[test] = seconds
+            _read(hits, notes)
+            hits.files.update({name: _digest(sandbox.tree / name) for name in part})
             print(f"  {at + len(part)} of {len(files)} files of tests are run", flush=True)
+            yield hits
     finally:
         for path, source in originals.items():
             sandbox.write(path.relative_to(sandbox.src).as_posix(), source)
         marks.unlink()
-    _read(hits, notes)
-    hits.files.update({name: _digest(sandbox.tree / name) for name in files})
-    return hits
 
 
 def _mark(path: str, function: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from fakes import run_cli
-from holodeck.errors import EvaluationError
+from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.build import build_evaluator, can_fail
 from holodeck.lib.evaluators.nlp_metrics import SemanticSimilarityEvaluator
 from holodeck.models.evaluation import Metric
@@ -59,6 +59,12 @@ def test_it_can_fail_without_a_threshold_and_not_with_one_of_0():
 def test_a_threshold_is_from_0_to_1(threshold):
     with pytest.raises(ValidationError, match="threshold"):
         metric(threshold=threshold)
+
+
+@pytest.mark.parametrize("values", [[], ["dogs", " "], ["", "dogs"]], ids=str)
+def test_one_empty_reference_among_the_values_is_a_configuration_error(values):
+    with pytest.raises(ConfigError, match=r"^values: is empty, so every response would match"):
+        SemanticSimilarityEvaluator(values=values, embeddings=SharedWords)
 
 
 async def test_a_reference_is_needed():

@@ -106,6 +106,13 @@ def test_a_text_that_is_in_every_answer_is_a_configuration_error(make, wrong):
         make(**wrong)
 
 
+@pytest.mark.parametrize("make", [ExactMatchEvaluator, ContainsEvaluator, NotContainsEvaluator])
+@pytest.mark.parametrize("values", [[], ["Paris", ""], [" ", "Paris"]], ids=str)
+def test_one_empty_text_among_the_values_is_a_configuration_error(make, values):
+    with pytest.raises(ConfigError, match=r"^values: is empty, so every response would match"):
+        make(values=values)
+
+
 async def test_a_ground_truth_of_which_nothing_is_left_is_an_error_not_a_pass():
     with pytest.raises(EvaluationError, match="is empty after normalization"):
         await verdict(ContainsEvaluator(ignore_punctuation=True), "anything", "?!")
