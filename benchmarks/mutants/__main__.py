@@ -100,6 +100,7 @@ def _try_all(
             continue
         verdict = try_mutant(mutant, sandbox, worker, hits, options.seconds)
         verdicts.append(verdict)
+        hits.killers.add((mutant.path, verdict.by))
         results.add(verdict, options.seed)
         if verdict.kind != "killed":
             print(f"[{number}] {verdict}", flush=True)

@@ -65,6 +65,8 @@ class Hits:
     """Tests that run it in another process, which is slow to start."""
     files: dict[str, str] = field(default_factory=dict)
     """File of tests → what it held when it was run."""
+    killers: set[tuple[str, str]] = field(default_factory=set)
+    """Module and test that saw another of its mutants; of this run only."""
 
     def __post_init__(self) -> None:
         self._sources: dict[str, str] = {}
@@ -72,7 +74,8 @@ class Hits:
     def tests_for(self, mutant: Mutant, sandbox: Sandbox) -> list[str]:
         """The tests that may see a mutant.
 
-        First those in a file that is named after the module, then those that run few functions.
+        First those that saw another mutant of the module, then those in a file that is named after
+        it, then those that run few functions.
         """
         breadth = self._breadth()
         module = Path(mutant.path).stem
@@ -81,10 +84,11 @@ class Hits:
             found.update(self.by_function.get(name, ()))
         apart = set(self.apart)
 
-        def order(test: str) -> tuple[bool, bool, int, float, str]:
+        def order(test: str) -> tuple[bool, bool, bool, int, float, str]:
             is_named_so = module in Path(test.partition("::")[0]).stem
             return (
-                not is_named_so, test in apart, breadth.get(test, 0), self.seconds[test], test
+                (mutant.path, test) not in self.killers, not is_named_so, test in apart,
+                breadth.get(test, 0), self.seconds[test], test,
             )  # fmt: skip
 
         return sorted(found & self.seconds.keys(), key=order)

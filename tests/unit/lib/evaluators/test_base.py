@@ -139,6 +139,14 @@ async def test_no_limit_means_no_limit():
     assert (await evaluate(Scripted({"score": 1.0}, timeout=None)))["score"] == 1.0
 
 
+async def test_a_timeout_of_the_evaluator_itself_is_not_that_of_a_limit_it_does_not_have():
+    never_again = RetryConfig(max_retries=0)
+    evaluator = Scripted(TimeoutError("no answer"), timeout=None, retry_config=never_again)
+
+    with pytest.raises(EvaluationError, match="Scripted failed: TimeoutError: no answer"):
+        await evaluate(evaluator)
+
+
 async def test_cancellation_passes_through():
     started = asyncio.Event()
 

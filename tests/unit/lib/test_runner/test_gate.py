@@ -83,10 +83,10 @@ def test_a_failure_is_judged_by_the_blessed_run_and_the_runs_that_the_baseline_c
 
 
 def test_a_case_that_the_baseline_does_not_have_is_new_and_only_failures_are_looked_at():
-    base = run_of({"a": PASSED, "b": PASSED, "c": PASSED})
-    now = run_of({"a": ERROR, "new": FAILED, "b": FLAKY, "c": FAILED})
+    base = run_of({"a": PASSED, "b": PASSED, "c": PASSED, "undecided": ERROR})
+    now = run_of({"a": ERROR, "new": FAILED, "b": FLAKY, "c": FAILED, "undecided": FAILED})
 
-    assert failures_of(base, now.report) == Failures([Suspect(3, "c")], [], ["new"])
+    assert failures_of(base, now.report) == Failures([Suspect(3, "c")], [], ["new", "undecided"])
 
 
 @pytest.mark.parametrize(

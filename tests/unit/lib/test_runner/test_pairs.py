@@ -172,3 +172,13 @@ def test_the_interval_of_a_difference_contains_it_and_is_always_the_same():
     assert low < sum(differences) / 6 < high
     assert bootstrap_interval(differences) == (low, high)
     assert bootstrap_interval([0.5]) is None
+
+
+def test_the_interval_of_the_opposite_differences_is_the_opposite_interval():
+    differences = [0.01 * at**2 for at in range(26)]
+
+    low, high = bootstrap_interval(differences)
+
+    assert bootstrap_interval([-one for one in differences]) == (-high, -low)
+    assert (low, high) == bootstrap_interval(differences, resamples=2_000)
+    assert (low, high) != bootstrap_interval(differences, resamples=1_999)

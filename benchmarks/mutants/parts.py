@@ -1,0 +1,95 @@
+"""The parts of the code that make verdicts, and the mutants that are drawn from them."""
+
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from itertools import zip_longest
+from pathlib import Path
+
+from mutations import Mutant, mutants_of
+
+_RUNNER = "holodeck/lib/test_runner"
+_EVALUATORS = "holodeck/lib/evaluators"
+PARTS = {
+    "checks": (f"{_RUNNER}/checks.py",),
+    "gates": (f"{_RUNNER}/gate.py",),
+    "comparison": (f"{_RUNNER}/run_comparison.py", f"{_RUNNER}/pairs.py"),
+    "metric base": (f"{_EVALUATORS}/base.py",),
+    "metrics": (f"{_EVALUATORS}/*.py",),
+    "grading": (f"{_RUNNER}/grade.py", f"{_RUNNER}/scoring.py", "holodeck/models/outcome.py"),
+    "tool checks": (f"{_RUNNER}/tool_checks.py", f"{_RUNNER}/tool_order.py"),
+    "matchers": (
+        f"{_RUNNER}/tool_matchers.py", f"{_RUNNER}/call_matching.py", "holodeck/models/matchers.py",
+    ),
+    "trajectories": (f"{_RUNNER}/trajectories.py",),
+    "trace checks": (f"{_RUNNER}/trace_checks.py", "holodeck/models/trace_checks.py"),
+    "criteria": (f"{_RUNNER}/criteria.py", "holodeck/lib/conversation/criteria_judge.py"),
+    "repeats": (f"{_RUNNER}/repeats.py",),
+    "judging": ("holodeck/lib/judging/*.py",),
+    "adapters": ("holodeck/lib/backends/frameworks/*.py",),
+    "configuration": ("holodeck/config/check.py", "holodeck/config/check_*.py"),
+    "selection": ("holodeck/lib/selection/*.py", "holodeck/lib/records/run_store.py"),
+    "runs": tuple(
+        f"{_RUNNER}/{name}.py"
+        for name in (
+            "case_run", "case_state", "conversation", "eval_kwargs_builder", "observe", "reporter",
+            "rescore", "script_steps", "stop_policy",
+        )
+    ),
+    "results": ("holodeck/models/test_result.py", "holodeck/models/turn_result.py"),
+}  # fmt: skip
+"""Part → its modules; a module that several fit belongs to the first of them."""
+ELSEWHERE = (f"{_EVALUATORS}/azure*.py",)
+"""Of these, the modules whose library the tests replace."""
+
+
+def part_of(path: str) -> str | None:
+    """The part that a module below `src` belongs to; None if it makes no verdicts."""
+    if any(fnmatch(path, pattern) for pattern in ELSEWHERE):
+        return None
+    parts = (
+        part
+        for part, patterns in PARTS.items()
+        if any(
+            fnmatch(path, pattern) and path.count("/") == pattern.count("/") for pattern in patterns
+        )
+    )
+    return next(parts, None)
+
+
+def all_mutants(
+    src: Path, parts: Collection[str] = (), only: Collection[str] = ()
+) -> dict[str, list[Mutant]]:
+    """Part → every mutant of its modules, in the order of their paths and lines."""
+    mutants: dict[str, list[Mutant]] = {part: [] for part in parts or PARTS}
+    for path in sorted(src.rglob("*.py")):
+        name = path.relative_to(src).as_posix()
+        part = part_of(name)
+        is_only = not only or any(fnmatch(name, f"*{text}*") for text in only)
+        if part in mutants and is_only:
+            mutants[part] += mutants_of(name, path.read_bytes())
+    return mutants
+
+
+def draw(mutants: Mapping[str, Sequence[Mutant]], count: int, seed: int) -> list[Mutant]:
+    """As many of each part as of any other, until it has no more; in the order of their parts.
+
+    What is drawn of a part depends neither on the other parts nor on the count, but that a greater
+    count adds to it. So a longer run continues a shorter one.
+    """
+    shuffled = [
+        random.Random(f"{seed} {part}").sample(list(all_of_part), len(all_of_part))
+        for part, all_of_part in mutants.items()
+    ]
+    in_turn = (mutant for row in zip_longest(*shuffled) for mutant in row if mutant is not None)
+    drawn = [mutant for mutant, _ in zip(in_turn, range(count), strict=False)]
+    order = {part: at for at, part in enumerate(mutants)}
+    return sorted(drawn, key=lambda mutant: order[part_of(mutant.path) or ""])
+
+
+def at_places(mutants: Mapping[str, Sequence[Mutant]], places: Sequence[str]) -> Iterator[Mutant]:
+    """Every mutant of these lines, each written as FILE:LINE."""
+    wanted = [place.removeprefix("src/").rpartition(":")[::2] for place in places]
+    for mutant in (mutant for of_part in mutants.values() for mutant in of_part):
+        if any(mutant.path.endswith(path) and str(mutant.line) == line for path, line in wanted):
+            yield mutant
