@@ -3,7 +3,7 @@
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from mutations import Mutant, mutants_of
@@ -72,7 +72,7 @@ def all_mutants(
 
 
 def draw(mutants: Mapping[str, Sequence[Mutant]], count: int, seed: int) -> list[Mutant]:
-    """As many of each part as of any other, until it has no more; in the order of their parts.
+    """As many of each part as of any other, until it has no more; one part after the other in turn.
 
     What is drawn of a part depends neither on the other parts nor on the count, but that a greater
     count adds to it. So a longer run continues a shorter one.
@@ -82,9 +82,7 @@ def draw(mutants: Mapping[str, Sequence[Mutant]], count: int, seed: int) -> list
         for part, all_of_part in mutants.items()
     ]
     in_turn = (mutant for row in zip_longest(*shuffled) for mutant in row if mutant is not None)
-    drawn = [mutant for mutant, _ in zip(in_turn, range(count), strict=False)]
-    order = {part: at for at, part in enumerate(mutants)}
-    return sorted(drawn, key=lambda mutant: order[part_of(mutant.path) or ""])
+    return list(islice(in_turn, count))
 
 
 def at_places(mutants: Mapping[str, Sequence[Mutant]], places: Sequence[str]) -> Iterator[Mutant]:

@@ -5,7 +5,8 @@ import pytest
 
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators import base
-from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig, gather_all
+from holodeck.lib.evaluators.inputs import Observation
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.threads import run_in_thread
 
@@ -106,7 +107,7 @@ async def test_a_configuration_error_stays_one_and_is_never_tried_again():
     config = RetryConfig(base_delay=0.001, every_error=True)
     evaluator = Scripted(MissingExtra("nlp", "metric x"), {"score": 1.0}, retry_config=config)
 
-    with pytest.raises(ConfigError, match="install nlp"):
+    with pytest.raises(ConfigError, match="metric x: needs an optional library"):
         await evaluate(evaluator)
 
 
@@ -186,3 +187,45 @@ async def test_a_metric_that_never_gets_ready_is_an_error_with_the_limit(monkeyp
 
     with pytest.raises(EvaluationError, match=r"Loading was not ready within 0\.05 s"):
         await evaluate(Loading({"score": 1.0}))
+
+
+class Whole(Scripted):
+    """Overrides the method that counts the retries."""
+
+    async def evaluate(self, **_: Any) -> dict[str, Any]:
+        result: dict[str, Any] = await self._evaluate_impl()
+        return result
+
+
+async def test_a_result_without_retries_and_a_note_has_neither():
+    score = await Whole({"score": 0.5}).evaluate_observation(Observation("a", ground_truth="b"))
+
+    assert (score.score, score.retry_count, score.note) == (0.5, 0, None)
+
+
+@pytest.mark.parametrize(("note", "kept"), [("of 2 votes", "of 2 votes"), (7, None), ("", "")])
+async def test_only_a_text_is_a_note_about_a_score(note, kept):
+    evaluator = Scripted({"score": 0.5, "note": note})
+
+    score = await evaluator.evaluate_observation(Observation("a", ground_truth="b"))
+
+    assert score.note == kept
+
+
+async def test_the_first_error_of_several_cancels_the_others_and_is_raised_itself():
+    cancelled = asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def fail() -> None:
+        raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad") as caught:
+        await gather_all([hang(), fail()])
+
+    assert cancelled.is_set()
+    assert caught.value.__suppress_context__
