@@ -118,6 +118,9 @@ def _hits(worker: Worker, sandbox: Sandbox, work: Path, options: argparse.Namesp
         for mapped in known_hits.record(hits, sandbox, worker.ask, stale, work):
             known_hits.save(mapped, kept)
         hits = known_hits.load(kept)
+    useless = sorted(set().union(*hits.by_function.values()) - hits.seconds.keys() - {""})
+    if useless:
+        print(f"{len(useless)} tests do not pass in the copy, so they see no mutant:", *useless[:5])
     return hits
 
 

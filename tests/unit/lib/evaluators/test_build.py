@@ -4,6 +4,7 @@ from pydantic import TypeAdapter
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.build import RequiredInputs, build_evaluator, can_fail
+from holodeck.lib.evaluators.inputs import Observation
 from holodeck.lib.evaluators.nlp_metrics import ROUGEEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.models.agent import Agent
@@ -122,3 +123,16 @@ def test_a_metric_that_compares_needs_something_to_compare_with(keys, ground_tru
 )
 def test_it_is_known_which_metrics_can_fail_a_test(keys, fails):
     assert can_fail(metric(**keys)) is fails
+
+
+async def test_a_class_that_is_no_evaluator_is_called_with_the_observation(tmp_path):
+    code = (
+        "class Share(float):\n"
+        "    def __new__(cls, observation):\n"
+        "        return super().__new__(cls, len(observation.response) / 4)\n"
+    )
+    (tmp_path / "shares.py").write_text(code)
+
+    evaluator = build_evaluator(metric(metric="shares:Share"), tmp_path)
+
+    assert (await evaluator.evaluate_observation(Observation("abc"))).score == 0.75

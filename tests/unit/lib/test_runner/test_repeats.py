@@ -308,3 +308,18 @@ def test_the_command_that_resumes_repeats_as_often(agent_dir):
     assert stopped.stderr.endswith(" --repeat 2\n")
     assert "1 of 2 results are kept" in resumed.stderr
     assert "[Test 2/2] PASS OK [2/2]" in resumed.stdout
+
+
+def test_the_input_and_history_of_a_repeated_case_are_those_of_its_first_run():
+    case = TestCaseModel(input="go", repeat=2)
+    earlier = [[{"role": "user", "content": text}] for text in ("a", "b")]
+    runs = [
+        a_result(test_name=text, test_input=text, history=history)
+        for text, history in zip("ab", earlier, strict=True)
+    ]
+
+    whole = combine_repetitions(case, PassBar(2, 2), runs)
+
+    assert (whole.test_name, whole.test_input, whole.history) == ("a", "a", runs[0].history)
+    none = combine_repetitions(case, PassBar(2, 2), [])
+    assert (none.test_name, none.test_input, none.history) == (None, "go", [])

@@ -8,6 +8,7 @@ import holodeck
 from holodeck.config.check import check
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.filtering import ToolFilterManager
 from holodeck.models.agent import Agent
@@ -236,3 +237,21 @@ def test_a_forbidden_call_fails_although_it_did_not_run(agent, fake_openai):
     [result] = holodeck.run(guarded).results
 
     assert result.outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_injected", "withheld"),
+    [
+        ({}, False, NAMES[1:]),
+        ({}, True, []),
+        ({"tool_filtering": None}, False, []),
+        ({"tool_filtering": {**FILTERING, "enabled": False}}, False, []),
+    ],
+    ids=["own", "injected", "none", "off"],
+)
+def test_tools_are_withheld_only_by_a_filter_of_an_agent_whose_tools_are_known(
+    agent, fields, is_injected, withheld
+):
+    observations = ObservationBuilder(agent(**fields), is_injected=is_injected)
+
+    assert list(observations.withheld_tools(["get_weather"])) == withheld
