@@ -45,6 +45,7 @@ async def test_a_verdict_has_a_row_for_each_criterion(fake_openai):
         ("failed", "because 2"),
     ]
     assert result.reason_code == "criteria_failed"
+    assert result.reasoning == "The agent is quick: failed: because 2"
     assert [one["content"] for one in result.messages] == ["q", "a"]
     assert result.token_usage["Judge"].total_tokens > 0
 

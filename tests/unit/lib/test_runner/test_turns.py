@@ -353,3 +353,14 @@ async def test_a_case_whose_agent_broke_does_not_pass_when_it_is_scored_again(tm
     assert held.outcome is Outcome.AGENT_ERROR
     assert [one.outcome for one in graded.report.results] == [Outcome.AGENT_ERROR]
     assert exit_code(graded.report) is ExitCode.EXECUTION
+
+
+async def test_the_latency_of_a_conversation_is_that_of_all_its_turns(tmp_path):
+    limit = {"metric": "latency", "max_ms": 3_600_000}
+    case = {"turns": [turn("a"), turn("b")], "evaluations": [limit]}
+
+    result = await run_one(tmp_path, ScriptedBackend(), case)
+
+    [row] = result.metric_results
+    assert (result.outcome, row.error) == (Outcome.PASSED, None)
+    assert result.agent_time_ms == sum(one.agent_time_ms for one in result.turns)
