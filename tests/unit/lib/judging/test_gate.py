@@ -80,3 +80,17 @@ def test_the_labels_that_a_perfect_judge_needs_are_enough():
     assert (more_good, more_bad) == (7, 24)
     assert decide_gate(Agreement(10, 0, 36, 0)).verdict == "may gate"
     assert decide_gate(Agreement(10, 0, 35, 0)).verdict == "not known yet"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "needed"), [(0, 0, (14, 15)), (12, 12, (2, 3)), (100, 12, (0, 0))]
+)
+def test_the_labels_of_both_kinds_grow_in_turn_until_a_perfect_judge_may_gate(good, bad, needed):
+    limits = Limits(min_kappa=0.8, max_false_passes=0.5)
+
+    more_good, more_bad = labels_needed(good, bad, limits)
+
+    assert (more_good, more_bad) == needed
+    assert gate_verdict(Agreement(good + more_good, 0, bad + more_bad, 0), limits) == "may gate"
+    fewer = Agreement(good + more_good, 0, bad + more_bad - 1, 0)
+    assert needed == (0, 0) or gate_verdict(fewer, limits) == "not known yet"
