@@ -238,6 +238,18 @@ async def test_a_long_transcript_is_shortened_and_can_be_searched(fake_openai):
     assert all(len(one) < 60_000 for one in asked)
 
 
+async def test_a_judge_that_searches_without_end_must_decide_after_three_searches(fake_openai):
+    for _ in range(3):
+        fake_openai.reply('{"search": ["the code is"]}')
+    fake_openai.reply(words("passed", "passed"))
+    long = an_agent("bla " * 40_000)
+
+    result = await play(judge_at(fake_openai), scenario.agent(), scenario.judge(), agent=long)
+
+    assert result.success
+    assert len(fake_openai.requests) == 4
+
+
 def test_shortening_keeps_more_of_lines_about_the_criteria():
     messages = [{"role": "user", "content": f"number {at} " + "bla " * 200} for at in range(60)]
     messages[30]["content"] = "the refund was promised " + "words " * 150

@@ -11,7 +11,7 @@ from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
+from holodeck.lib.evaluators.judge_metric import LEAST_SHARE, JudgeEvaluator, probability_of_marks
 from holodeck.lib.evaluators.judge_prompt import WORDINGS, unique_tag
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.test_runner.checks import Check
@@ -433,3 +433,12 @@ def test_without_questions_or_inputs_there_is_nothing_to_ask(keys, field):
 def test_what_is_out_of_range_is_refused(build, keys):
     with pytest.raises(ValidationError):
         build(**keys)
+
+
+@pytest.mark.parametrize(
+    ("share", "score"), [(LEAST_SHARE, 1.0), (LEAST_SHARE - 0.01, None)], ids=["enough", "less"]
+)
+def test_a_first_token_counts_from_the_least_share_of_marks_on(share, score):
+    opinion = probability_of_marks({"yes": share, "well": 1 - share}, ("no", "yes"))
+
+    assert (None if opinion is None else opinion.score) == score

@@ -94,3 +94,14 @@ def test_the_labels_of_both_kinds_grow_in_turn_until_a_perfect_judge_may_gate(go
     assert gate_verdict(Agreement(good + more_good, 0, bad + more_bad, 0), limits) == "may gate"
     fewer = Agreement(good + more_good, 0, bad + more_bad - 1, 0)
     assert needed == (0, 0) or gate_verdict(fewer, limits) == "not known yet"
+
+
+@pytest.mark.parametrize("counts", [(19, 1, 29, 1), (20, 0, 20, 0), (25, 2, 38, 2)])
+def test_half_as_many_more_labels_as_it_says_do_not_decide(counts):
+    total, more = sum(counts), decide_gate(Agreement(*counts)).more_labels
+
+    def verdict_with(further):
+        scaled = (round(count * (total + further) / total) for count in counts)
+        return decide_gate(Agreement(*scaled)).verdict
+
+    assert (verdict_with(more // 2), verdict_with(more)) == ("not known yet", "may gate")

@@ -12,7 +12,8 @@ from holodeck.config.settings import SettingsLayer, resolve_settings, with_case_
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.reports.summary import exit_code
-from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.case_run import FinishedRun
+from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar, run_repeated
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
@@ -323,3 +324,19 @@ def test_the_input_and_history_of_a_repeated_case_are_those_of_its_first_run():
     assert (whole.test_name, whole.test_input, whole.history) == ("a", "a", runs[0].history)
     none = combine_repetitions(case, PassBar(2, 2), [])
     assert (none.test_name, none.test_input, none.history) == (None, "go", [])
+
+
+@pytest.mark.parametrize(
+    ("refusals", "refusal"),
+    [(["key", "quota"], "key"), (["key", None], None), ([None, "key"], None), ([None], None)],
+)
+async def test_a_repeated_case_was_refused_only_if_each_of_its_runs_was(refusals, refusal):
+    left = iter(refusals)
+
+    async def run(_):
+        return FinishedRun(a_result(), refusal=next(left))
+
+    case = TestCaseModel(input="go", repeat=len(refusals))
+    finished = await run_repeated(case, len(refusals), run)
+
+    assert finished.refusal == refusal

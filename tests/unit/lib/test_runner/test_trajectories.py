@@ -203,3 +203,11 @@ def test_hand_offs_are_compared_where_both_are_known(first, second, state, turn)
 
     assert found.agents == state
     assert (found.agents_divergence and found.agents_divergence.turn) == turn
+
+
+def test_a_turn_that_only_one_of_them_had_begins_with_its_first_call():
+    more = compare_trajectories(talk(turn()), talk(turn(), turn(REFUND, LOOKUP)))
+    silent = compare_trajectories(talk(turn(), turn()), talk(turn()))
+
+    assert more.divergence.second == "called refund(id=7)"
+    assert silent.divergence.first == "continued without a tool call"

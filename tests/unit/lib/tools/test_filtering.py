@@ -255,3 +255,14 @@ def test_tools_are_withheld_only_by_a_filter_of_an_agent_whose_tools_are_known(
     observations = ObservationBuilder(agent(**fields), is_injected=is_injected)
 
     assert list(observations.withheld_tools(["get_weather"])) == withheld
+
+
+def test_an_expected_tool_that_was_not_offered_in_a_turn_fails_and_says_so(agent, fake_openai):
+    fake_openai.otherwise("I do not know.")
+    turn = {"input": "weather in Rome?", "expected_tools": ["book_room", "get_weather"]}
+
+    [result] = holodeck.run(agent(test_cases=[{"turns": [turn]}])).results
+
+    book, weather = [check.reason for check in result.turns[0].tool_checks]
+    assert "tool_filtering never offered 'book_room' to the model" in book
+    assert weather == "no call of 'get_weather'; called: nothing"
