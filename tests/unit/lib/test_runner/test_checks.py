@@ -5,6 +5,7 @@ import pytest
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.text_metrics import ContainsEvaluator
 from holodeck.lib.test_runner.checks import CaseCaches, Check, EvaluatorSet
+from holodeck.lib.test_runner.judge_trust import RunTrust, Trust
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 
@@ -125,26 +126,26 @@ def test_a_metric_keeps_what_its_configuration_says_of_the_verdict():
 
     [check] = evaluator_set({}, metrics=[metric]).checks_of(0).at_end
 
-    assert (check.threshold, check.required, check.judge_trust) == (0.5, False, None)
-    assert not check.needs_trust
+    assert (check.threshold, check.required, check.trust) == (0.5, False, None)
     [check] = evaluator_set({}, metrics=[contains(None, fail_on_error=True)]).checks_of(0).at_end
     assert (check.threshold, check.required, check.fail_on_error) == (None, True, True)
 
 
 @pytest.mark.parametrize(
-    ("trust", "needs_trust", "is_distrusted"),
+    ("trust", "is_distrusted"),
     [
-        ("checked", True, False),
-        ("not checked", True, True),
-        ("stale", True, True),
-        (None, False, False),
-        ("not checked", False, False),
+        (Trust("checked", is_required=True), False),
+        (Trust("not checked", is_required=True), True),
+        (Trust("stale", is_required=True), True),
+        (Trust("not checked"), False),
+        (None, False),
     ],
+    ids=str,
 )
 def test_a_verdict_decides_nothing_only_if_a_checked_judge_is_needed_and_it_is_not(
-    trust, needs_trust, is_distrusted
+    trust, is_distrusted
 ):
-    check = Check("kind", ContainsEvaluator(value="a"), judge_trust=trust, needs_trust=needs_trust)
+    check = Check("kind", ContainsEvaluator(value="a"), trust=trust)
 
     assert check.is_distrusted is is_distrusted
 
@@ -169,11 +170,12 @@ def test_the_mode_says_what_a_judge_without_a_check_means(
     }
     agent = Agent.model_validate(raw).with_base_dir(tmp_path)
 
-    checks = EvaluatorSet(agent, judge_trust=mode)
+    run = None if mode is None else RunTrust(mode, is_default=False)
+    checks = EvaluatorSet(agent, judge_trust=run)
 
     judged, literal = checks.checks_of(0).at_end
-    assert (judged.judge_trust, judged.is_distrusted) == (trust, is_distrusted)
-    assert (literal.judge_trust, literal.is_distrusted) == (None, False)
+    assert (judged.trust and judged.trust.state) == trust
+    assert (judged.is_distrusted, literal.trust) == (is_distrusted, None)
     assert len(checks.judge_provider.notes) == notes
 
 
