@@ -46,6 +46,8 @@ CHOOSING = {
     "CodeMetric.grader",
     "FunctionTool.is_retrieval",
     "RAGMetric.metric_type",
+    "TrustRule.max_false_passes",
+    "TrustRule.min_kappa",
     "VectorStoreSettings.options",
     "VectorstoreTool.chunk_size",
     "VectorstoreTool.vector_field",

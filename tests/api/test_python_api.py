@@ -5,8 +5,9 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -20,6 +21,7 @@ from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.judge_trust import TrustRule
 from support.agents import contains
 
 ONLY_OF_THE_COMMAND = {"quiet", "verbose", "record", "report_detail"}
@@ -325,6 +327,8 @@ def test_the_options_of_run_are_the_settings_with_their_types():
         if name in ExecutionConfig.model_fields and name not in ONLY_OF_THE_COMMAND
     }
 
+    declared["judge_trust"] |= {str(Mapping[str, Any])}  # a mapping, as in YAML
+    declared["judge_trust"] -= {str(TrustRule)}
     assert {name: plain(kind) for name, kind in get_type_hints(RunSettings).items()} == declared
 
 

@@ -56,7 +56,7 @@ def test_each_answer_is_a_label_and_the_next_session_goes_on_where_the_last_one_
     assert "add" not in first.stdout
     assert "2 to label, 2 already done" in second.stdout
     assert "All 4 responses" in last.stdout
-    assert "A decision needs at least 8 more with 'pass' and 27 more with 'fail'" in last.stdout
+    assert "A decision needs at least 8 more with 'pass' and 34 more with 'fail'" in last.stdout
     found = labels_in(project)
     assert [one["label"] for one in found] == ["pass", "fail", "fail", "pass"]
     assert sorted((one["input"], one["criterion"]) for one in found) == [

@@ -160,10 +160,6 @@ class _IsolatedRun(RetriedRun):
 class _Ended(Exception):
     """The process ended while it called a grader; the message says how."""
 
-    def __init__(self, how: str, *, was_alone: bool) -> None:
-        super().__init__(how)
-        self.was_alone = was_alone
-
 
 class GraderProcess:
     """The process of a run. It ends with `close()`, with this object, and with the program."""
@@ -189,13 +185,10 @@ class GraderProcess:
             request = pickle.dumps((call, observation))
         except Exception as error:
             raise NotSendable(str(error)) from error
-        try:
+        with suppress(_Ended):
             result: dict[str, Any] = await self._usable().call(request)
-        except _Ended as ended:
-            if ended.was_alone:
-                raise _crash(call, observation, ended) from None
-        else:
             return result
+        # Even the only one may have been sent to a process that had ended for another reason.
         alone = _Child()
         try:
             result = await alone.call(request)
@@ -299,12 +292,12 @@ class _Child:
         with self._lock:
             waiting, self._calls = self._calls, {}
         self._close_requests()
-        ended = _Ended(self._how_it_ended(), was_alone=len(waiting) == 1)
+        ended = _Ended(self._how_it_ended())
         for set_answer in waiting.values():
             set_answer(ended)
 
     def _how_it_ended(self) -> str:
-        code = self._process.wait()
+        code = self._wait_or_kill()
         with suppress(OSError):
             place = Path(self._crash_file).read_text(errors="replace")
             Path(self._crash_file).unlink()
@@ -332,12 +325,17 @@ class _Child:
         """Let the process end by itself, else kill it; it is over on return."""
         self.is_usable = False
         self._close_requests()
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        self._wait_or_kill()
         self._reader.join()
         self._end.detach()
+
+    def _wait_or_kill(self) -> int:
+        """Return the exit code; a process that closed its pipes but does not end is killed."""
+        try:
+            return self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
 
 
 def _kill(process: subprocess.Popen[bytes], crash_file: Path) -> None:

@@ -397,8 +397,8 @@ async def test_the_report_shows_the_transcript_with_the_verdicts(tmp_path, fake_
     assert "#### Turn 1\n\n**Input:**\n\n````text\n<b>hi</b>\n```\n# x\n````" in text
     assert "[3] user: bye" in text
     why = "&lt;/details&gt; &#124; &#96;x&#96;"
-    assert f"| Greets &#124; &lt;i&gt; | ✅ pass | {why} |" in text
-    assert f"| \\*Rhymes\\* | fail, reported only | {why} |" in text
+    assert f"| Greets &#124; &lt;i&gt; | ✅ pass, judge not checked | {why} |" in text
+    assert f"| \\*Rhymes\\* | fail, reported only, judge not checked | {why} |" in text
     assert "- **Judge:** openai/m, 2 calls, 30 tokens" in text
     assert "- **Simulated users:** 2 calls, 30 tokens\n" in text
 
