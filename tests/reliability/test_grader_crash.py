@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import EvaluationError
+from holodeck.lib import user_code
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
@@ -53,6 +54,12 @@ WAYS = {
     "leaves": "exit code 0",
     "killed": "SIGKILL",
 }
+
+
+@pytest.fixture(autouse=True)
+def _no_agents_of_other_tests(monkeypatch):
+    """One that imports what it likes would keep every grader in this process."""
+    monkeypatch.setattr(user_code, "_of_agents", set())
 
 
 @pytest.fixture
