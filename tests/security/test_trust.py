@@ -350,6 +350,15 @@ HOSTS = {
     "Endpoint=https://127.0.0.1;Other=https://evil.test": ("127.0.0.1", "evil.test"),
     "postgresql://user:pass@db.test:5432/d": ("db.test",),
     "postgresql://localhost/d?host=evil.test": (),
+    "postgresql://localhost/d?%68ost=evil.test": (),
+    "postgresql://localhost/d?service=evil": (),
+    "postgresql://localhost:5432,evil.test/d": (),
+    "mongodb://127.0.0.1:27017,evil.test/": (),
+    "mongodb://[::1],evil.test/": (),
+    "mongodb://127.0.0.1/?proxyHost=evil.test": (),
+    "Server=tcp:evil.test,1433;App=http://127.0.0.1": (),
+    "InstrumentationKey=k;EndpointSuffix=evil.test;Other=https://127.0.0.1": (),
+    "InstrumentationKey=k;IngestionEndpoint=https://a.test/": ("a.test",),
     "https://": (),
 }
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
@@ -26,6 +26,8 @@ _ADDRESS_KEYS = frozenset({"endpoint", "url", "connection_string", "source", "az
 """Keys of an agent.yaml that may hold the address of a server."""
 _PAIRS = re.compile(r"\w+=")
 """The beginning of a connection string of the form `Name=value;Name=value`."""
+_NO_HOST = re.compile(r"(?i)(?:accountkey|applicationid|instrumentationkey|\s*)")
+"""Names in a connection string whose values name no host."""
 _HOST = re.compile(r"[a-z0-9._:-]+")
 
 
@@ -67,8 +69,10 @@ def hosts_in(text: str) -> tuple[str, ...]:
     is_plain = text.isascii() and text.isprintable() and not {" ", "\\"} & set(text)
     urls = [text if "://" in text else f"//{text}"]
     if _PAIRS.match(text):
-        values = [pair.partition("=")[2] for pair in text.split(";")]
-        urls = [value for value in values if "://" in value]
+        pairs = [pair.partition("=")[::2] for pair in text.split(";")]
+        urls = [value for name, value in pairs if not _NO_HOST.fullmatch(name)]
+        if not all("://" in url for url in urls):  # such as `Server=tcp:x` or `EndpointSuffix=x`
+            return ()
     hosts = [_host_of(url) for url in urls] if is_plain else []
     return () if "" in hosts else tuple(dict.fromkeys(hosts))
 
@@ -80,7 +84,10 @@ def _host_of(url: str) -> str:
         host = parts.hostname or ""
     except ValueError:
         return ""
-    names_another = "host" in parts.query and not parts.scheme.startswith("http")
+    others = unquote(parts.query).lower()
+    names_another = "," in parts.netloc or (
+        ("host" in others or "service" in others) and not parts.scheme.startswith("http")
+    )
     return host if _HOST.fullmatch(host) and not names_another else ""
 
 
