@@ -111,3 +111,26 @@ def test_text_of_a_configuration_is_never_executed(agent_dir):
 
     assert ran.code == 0, ran.stderr
     assert agent_dir.server.requests[0].messages[0]["content"] == text
+
+
+@pytest.mark.parametrize("place", ["agent", "grader"])
+@pytest.mark.parametrize("raised", ["SystemExit(0)", "GeneratorExit"])
+def test_an_exception_whose_message_ends_the_program_ends_no_run(bot_dir, write_bot, place, raised):
+    bot_dir.write(
+        "bot.py",
+        "class Sneaky(Exception):\n"
+        f"    def __str__(self):\n        raise {raised}\n    __repr__ = __str__\n"
+        "def answer(message):\n    return message\n"
+        "def fail(case):\n    raise Sneaky()\n",
+    )
+    metrics = [{"metric": "bot:fail"}]
+    write_bot(
+        backend="bot:fail" if place == "agent" else "bot:answer",
+        test_cases=[{"name": "c", "input": "hi", "evaluations": metrics}],
+    )
+
+    ran = bot_dir.run("test")
+
+    assert ran.code == (3 if place == "agent" else 4), ran.stdout + ran.stderr
+    assert "Errors: 1" in ran.stdout
+    assert "Sneaky" in ran.stdout

@@ -194,6 +194,25 @@ def test_no_event_is_appended_to_a_file_that_the_run_reads(folder):
     assert (folder.path / "agent.yaml").read_bytes() == before
 
 
+@pytest.mark.parametrize("key", ["execution.events", "textfile", "database.path"])
+@pytest.mark.parametrize("name", ["agent.yaml", "tools.py", "hard.txt"])
+def test_no_key_replaces_a_file_that_the_run_reads_or_one_with_another_name(folder, key, name):
+    victim = folder.path.parent / "outside" / "victim.txt"
+    victim.write_text("kept")
+    (folder.path / "hard.txt").hardlink_to(victim)
+    folder.write("tools.py", "WORD = 'hi'\n")
+    folder.write_agent(**KEYS[key](name))
+    before = (folder.path / name).read_bytes()
+
+    checked, ran = folder.run("validate"), folder.run("test")
+
+    assert (checked.code, ran.code) == (2, 2), ran.stdout + ran.stderr
+    assert "is a hard link" in ran.stderr if name == "hard.txt" else "reads" in ran.stderr
+    assert (folder.path / name).read_bytes() == before
+    assert victim.read_text() == "kept"
+    assert folder.server.requests == []
+
+
 def test_no_report_of_a_record_replaces_the_record(folder):
     folder.run("test")
     [record] = folder.path.glob(".holodeck/runs/*/run.jsonl")

@@ -73,7 +73,8 @@ def run_to_report(executor: Runner[R], on_interrupt: Callable[[signal.Signals], 
         atexit.register(_leave, runner, interruption)
         return executor.report(interrupted=True)
     except BaseException as error:
-        runner.close()
+        with suppress(SystemExit):  # of a further task; the first one counts
+            runner.close()
         if isinstance(error, Exception):
             raise
         raise ExecutionError(_explain_exit(error)) from error

@@ -90,11 +90,13 @@ def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
     from holodeck.config.check import check
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
+    from holodeck.lib.safe_paths import inputs_noted
 
-    agent, _, loader = load_agent_with_config(
-        target.path, suites=target.suites, adapter=target.adapter
-    )
-    findings = check(agent)
+    with inputs_noted():
+        agent, _, loader = load_agent_with_config(
+            target.path, suites=target.suites, adapter=target.adapter
+        )
+        findings = check(agent)
     loaded = None
     if load and not any(one.severity == "error" for one in findings):
         loaded = _load_code(agent, findings)

@@ -59,6 +59,7 @@ def _secrets_in_texts(value: Any) -> Iterator[str]:
             if item and name != "test_cases":
                 yield from _secrets_in_texts(item)
     elif isinstance(value, Mapping):
+        yield from filter(_LOOKS_RANDOM.fullmatch, _named_secrets(value))
         for item in value.values():
             yield from _secrets_in_texts(item)
     elif isinstance(value, list | tuple):
@@ -68,9 +69,16 @@ def _secrets_in_texts(value: Any) -> Iterator[str]:
             yield from secrets_in_arguments(value)
 
 
+def _named_secrets(mapping: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield the texts whose keys name a secret."""
+    for name, item in mapping.items():
+        if isinstance(item, str) and names_a_secret(str(name)):
+            yield item
+
+
 def secrets_in_url(text: str) -> Iterator[str]:
-    """Yield the password and the secret parameters of a URL."""
-    if "://" not in text or not ("?" in text or "@" in text) or len(text.split()) != 1:
+    """Yield the password and the secret parameters of a URL, also after `;` and `#`."""
+    if "://" not in text or {*"?@;#"}.isdisjoint(text) or len(text.split()) != 1:
         return
     try:
         parts = urlsplit(text)
@@ -80,7 +88,8 @@ def secrets_in_url(text: str) -> Iterator[str]:
     # `postgres:postgres@` is masked in the URL; elsewhere the word is no secret.
     if password is not None and not _WORD.fullmatch(password):
         yield unquote(password)
-    for name, value in parse_qsl(parts.query):
+    parameters = (parts.query, parts.fragment, *parts.path.split(";")[1:])
+    for name, value in parse_qsl("&".join(parameters)):
         if names_a_secret(name) or (name not in _HARMLESS and _LOOKS_RANDOM.fullmatch(value)):
             yield value
 

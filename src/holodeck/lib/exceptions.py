@@ -22,7 +22,8 @@ def message_of(error: BaseException) -> str:
     """Return the message; empty if `__str__` of the exception raises."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the user's exception may raise anything
+    # The user's exception may raise anything.
+    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001
         return ""
 
 

@@ -267,7 +267,8 @@ def _spellings(value: str) -> Iterator[str]:
         yield _IN_HTML_OR_QUOTED.sub(lambda match: f"\\u{ord(match[0][-1]):04X}", as_json)
     as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     quoted = as_html.replace('"', "&quot;")
-    yield from (as_html, quoted.replace("'", "&#x27;"), quoted.replace("'", "&#39;"))
+    yield from (as_html, *(quoted.replace("'", one) for one in ("&#x27;", "&#39;", "&apos;")))
+    yield from (raw.hex(), raw.hex().upper())
     yield from _base64_of(raw)
 
 

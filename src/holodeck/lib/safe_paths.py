@@ -123,8 +123,8 @@ def written_path(
         remedy: The option that names the path on the command line.
 
     Raises:
-        ConfigError: The path is outside of `folder` or in its `.git`, also through a link, and
-            `allow_outside` is not active.
+        ConfigError: The path is outside of `folder` or in its `.git`, also through a link, or is a
+            hard link, and `allow_outside` is not active; or the command reads the file.
     """
     others = "" if remedy == "--allow-outside" else f", or name it with {remedy}"
     try:
@@ -139,6 +139,13 @@ def written_path(
         raise errors.ConfigError(
             location, f"{str(path)!r} lies in the folder of git; name another path{others}"
         )
+    if is_file(full) and full.stat().st_nlink > 1 and not outside_is_allowed():
+        raise errors.ConfigError(
+            location,
+            f"{str(path)!r} is a hard link, whose other names may lie anywhere; remove it, or name"
+            f" another path{others}",
+        )
+    refuse_input(full, location)
     return full
 
 

@@ -54,6 +54,21 @@ def test_secrets_in_urls_and_commands_are_found():
     ]
 
 
+def test_secrets_after_a_fragment_or_in_nested_keys_are_found():
+    url = "http://x/y;key=matrix-key-1#token=fragment-key-2"
+    server = {"type": "mcp", "name": "m", "command": "x", "config": {"a": [{"token": "nested-3"}]}}
+    body = {"input": "{input}", "auth": {"token": "body-key-4", "key": "{conversation_id}"}}
+    model = {"provider": "openai", "name": "x"}
+    agents = [
+        {"name": "a", "backend": {"type": "http", "url": url, "request": body}},
+        {"name": "b", "model": model, "instructions": {"inline": "x"}, "tools": [server]},
+    ]
+
+    found = [collect(Agent.model_validate(agent), {}) for agent in agents]
+
+    assert found == [["fragment-key-2", "matrix-key-1", "body-key-4"], ["nested-3"]]
+
+
 def test_the_password_in_the_url_of_a_variable_is_secret():
     env = {
         "DATABASE_URL": "postgres://app:Zk4-xxx-9@db/x",

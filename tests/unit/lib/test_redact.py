@@ -43,13 +43,19 @@ def test_other_spellings_of_a_secret_are_masked(spelled):
     [
         html.escape(KEY),
         html.escape(KEY).replace("&#x27;", "&#39;"),
+        html.escape(KEY).replace("&#x27;", "&apos;"),
+        KEY.encode().hex(),
+        KEY.encode().hex().upper(),
         re.sub("%..", lambda match: match[0].lower(), quote(KEY, safe="")),
         quote(KEY),
         json.dumps(KEY).replace("/", "\\/"),
         json.dumps(KEY).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
         re.sub(r"\\[\"]|[<>&+']", lambda match: f"\\u{ord(match[0][-1]):04X}", json.dumps(KEY)),
     ],
-    ids=["html", "html-decimal", "percent-lower", "percent-path", "php", "go", "dotnet"],
+    ids=[
+        "html", "html-decimal", "xml", "hex", "hex-upper", "percent-lower", "percent-path", "php",
+        "go", "dotnet",
+    ],
 )  # fmt: skip
 def test_spellings_of_other_languages_are_masked(spelled):
     shown = Redactor([KEY]).redact(f"x {spelled} y")
