@@ -213,6 +213,26 @@ def test_no_key_replaces_a_file_that_the_run_reads_or_one_with_another_name(fold
     assert folder.server.requests == []
 
 
+@pytest.mark.parametrize("name", ["agent.yaml", "cases.yaml", ".env", "tools.py", "link", "record"])
+@pytest.mark.parametrize("command", ["report", "bless"])
+def test_neither_report_nor_baseline_replaces_configuration_code_or_the_record(
+    folder, command, name
+):
+    folder.write("cases.yaml", "- {name: more, input: hello}\n")
+    folder.write(".env", "GREETING=hello\n")
+    folder.write("tools.py", "WORD = 'hi'\n")
+    (folder.path / "link").symlink_to(folder.path / "agent.yaml")
+    folder.run("test")
+    [record] = folder.path.glob(".holodeck/runs/*/run.jsonl")
+    file = record if name == "record" else folder.path / name
+    before = file.read_bytes()
+
+    ran = folder.run(command, "last", "-o", file, *(["--format", "json"] * (command == "report")))
+
+    assert ran.code == 2, ran.stdout + ran.stderr
+    assert file.read_bytes() == before
+
+
 def test_no_report_of_a_record_replaces_the_record(folder):
     folder.run("test")
     [record] = folder.path.glob(".holodeck/runs/*/run.jsonl")

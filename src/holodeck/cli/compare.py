@@ -114,6 +114,7 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     """
     from holodeck.config.source import display_path
     from holodeck.lib.reports.formats import generate_json_report, write_report_text
+    from holodeck.lib.safe_paths import inputs_noted, refuse_input
     from holodeck.lib.test_runner.run_comparison import (
         BASELINE_FILE,
         baseline_of,
@@ -123,7 +124,10 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
 
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)
-    made = baseline_of(side_to_bless(run, store), store)
+    with inputs_noted():
+        made = baseline_of(side_to_bless(run, store), store)
+        if output is not None:
+            refuse_input(output, "--output")
     shown = cli_context.redactor.redact_report(made)
     file = output or (agent if agent.is_dir() else agent.parent).absolute() / BASELINE_FILE
     write_report_text(generate_json_report(shown), file)

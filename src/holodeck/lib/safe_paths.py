@@ -13,6 +13,10 @@ _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=Fa
 _inputs: ContextVar[set[Path] | None] = ContextVar("holodeck_inputs", default=None)
 
 
+_SOURCES = frozenset({".py", ".yaml", ".yml"})
+"""Endings of code and configuration, which no command writes as a report."""
+
+
 @contextmanager
 def inputs_noted() -> Iterator[None]:
     """Note the files that are read within the block, for `refuse_input`."""
@@ -31,10 +35,11 @@ def note_input(file: Path) -> None:
 
 
 def refuse_input(path: Path, location: str) -> None:
-    """Raise ConfigError if a file that is read, or a Python file, would be overwritten."""
+    """Raise ConfigError if a file that is read, code or configuration would be overwritten."""
     try:
         file = path.resolve()
-        is_code = file.suffix == ".py" and file.is_file()
+        is_source = file.suffix in _SOURCES or file.name == ".env"
+        is_code = is_source and file.is_file()
     except (OSError, RuntimeError):
         return  # what writes it says why it cannot
     if is_code or file in (_inputs.get() or ()):
