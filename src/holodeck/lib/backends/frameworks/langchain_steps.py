@@ -6,7 +6,13 @@ from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any
 
-from holodeck.lib.backends.frameworks.turn_trace import Step, TurnTrace, begin_step
+from holodeck.lib.backends.frameworks.turn_trace import (
+    Step,
+    TurnTrace,
+    begin_step,
+    current_turn,
+    open_turns,
+)
 
 FRAMEWORK = "LangChain"
 
@@ -22,7 +28,18 @@ def listen(_: ExitStack) -> None:
 def _register() -> None:
     from langchain_core.tracers.context import register_configure_hook
 
-    register_configure_hook(_handler, inheritable=True)
+    hook: Any = _HandlerOfContext()
+    register_configure_hook(hook, inheritable=True)
+
+
+class _HandlerOfContext:
+    """What LangChain asks for the handler of a run, as it asks a context variable."""
+
+    def get(self) -> Any:
+        """Return the handler of the turn; one that notes strays in a thread without its context."""
+        handler = _handler.get()
+        is_stray = handler is None and open_turns and current_turn.get() not in open_turns
+        return _new_handler() if is_stray else handler
 
 
 @contextmanager
@@ -61,6 +78,10 @@ def _new_handler() -> Any:
 
     class Handler(BaseCallbackHandler):  # type: ignore[misc]
         run_inline = True
+
+        def on_chain_start(self, *_: Any, **event: Any) -> None:
+            if event.get("parent_run_id") is None:  # the agent, whose models have it as a parent
+                steps.begin(Step(FRAMEWORK, "other"), event)
 
         def on_chat_model_start(self, *_: Any, **event: Any) -> None:
             steps.begin(Step(FRAMEWORK, "request"), event)
