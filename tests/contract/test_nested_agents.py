@@ -27,9 +27,13 @@ from holodeck.models.test_result import Outcome
 from support.nested_agents import (
     INNER,
     OUTER,
+    ask_agent_framework,
+    ask_agent_of_agent,
     ask_client,
     ask_nobody,
+    ask_openai_agents,
     ask_pydantic_ai,
+    langgraph,
     model,
     pydantic_ai,
 )
@@ -182,6 +186,77 @@ async def test_without_tracing_nothing_about_tools_is_proved(silent, inner):
         assert {result.outcome for result in results} == {Outcome.METRIC_ERROR}
         assert "'tap: true'" in reasons
         assert "'tools_run_no_agents: true'" in reasons
+
+
+@outers
+async def test_an_agent_whose_own_tracing_is_off_makes_calls_unknown(outer):
+    pytest.importorskip("agents")
+
+    untraced = partial(ask_openai_agents, tracing_disabled=True)
+
+    results, requests = await results_of(outer, untraced)
+
+    assert requests == 4
+    for result in results:
+        assert result.outcome is Outcome.METRIC_ERROR
+        assert "ran with its tracing off" in "; ".join(result.reasons())
+        assert tokens(result) is None
+
+
+def switch_spans_off(way, monkeypatch):
+    """Let the frameworks of this process make no spans, or not all."""
+    from opentelemetry.sdk.trace import TracerProvider, sampling
+
+    if way == "framework":
+        from agent_framework.observability import OBSERVABILITY_SETTINGS
+
+        monkeypatch.setattr(OBSERVABILITY_SETTINGS, "_enable_instrumentation", False)
+        return
+    samplers = {
+        "off": sampling.ALWAYS_OFF,
+        "some": sampling.ParentBasedTraceIdRatio(0.001),
+        "no spans": None,
+    }
+    sampler = samplers[way]
+    provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
+    provider = trace.NoOpTracerProvider() if sampler is None else provider
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+
+
+@pytest.mark.parametrize("way", ["off", "some", "no spans", "framework"])
+@pytest.mark.parametrize("inner", [ask_agent_framework, ask_nobody], ids=lambda ask: ask.__name__)
+async def test_a_framework_whose_spans_are_off_makes_calls_unknown(way, inner, monkeypatch):
+    pytest.importorskip("agent_framework")
+    pytest.importorskip("langgraph")
+    switch_spans_off(way, monkeypatch)
+
+    results, _ = await results_of(langgraph, inner)
+
+    for result in results:
+        assert result.outcome is Outcome.METRIC_ERROR
+        assert tokens(result) is None
+        reasons = "; ".join(result.reasons())
+        assert "is off, or records only some runs" in reasons
+        assert "'tools_run_no_agents: true'" in reasons
+
+
+@nested
+async def test_the_calls_of_an_agent_follow_that_of_its_tool(outer, inner):
+    with FakeOpenAI(partial(model, rounds=2)) as server:
+        async with new_client(server.url) as client:
+            report = await arun(outer(client, inner(client)), CASES[:1], parallel_test_cases=1)
+
+    names = [call.name.rpartition("-")[2] for call in report.results[0].tool_invocations]
+    assert names == ["ask_desk", "delete_order"] * 2
+
+
+async def test_the_calls_of_an_agent_in_an_agent_in_an_agent_stand_in_order():
+    pytest.importorskip("langgraph")
+
+    results, _ = await results_of(langgraph, ask_agent_of_agent, CASES[:1])
+
+    names = [call.name for call in results[0].tool_invocations]
+    assert names == ["ask_desk", "desk-ask_desk", "delete_order"]
 
 
 async def test_the_user_may_say_that_no_tool_runs_an_agent(silent):

@@ -22,12 +22,14 @@ def _is_installed(package: str) -> bool:
     return False
 
 
-def model(request: Request) -> Reply:
-    """Ask for the tool; answer when its result is there, or without any tool."""
-    if request.tool_results or not request.body.get("tools"):
+def model(request: Request, rounds: int = 1) -> Reply:
+    """Ask for the tool, for that of the outer agent in so many rounds; then answer."""
+    if not request.body.get("tools"):
         return Reply("done")
     names = [tool.get("function", tool)["name"] for tool in request.body["tools"]]
     name = next(name for name in names if name.endswith(("ask_desk", "delete_order")))
+    if len(request.tool_results) >= (rounds if name.endswith("ask_desk") else 1):
+        return Reply("done")
     parameter = "order_id" if name.endswith("delete_order") else "question"
     return Reply(None, tool_calls=[(name, {parameter: "7"})])
 
@@ -58,6 +60,20 @@ def semantic_kernel(client: Any, ask: Ask) -> Any:
 
 def ask_semantic_kernel(client: Any) -> Ask:
     agent = _semantic_kernel_agent(client, "desk", delete_order)
+
+    async def ask(question: str) -> str:
+        return str((await agent.get_response(question)).message)
+
+    return ask
+
+
+def ask_agent_of_agent(client: Any) -> Ask:
+    """A tool's agent whose own tool asks an agent of another framework."""
+
+    async def ask_desk(question: str) -> str:
+        return await ask_pydantic_ai(client)(question)
+
+    agent = _semantic_kernel_agent(client, "between", ask_desk)
 
     async def ask(question: str) -> str:
         return str((await agent.get_response(question)).message)
@@ -129,13 +145,14 @@ def openai_agents(client: Any, ask: Ask) -> Any:
     return _openai_agent(client, "front", ask_desk)
 
 
-def ask_openai_agents(client: Any) -> Ask:
-    from agents import Runner
+def ask_openai_agents(client: Any, **config: Any) -> Ask:
+    from agents import RunConfig, Runner
 
     agent = _openai_agent(client, "desk", delete_order)
 
     async def ask(question: str) -> str:
-        return str((await Runner.run(agent, question)).final_output)
+        run = await Runner.run(agent, question, run_config=RunConfig(**config))
+        return str(run.final_output)
 
     return ask
 

@@ -9,6 +9,7 @@ backend loads it in environments without holodeck.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from random import getrandbits
@@ -46,7 +47,7 @@ def process_provider() -> Any:
 
 
 def listen(listener: Listener) -> bool:
-    """Tell the listener of all spans of this process until `leave`; return whether that works.
+    """Tell the listener of the spans of this process until `leave`; return whether of all.
 
     A provider of the user gets it as a span processor, once, and keeps it.
     """
@@ -60,7 +61,13 @@ def listen(listener: Listener) -> bool:
     if not any(provider is known for known in _listened):
         provider.add_span_processor(listener)
         _listened.append(provider)
-    return True
+    return records_all(provider) and not isinstance(provider.get_tracer(__name__), NoOpTracer)
+
+
+def records_all(maker: Any) -> bool:
+    """Whether the sampler of a provider or tracer of the SDK keeps all spans; so if it has none."""
+    sampler = getattr(maker, "sampler", None)
+    return sampler is None or bool(_KEEPS_ALL.match(sampler.get_description()))
 
 
 def leave() -> None:
@@ -255,6 +262,8 @@ class _SmallSpan(Span):
         """Do nothing: the status says that the work failed."""
 
 
+_KEEPS_ALL = re.compile(r"(ParentBased\{root:)?(AlwaysOnSampler|TraceIdRatioBased\{1(\.0)?\})")
+"""What the descriptions of the SDK's samplers begin with that leave no span out."""
 _ours = _OurProvider()
 _listened: list[Any] = []
 """The user's providers that have the listener."""

@@ -62,6 +62,8 @@ class Subject:
     """Closes the user's client of the model."""
     catches_tool_errors: bool = True
     """Whether the framework gives the model the error of a tool; otherwise the turn fails."""
+    reads_malformed_arguments: bool = True
+    """Whether the framework tells the model that its arguments are no JSON; or the turn fails."""
     runs_tools: bool = True
     """Whether the framework runs the tools, and not the user's own loop."""
     takes_context: bool = True

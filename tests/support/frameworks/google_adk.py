@@ -30,6 +30,7 @@ def google_adk_agent(server: FakeOpenAI) -> Subject:
         server,
         noticed=lambda: noticed,
         catches_tool_errors=False,
+        reads_malformed_arguments=False,  # its models hand on mappings, and raise before that
         close=model.client.close,
     )
 

@@ -21,6 +21,12 @@ OUTPUT_TOOL = "StructuredOutput"
 """The tool through which the model gives a structured answer."""
 NO_AGENT = "local_bash"
 """The type of the tasks that are commands, not agents."""
+REFUSALS = (
+    "<tool_use_error>Error: No such tool available",
+    "<tool_use_error>InputValidationError",
+    "Input validation error:",  # what servers of MCP say
+)
+"""How the result of a call begins that reaches no tool."""
 UNUSABLE = ("failed", "needs-auth")
 """States of an MCP server whose tools the agent does not have."""
 
@@ -148,7 +154,11 @@ class TurnReader:
         for block in message.content if isinstance(message.content, list) else ():
             if isinstance(block, sdk.ToolResultBlock):
                 failed = bool(block.is_error)
-                self._turn.add_result(block.tool_use_id, _content(block.content), is_error=failed)
+                content = _content(block.content)
+                refused = failed and str(content).startswith(REFUSALS)
+                self._turn.add_result(
+                    block.tool_use_id, content, is_error=failed, is_refused=refused
+                )
 
     def _read_system(self, message: Any) -> None:
         if message.subtype == "session_state_changed":

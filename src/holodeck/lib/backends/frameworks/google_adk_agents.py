@@ -1,6 +1,7 @@
 """Agents and apps of Google ADK, which an `InMemoryRunner` runs."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,11 @@ TRANSFER = "transfer_to_agent"
 """The tool by which one agent hands over to another."""
 REQUEST = "adk_request_"
 """Begins the names of the calls by which the framework asks a person."""
+REFUSAL = re.compile(
+    r"Invoking `.*\(\)` failed (as no tool with that name|as the following mandatory input"
+    r"|due to argument validation)"
+)
+"""How the framework begins the error of a call that reaches no function."""
 NAME = "holodeck"
 """Of the app and the user of a conversation; each has an app of its own."""
 
@@ -186,7 +192,8 @@ class AdkConversation(FrameworkSession):
                 self.turn.add_usage(None, None, requests=0)
         for response in event.get_function_responses():
             result, is_error = result_of(response.response)
-            self.turn.add_result(response.id, result, is_error=is_error)
+            refused = is_error and REFUSAL.match(str(result)) is not None
+            self.turn.add_result(response.id, result, is_error=is_error, is_refused=refused)
         if event.content is None or event.content.role != "model":
             return
         self.turn.add_agent(event.author)

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from holodeck.lib.backends.frameworks.base import TurnRecord
+from holodeck.lib.backends.frameworks.turn_trace import Step, begin_step
 
 HANDOFF_BACK = "__is_handoff_back"
 """What marks the messages that langgraph-supervisor writes itself when an agent has finished."""
@@ -36,6 +37,10 @@ class TurnReader:
         """By id of a call as the model wrote it: the ids in the record, which are unique."""
         self._tools: dict[Any, str] = {}
         """By run of a tool: the id of its call."""
+        self._run_calls: set[str] = set()
+        """The ids of the calls for which a tool ran."""
+        self._steps: dict[Any, Step] = {}
+        """By run of a tool: what agents of other frameworks inside of it belong to."""
         self._results: list[Any] = []
         """The messages of tools that were read; the state repeats them."""
         self._errors: dict[str, str] = {}
@@ -78,11 +83,15 @@ class TurnReader:
                 call_id = self._open_id(call_id, {*self._tools.values()})
             if call_id is not None:
                 self._tools[run] = call_id
+                self._run_calls.add(call_id)
+                step = Step("LangChain", "tool", name, call_id=call_id)
+                if begin_step(run, None, step):
+                    self._steps[run] = step
 
     def note_tool_end(self, run: Any, output: Any) -> None:
         """Note the result of a tool; what it says to the graph follows in the state."""
         with self._lock:
-            call_id = self._tools.pop(run, None)
+            call_id = self._end_tool(run)
             if getattr(output, "type", None) == "tool":
                 self._note_result(output, call_id)
             elif call_id is not None and type(output).__module__ != "langgraph.types":
@@ -90,9 +99,16 @@ class TurnReader:
 
     def note_tool_error(self, run: Any, error: BaseException) -> None:
         with self._lock:
-            call_id = self._tools.pop(run, None)
+            call_id = self._end_tool(run)
             if call_id is not None:
                 self._errors[call_id] = f"{type(error).__name__}: {error}"
+
+    def _end_tool(self, run: Any) -> str | None:
+        """Return the id of the call of a tool that ends, if it is known."""
+        step = self._steps.pop(run, None)
+        if step is not None:
+            step.is_open = False
+        return self._tools.pop(run, None)
 
     def note_messages(self, messages: Iterable[Any], node: str | None) -> None:
         """Note messages that a node added to the state."""
@@ -104,6 +120,36 @@ class TurnReader:
                     self._note_result(message, None)
                 elif message.type == "ai" and message.id not in self._known:
                     self._note_message(message, node)
+
+    def note_structured_response(self, messages: Iterable[Any], response: Any) -> None:
+        """Leave out the calls that gave a structured response: its schema is no tool.
+
+        `create_agent` answers such a call itself, in the update that has the response.
+        """
+        with self._lock:
+            answered = {message.tool_call_id for message in messages if message.type == "tool"}
+            for call in (
+                call for message in messages for call in getattr(message, "tool_calls", ())
+            ):
+                is_schema = call["name"] == type(response).__name__ or call["args"] == response
+                if is_schema and call["id"] in answered:
+                    self._leave_out(call["name"])
+
+    def _leave_out(self, name: str) -> None:
+        """Leave out the calls with this name for which no tool ran, and their results."""
+        turn = self._turn
+        left_out = {
+            call["call_id"]
+            for call in turn.tool_calls or ()
+            if call["name"] == name and call["call_id"] not in self._run_calls
+        }
+        turn.left_out.append(name)
+        turn.tool_calls = [
+            call for call in turn.tool_calls or () if call["call_id"] not in left_out
+        ]
+        turn.tool_results = [
+            result for result in turn.tool_results if result["call_id"] not in left_out
+        ]
 
     def finish(self) -> None:
         """Note what is certain only at the end of the turn, however it ended."""

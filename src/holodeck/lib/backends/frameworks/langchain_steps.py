@@ -19,9 +19,10 @@ FRAMEWORK = "LangChain"
 _handler: ContextVar[Any] = ContextVar("holodeck_langchain_handler", default=None)
 
 
-def listen(_: ExitStack) -> None:
+def listen(_: ExitStack) -> bool:
     """Let LangChain add the handler of the context to the callbacks of every run."""
     _register()
+    return True
 
 
 @cache
@@ -65,9 +66,10 @@ class _OpenSteps:
         if begin_step(event["run_id"], event.get("parent_run_id"), step):
             self._steps[event["run_id"]] = step
 
-    def end(self, event: Mapping[str, Any], read: Callable[[Step], None]) -> None:
+    def end(self, event: Mapping[str, Any], read: Callable[[Step], None] = lambda _: None) -> None:
         step = self._steps.pop(event["run_id"], None)
         if step is not None:
+            step.is_open = False
             read(step)
 
 
@@ -82,6 +84,11 @@ def _new_handler() -> Any:
         def on_chain_start(self, *_: Any, **event: Any) -> None:
             if event.get("parent_run_id") is None:  # the agent, whose models have it as a parent
                 steps.begin(Step(FRAMEWORK, "other"), event)
+
+        def on_chain_end(self, *_: Any, **event: Any) -> None:
+            steps.end(event)
+
+        on_chain_error = on_chain_end
 
         def on_chat_model_start(self, *_: Any, **event: Any) -> None:
             steps.begin(Step(FRAMEWORK, "request"), event)
@@ -103,8 +110,7 @@ def _new_handler() -> Any:
         def on_tool_end(self, output: Any, **event: Any) -> None:
             steps.end(event, partial(_read_output, output=output))
 
-        def on_tool_error(self, error: BaseException, **event: Any) -> None:
-            steps.end(event, partial(_read_failure, error=error))
+        on_tool_error = on_llm_error
 
     return Handler()
 

@@ -339,7 +339,11 @@ def _note_update(reader: TurnReader, update: Mapping[str, Any]) -> None:
         for value in values if isinstance(values, list | tuple) else [values]:
             messages = value if isinstance(value, BaseMessage) else _get(value, "messages") or []
             listed = messages if isinstance(messages, list | tuple) else [messages]
-            reader.note_messages(convert_to_messages(listed), node)
+            messages = convert_to_messages(listed)
+            reader.note_messages(messages, node)
+            structured = _get(value, "structured_response")
+            if structured is not None:
+                reader.note_structured_response(messages, structured)
 
 
 def _get(state: Any, name: str) -> Any:

@@ -5,7 +5,12 @@ from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
-from holodeck.lib.backends.frameworks.turn_trace import Operation, Step, begin_step
+from holodeck.lib.backends.frameworks.turn_trace import (
+    Operation,
+    Step,
+    begin_step,
+    note_untraced_run,
+)
 
 FRAMEWORK = "OpenAI Agents SDK"
 OPERATIONS: Mapping[str, Operation] = {
@@ -17,16 +22,21 @@ OPERATIONS: Mapping[str, Operation] = {
 """By the type of a span's data."""
 
 
-def listen(stack: ExitStack) -> None:
+def listen(stack: ExitStack) -> bool:
     """Hear of the traces; the SDK's own processor, which uploads them, is put aside meanwhile.
 
     Processors that the user set get them as before.
     """
     try:
-        from agents.tracing import add_trace_processor, set_trace_processors
+        from agents.tracing import (
+            add_trace_processor,
+            get_trace_provider,
+            set_trace_processors,
+            set_trace_provider,
+        )
         from agents.tracing.processors import default_processor
     except ImportError:  # a package of the user's that is called `agents`, too
-        return
+        return True
     listener = _listener()
     processors = current_processors()
     others = [other for other in processors if other not in (default_processor(), listener)]
@@ -35,6 +45,28 @@ def listen(stack: ExitStack) -> None:
         stack.callback(set_trace_processors, [default_processor()])
     elif listener not in processors:
         add_trace_processor(listener)
+    provider: Any = get_trace_provider()
+    set_trace_provider(_NotingProvider(provider))
+    stack.callback(set_trace_provider, provider)
+    return True
+
+
+class _NotingProvider:
+    """The trace provider of the SDK, noting the runs whose tracing is off: no processor hears."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    def create_trace(self, *args: Any, **options: Any) -> Any:
+        from agents.tracing.traces import NoOpTrace
+
+        trace = self._provider.create_trace(*args, **options)
+        if isinstance(trace, NoOpTrace):
+            note_untraced_run(FRAMEWORK)
+        return trace
 
 
 def current_processors() -> tuple[Any, ...]:
@@ -69,6 +101,7 @@ def _listener() -> Any:
         def on_span_end(self, span: Any) -> None:
             step = self._steps.pop(span.span_id, None)
             if step is not None:
+                step.is_open = False
                 _read_end(step, span)
 
         def shutdown(self) -> None:

@@ -55,7 +55,10 @@ class SpanListener:
     def on_end(self, span: Any) -> None:
         """Note what a span tells at its end."""
         step = self._steps.pop(span.get_span_context().span_id, None)
-        if step is None or step.operation == "other":
+        if step is None:
+            return
+        step.is_open = False
+        if step.operation == "other":
             return
         step.failed = span.status.status_code.name == "ERROR"
         read_attributes(step, span.attributes or {})

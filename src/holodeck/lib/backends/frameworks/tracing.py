@@ -13,13 +13,18 @@ from typing import Any
 
 from holodeck.lib.backends.frameworks import langchain_steps, openai_agents_steps
 from holodeck.lib.backends.frameworks.span_steps import SpanListener
-from holodeck.lib.backends.frameworks.turn_trace import TurnTrace, current_turn, open_turns
+from holodeck.lib.backends.frameworks.turn_trace import TurnTrace, in_turn, open_turns
 
-SWITCHES: Mapping[str, Callable[[ExitStack], None]]
-"""By package: turns the tracing of a framework on, and the stack turns it off again."""
+SWITCHES: Mapping[str, Callable[[ExitStack], bool]]
+"""By package: turns the tracing of a framework on, and the stack turns it off again.
+
+Returns whether all its runs are heard, but for those that say themselves that they are not.
+"""
 
 _lock = RLock()
 _switched_on: set[str] = set()
+_unheard: set[str] = set()
+"""Those of them whose runs are not all heard."""
 _switched = ExitStack()
 """Puts the tracing of the frameworks back as it was, once no turn is under way."""
 
@@ -31,16 +36,16 @@ def watch_turn(framework: str) -> Iterator[TurnTrace]:
     with _lock:
         open_turns.append(trace)
         _switch_on(trace.packages)
-    token = current_turn.set(trace)
+        trace.unheard = trace.packages & _unheard
     try:
-        with langchain_steps.handled(trace):
+        with in_turn(trace), langchain_steps.handled(trace):
             yield trace
     finally:
-        current_turn.reset(token)
         with _lock:
             open_turns.remove(trace)
             if not open_turns:
                 _switched_on.clear()
+                _unheard.clear()
                 _switched.close()
 
 
@@ -51,34 +56,41 @@ def imported_frameworks() -> frozenset[str]:
 
 def _switch_on(packages: frozenset[str]) -> None:
     for package in packages - _switched_on:
-        SWITCHES[package](_switched)
+        if not SWITCHES[package](_switched):
+            _unheard.add(package)
         _switched_on.add(package)
 
 
-def _semantic_kernel(stack: ExitStack) -> None:
+def _semantic_kernel(stack: ExitStack) -> bool:
     """Let Semantic Kernel make spans of requests and agents; of functions it always does."""
     from semantic_kernel.utils.telemetry.agent_diagnostics import decorators as agents
     from semantic_kernel.utils.telemetry.model_diagnostics import decorators as models
 
-    _listen(stack)
+    is_heard = _listen(stack)
     for settings in (agents.MODEL_DIAGNOSTICS_SETTINGS, models.MODEL_DIAGNOSTICS_SETTINGS):
         stack.callback(
             setattr, settings, "enable_otel_diagnostics", settings.enable_otel_diagnostics
         )
         settings.enable_otel_diagnostics = True
+    return is_heard
 
 
-def _pydantic_ai(stack: ExitStack) -> None:
+def _agent_framework(stack: ExitStack) -> bool:
+    from agent_framework.observability import OBSERVABILITY_SETTINGS
+
+    return _listen(stack) and bool(OBSERVABILITY_SETTINGS.ENABLED)
+
+
+def _pydantic_ai(stack: ExitStack) -> bool:
     """Let agents make spans: those that the user chose, or else for the listener alone."""
     from opentelemetry.metrics import NoOpMeterProvider
     from pydantic_ai import Agent
     from pydantic_ai.models.instrumented import InstrumentationSettings
 
-    _listen(stack)
+    is_heard = _listen(stack)
     before = Agent._instrument_default  # noqa: SLF001 - `instrument_all` has no getter
     if before:
-        listen_to_tracer(getattr(before, "tracer", None))
-        return
+        return listen_to_tracer(getattr(before, "tracer", None)) or is_heard
     # Another's exporter gets no content that the user did not ask for.
     settings = InstrumentationSettings(
         meter_provider=NoOpMeterProvider(),
@@ -87,14 +99,16 @@ def _pydantic_ai(stack: ExitStack) -> None:
     )
     Agent.instrument_all(settings)
     stack.callback(Agent.instrument_all, before)
+    return is_heard
 
 
-def _listen(stack: ExitStack) -> None:
-    """Hear of the spans of this process."""
+def _listen(stack: ExitStack) -> bool:
+    """Hear of the spans of this process; return whether that is of all."""
     from holodeck.lib import process_tracer
 
-    process_tracer.listen(_listener)
+    is_heard = process_tracer.listen(_listener)
     stack.callback(process_tracer.leave)
+    return is_heard
 
 
 def _has_our_provider() -> bool:
@@ -103,12 +117,17 @@ def _has_our_provider() -> bool:
     return process_tracer.process_provider() is None
 
 
-def listen_to_tracer(tracer: Any) -> None:
-    """Hear of the spans of a tracer whose provider is not that of the process."""
+def listen_to_tracer(tracer: Any) -> bool:
+    """Hear of the spans of a tracer whose provider is not that of the process, if it is heard."""
+    from holodeck.lib.process_tracer import records_all
+
     processor = getattr(tracer, "span_processor", None)
-    if processor is not None and not any(processor is known for known in _heard):
+    if processor is None:
+        return False
+    if not any(processor is known for known in _heard):
         processor.add_span_processor(_listener)
         _heard.append(processor)
+    return records_all(tracer)
 
 
 _listener = SpanListener()
@@ -117,7 +136,7 @@ _heard: list[Any] = []
 
 SWITCHES = {
     "semantic_kernel": _semantic_kernel,
-    "agent_framework": _listen,
+    "agent_framework": _agent_framework,
     "pydantic_ai": _pydantic_ai,
     "google.adk": _listen,
     "agents.tracing": openai_agents_steps.listen,

@@ -13,6 +13,8 @@ from threading import Lock
 from typing import Any, Literal
 
 Operation = Literal["request", "tool", "agent", "other"]
+_PARENTS = frozenset({"agent", "tool", "other"})
+"""What a step of another framework may be inside of: one in a request would not be a request."""
 WITHOUT_SPANS = frozenset({"", "LangChain", "Claude Agent SDK"})
 """Frameworks of whose own runs no span is expected: their adapters see them in another way."""
 WAYS_OUT = (
@@ -30,6 +32,7 @@ class Step:
     name: str = ""
     """Of the tool or the agent."""
     parent: "Step | None" = None
+    is_open: bool = True
     failed: bool = False
     calls: list[dict[str, Any]] | None = None
     """The tool calls that a request yielded; None if unknown."""
@@ -50,6 +53,14 @@ class Step:
             step = step.parent
         return step
 
+    @property
+    def agent(self) -> "Step | None":
+        """The agent whose step it is; None if it is unknown."""
+        step = self.parent
+        while step is not None and step.operation not in {"agent", "tool"}:
+            step = step.parent
+        return step if step is not None and step.operation == "agent" else None
+
 
 @dataclass
 class OtherWork:
@@ -59,6 +70,8 @@ class OtherWork:
     """Further tool calls, with `name` and `call_id`, and perhaps `arguments` and `agent`."""
     tools: list[Step | None] = field(default_factory=list)
     """By the call: the outermost tool inside of which it was requested; None outside of tools."""
+    outer_tools: list[Step] = field(default_factory=list)
+    """All tools that ran outside of other tools."""
     results: list[dict[str, Any]] = field(default_factory=list)
     """The results of these calls, as far as they are known."""
     requests: list[Step] = field(default_factory=list)
@@ -78,7 +91,12 @@ class OtherWork:
         further: list[dict[str, Any]] = []
         for call, tool in zip(self.calls, self.tools, strict=True):
             around = [group for group in groups if tool is not None and _is_of(tool, group[0])]
-            (around[-1] if around else further).append(call)
+            if tool is None or not around:
+                further.append(call)
+            else:  # calls without ids, or with the same: the tools ran in the order of the calls
+                same = [other for other in self.outer_tools if other.name == tool.name]
+                named = [group for group in around if group[0]["name"] == tool.name] or around
+                named[min(same.index(tool), len(named) - 1)].append(call)
         return [call for group in groups for call in group] + further
 
     @property
@@ -113,20 +131,34 @@ class TurnTrace:
         self.packages = imported()
         """The packages whose tracing is listened to."""
         self._imported = imported
+        self.unheard: frozenset[str] = frozenset()
+        """Those whose tracing is off, or that record a part of their work only."""
         self.strays: list[str] = []
         """What began outside of every turn, and may belong to this one."""
+        self._untraced: list[str] = []
+        """The frameworks of the runs that said that their tracing is off."""
         self._saw_own_run = False
         """Whether the run that the adapter started was seen, and not only others."""
         self._steps: list[Step] = []
         self._by_key: dict[Hashable, Step] = {}
         self._lock = Lock()
 
-    def begin(self, key: Hashable, parent: Hashable, step: Step) -> None:
-        """Note a step that begins, by the keys that its framework gives to it and its parent."""
+    def begin(self, key: Hashable, parent: Hashable, step: Step, around: Step | None) -> None:
+        """Note a step that begins, by the keys that its framework gives to it and its parent.
+
+        A parent that is a step of another framework has no such key; it is the innermost one that
+        is open in the context, where `around` is the latest.
+        """
+        while around is not None and not (around.is_open and around.operation in _PARENTS):
+            around = around.parent
         with self._lock:
-            step.parent = self._by_key.get(parent)
+            step.parent = self._by_key.get(parent, around)
             self._by_key[key] = step
             self._steps.append(step)
+
+    def note_untraced(self, framework: str) -> None:
+        """Note that a run of the framework began whose tracing is off."""
+        self._untraced.append(framework)
 
     def blind_spot(self, *, has_run_tools: bool) -> str | None:
         """Return why agents may have run unseen; None if none can.
@@ -141,8 +173,15 @@ class TurnTrace:
                 f"{self.strays[0]} began in a thread without the context of a turn, and may belong"
                 " to this one"
             )
-        if not has_run_tools:
-            return None
+        if self._untraced and (self._saw_own_run or self.framework not in self._untraced):
+            return (
+                f"an agent of the {self._untraced[0]} ran with its tracing off, and is not seen;"
+                " turn it on" + (", or write 'tap: true' beside 'target'" if self.framework else "")
+            )
+        return self._silence() if has_run_tools else None
+
+    def _silence(self) -> str | None:
+        """Return why an agent would not be seen inside of a tool; None if it would be."""
         late = self._imported() - self.packages
         if late:
             return (
@@ -153,6 +192,12 @@ class TurnTrace:
             return (
                 f"a tool ran, and the tracing of {self.framework} is off, so that an agent inside"
                 f" of the tool would not be seen; turn it on, or {WAYS_OUT}"
+            )
+        if self.unheard:
+            return (
+                f"a tool ran, and the tracing of {min(self.unheard)!r} is off, or records only some"
+                " runs, so that an agent of it inside of the tool might not be seen; turn it on"
+                + (f", or {WAYS_OUT}" if self.framework else "")
             )
         return None
 
@@ -185,6 +230,9 @@ class TurnTrace:
         further = self._calls(calls, inner, made if is_uncounted else [], {*left_out})
         work.calls = [call for _, call in further]
         work.tools = [_outermost(step) for step, _ in further]
+        work.outer_tools = [
+            step for step in self._steps if step.operation == "tool" and step.around("tool") is None
+        ]
         if not (inner or blind or is_uncounted or work.calls or (requests is None and own)):
             return None
         work.results = self._results(work.calls)
@@ -212,7 +260,7 @@ class TurnTrace:
         """Whether an agent ran inside of a tool, but none of its requests was seen."""
         if step.operation != "agent" or not self._is_foreign(step):
             return False
-        return not any(other.around("agent") is step for other in self._steps)
+        return not any(other.agent is step for other in self._steps)
 
     def _calls(
         self,
@@ -239,10 +287,11 @@ class TurnTrace:
             if not left[key] or call["name"] in left_out:
                 continue
             left[key] -= 1
-            agent = step.around("agent")
+            agent = step.agent
             row = {**call, "agent": agent.name} if agent and agent.name else call
             calls.append((step, row))
-        return calls
+        begun = {id(step): number for number, step in enumerate(self._steps)}
+        return sorted(calls, key=lambda pair: begun[id(pair[0])])
 
     def _results(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the results of these calls, as far as they are known."""
@@ -286,7 +335,7 @@ def _problem(inner: list[Step], uncounted: list[Step], blind: list[Step]) -> str
     """Return why calls may be missing: the requests whose answers were not read."""
     for step in [*inner, *uncounted, *blind]:
         if step.calls is None:
-            tool, agent = step.around("tool"), step.around("agent")
+            tool, agent = step.around("tool"), step.agent
             who = step.name if step in blind else agent.name if agent is not None else ""
             inside = f", which ran inside of the tool {tool.name!r}" if tool is not None else ""
             named = f"those of the agent {who!r}" if who else "those of a further request"
@@ -296,9 +345,22 @@ def _problem(inner: list[Step], uncounted: list[Step], blind: list[Step]) -> str
 
 current_turn: ContextVar[TurnTrace | None] = ContextVar("holodeck_turn", default=None)
 """The turn that steps of this context belong to."""
+_latest_step: ContextVar[Step | None] = ContextVar("holodeck_step", default=None)
+"""The step that began last in this context; it, or one that it is in, may be open."""
 _is_outside: ContextVar[bool] = ContextVar("holodeck_outside_of_turns", default=False)
 open_turns: list[TurnTrace] = []
 """The turns that are under way."""
+
+
+@contextmanager
+def in_turn(trace: TurnTrace) -> Iterator[None]:
+    """Let the turn have the steps of the block."""
+    turn, step = current_turn.set(trace), _latest_step.set(None)
+    try:
+        yield
+    finally:
+        _latest_step.reset(step)
+        current_turn.reset(turn)
 
 
 @contextmanager
@@ -320,10 +382,21 @@ def begin_step(key: Hashable, parent: Hashable, step: Step) -> bool:
     """
     trace = current_turn.get()
     if trace is not None and trace in open_turns:
-        trace.begin(key, parent, step)
+        trace.begin(key, parent, step, _latest_step.get())
+        _latest_step.set(step)
         return True
     is_lost = trace is not None or (parent is None and not _is_outside.get())
     if is_lost and step.framework:
         for turn in [*open_turns]:
             turn.strays.append(f"work of {step.framework}")
     return False
+
+
+def note_untraced_run(framework: str) -> None:
+    """Note that a run of a framework begins whose tracing is off: in its turn, or in any."""
+    trace = current_turn.get()
+    if trace is not None and trace in open_turns:
+        trace.note_untraced(framework)
+    elif not _is_outside.get():
+        for turn in [*open_turns]:
+            turn.note_untraced(framework)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
@@ -57,9 +58,13 @@ def lookup_order(order_id: str) -> str:
 CALL = [("lookup_order", {"order_id": "7"}, "c1")]
 
 
-def graph(*nodes, start=None, **compiled):
+class Structured(MessagesState):
+    structured_response: Any
+
+
+def graph(*nodes, state=MessagesState, **compiled):
     """Return a compiled graph of nodes that follow each other."""
-    builder = StateGraph(MessagesState)
+    builder = StateGraph(state)
     previous = START
     for name, node in nodes:
         builder.add_node(name, node)
@@ -308,14 +313,30 @@ async def test_a_structured_response_is_the_response(server, model):
     class Status(BaseModel):
         late: bool
 
+    server.reply(tool_calls=[("Status", {"late": "perhaps"})])
+    server.reply(tool_calls=[("lookup_order", {"order_id": "7"})])
     server.reply(tool_calls=[("Status", {"late": True})])
-    from langchain.agents.structured_output import ToolStrategy
-
-    backend = CallableBackend(create_agent(model, [], response_format=ToolStrategy(Status)))
+    agent = create_agent(model, [lookup_order], response_format=ToolStrategy(Status))
+    backend = CallableBackend(agent)
 
     result = await backend.invoke_once("Where is 7?")
 
     assert (result.response, result.structured_output) == ('{"late": true}', {"late": True})
+    assert [call["name"] for call in result.tool_calls] == ["lookup_order"]
+    assert [returned["name"] for returned in result.tool_results] == ["lookup_order"]
+
+
+async def test_a_call_that_a_node_answers_itself_is_none_of_a_structured_response(server, model):
+    def answer(state):
+        called = AIMessage("", tool_calls=[{"name": "delete", "args": {"id": 7}, "id": "c"}])
+        returned = ToolMessage("deleted", tool_call_id="c")
+        return {"messages": [called, returned], "structured_response": {"late": True}}
+
+    backend = CallableBackend(graph(("support", answer), state=Structured))
+
+    result = await backend.invoke_once("Delete 7")
+
+    assert [call["name"] for call in result.tool_calls] == ["delete"]
 
 
 async def test_a_recursion_limit_is_an_error_with_what_was_seen(server, model):
