@@ -30,6 +30,7 @@ from support.nested_agents import (
     ask_agent_framework,
     ask_agent_of_agent,
     ask_client,
+    ask_embedder,
     ask_nobody,
     ask_openai_agents,
     ask_pydantic_ai,
@@ -188,11 +189,18 @@ async def test_without_tracing_nothing_about_tools_is_proved(silent, inner):
         assert "'tools_run_no_agents: true'" in reasons
 
 
+@pytest.mark.parametrize(
+    ("package", "untraced"),
+    [
+        pytest.param(
+            "agents", partial(ask_openai_agents, tracing_disabled=True), id="openai_agents"
+        ),
+        pytest.param("pydantic_ai", partial(ask_pydantic_ai, instrument=False), id="pydantic_ai"),
+    ],
+)
 @outers
-async def test_an_agent_whose_own_tracing_is_off_makes_calls_unknown(outer):
-    pytest.importorskip("agents")
-
-    untraced = partial(ask_openai_agents, tracing_disabled=True)
+async def test_an_agent_whose_own_tracing_is_off_makes_calls_unknown(outer, package, untraced):
+    pytest.importorskip(package)
 
     results, requests = await results_of(outer, untraced)
 
@@ -201,6 +209,17 @@ async def test_an_agent_whose_own_tracing_is_off_makes_calls_unknown(outer):
         assert result.outcome is Outcome.METRIC_ERROR
         assert "ran with its tracing off" in "; ".join(result.reasons())
         assert tokens(result) is None
+
+
+@outers
+async def test_an_embedding_of_pydantic_ai_is_no_agent(outer):
+    pytest.importorskip("pydantic_ai")
+
+    results, requests = await results_of(outer, ask_embedder)
+
+    assert requests == 3
+    assert all(result.passed for result in results)
+    assert {tokens(result) for result in results} == {usage_of(2)}
 
 
 def switch_spans_off(way, monkeypatch):

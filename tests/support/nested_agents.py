@@ -97,11 +97,29 @@ def pydantic_ai(client: Any, ask: Ask) -> Any:
     return _pydantic_ai_agent(client, "front", ask_desk)
 
 
-def ask_pydantic_ai(client: Any) -> Ask:
+def ask_pydantic_ai(client: Any, **settings: Any) -> Ask:
     agent = _pydantic_ai_agent(client, "desk", delete_order)
+    for name, value in settings.items():
+        setattr(agent, name, value)
 
     async def ask(question: str) -> str:
         return str((await agent.run(question)).output)
+
+    return ask
+
+
+def ask_embedder(client: Any) -> Ask:
+    """A tool that asks PydanticAI for an embedding: a request, but no agent."""
+    from pydantic_ai.embeddings import Embedder
+    from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    provider = OpenAIProvider(openai_client=client)
+    embedder = Embedder(OpenAIEmbeddingModel("fake", provider=provider))
+
+    async def ask(question: str) -> str:
+        result = await embedder.embed_query(question)
+        return f"{len(result.embeddings)} vector"
 
     return ask
 

@@ -13,7 +13,12 @@ from typing import Any
 
 from holodeck.lib.backends.frameworks import langchain_steps, openai_agents_steps
 from holodeck.lib.backends.frameworks.span_steps import SpanListener
-from holodeck.lib.backends.frameworks.turn_trace import TurnTrace, in_turn, open_turns
+from holodeck.lib.backends.frameworks.turn_trace import (
+    TurnTrace,
+    in_turn,
+    note_request,
+    open_turns,
+)
 
 SWITCHES: Mapping[str, Callable[[ExitStack], bool]]
 """By package: turns the tracing of a framework on, and the stack turns it off again.
@@ -84,10 +89,12 @@ def _agent_framework(stack: ExitStack) -> bool:
 def _pydantic_ai(stack: ExitStack) -> bool:
     """Let agents make spans: those that the user chose, or else for the listener alone."""
     from opentelemetry.metrics import NoOpMeterProvider
-    from pydantic_ai import Agent
+    from pydantic_ai import Agent, models
     from pydantic_ai.models.instrumented import InstrumentationSettings
 
     is_heard = _listen(stack)
+    if models.ALLOW_MODEL_REQUESTS:
+        stack.enter_context(models.override_allow_model_requests(_RequestSwitch()))
     before = Agent._instrument_default  # noqa: SLF001 - `instrument_all` has no getter
     if before:
         return listen_to_tracer(getattr(before, "tracer", None)) or is_heard
@@ -100,6 +107,22 @@ def _pydantic_ai(stack: ExitStack) -> bool:
     Agent.instrument_all(settings)
     stack.callback(Agent.instrument_all, before)
     return is_heard
+
+
+class _RequestSwitch:
+    """Allows the requests of PydanticAI, and notes those of agents whose tracing is off.
+
+    Every model asks it before a request.
+    """
+
+    OTHERS = ("pydantic_ai.embeddings", "pydantic_ai.images")
+    """What asks, too, but runs no agent."""
+
+    def __bool__(self) -> bool:
+        asking = sys._getframe(2).f_globals.get("__name__", "")  # noqa: SLF001 - documented
+        if not asking.startswith(self.OTHERS):
+            note_request("PydanticAI")
+        return True
 
 
 def _listen(stack: ExitStack) -> bool:

@@ -5,7 +5,7 @@ run further agents, of which the result of the run tells nothing. Their tracing 
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -149,10 +149,8 @@ class TurnTrace:
         A parent that is a step of another framework has no such key; it is the innermost one that
         is open in the context, where `around` is the latest.
         """
-        while around is not None and not (around.is_open and around.operation in _PARENTS):
-            around = around.parent
         with self._lock:
-            step.parent = self._by_key.get(parent, around)
+            step.parent = self._by_key.get(parent) or _open_step(around, _PARENTS)
             self._by_key[key] = step
             self._steps.append(step)
 
@@ -390,6 +388,20 @@ def begin_step(key: Hashable, parent: Hashable, step: Step) -> bool:
         for turn in [*open_turns]:
             turn.strays.append(f"work of {step.framework}")
     return False
+
+
+def note_request(framework: str) -> None:
+    """Note a request of a framework; without a step of its own, its tracing is off."""
+    step = _open_step(_latest_step.get(), _PARENTS | {"request"})
+    if step is None or step.framework != framework or step.operation == "tool":
+        note_untraced_run(framework)
+
+
+def _open_step(step: Step | None, operations: Container[str]) -> Step | None:
+    """Return the innermost step with one of these operations that is open."""
+    while step is not None and not (step.is_open and step.operation in operations):
+        step = step.parent
+    return step
 
 
 def note_untraced_run(framework: str) -> None:
