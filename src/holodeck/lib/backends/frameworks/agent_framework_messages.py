@@ -54,6 +54,7 @@ def read_results(turn: TurnRecord, message: Any) -> None:
             result = content.exception if failed else content.result
             refused = failed and str(content.result).startswith(REFUSALS)
             turn.add_result(content.call_id, result, is_error=failed, is_refused=refused)
+            turn.traced_functions.append(content.call_id)
         elif content.type.endswith("_tool_result"):
             turn.add_result(content.call_id, _provider_result(content))
 

@@ -6,7 +6,7 @@ functions: the worker of a process backend loads them in environments without ho
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -87,6 +87,8 @@ class TurnRecord:
     """How many requests `usage` counts; None if the framework tells only their sum."""
     left_out: list[str] = field(default_factory=list)
     """Names of tools whose calls are no tool calls: they shape the answer, or hand over."""
+    traced_functions: list[str] = field(default_factory=list)
+    """The ids of the calls with a result whose function makes a step of the trace if it runs."""
     _has_unknown_usage: bool = False
     _agent_tools: set[str] = field(default_factory=set)
 
@@ -189,6 +191,13 @@ class TurnRecord:
         if work.requests:
             self.add_usage(*work.usage, requests=len(work.requests))
 
+    def mark_blocked(self, ran: Container[str | None]) -> None:
+        """Mark the results of functions that did not run, because middleware answered instead."""
+        for result in self.tool_results:
+            is_function = result["call_id"] in self.traced_functions
+            if is_function and result["call_id"] not in ran and not result.get("is_error"):
+                result["blocked"] = True
+
     def make_unknown(self, problem: str) -> None:
         """Note that there may be further calls and requests, of which nothing is known."""
         self.tool_calls_problem = self.tool_calls_problem or problem
@@ -226,6 +235,8 @@ class FrameworkSession(ABC):
     def _note_other_work(self, trace: TurnTrace) -> None:
         turn = self.turn
         work = trace.other_work(turn.tool_calls or (), turn.requests, turn.left_out)
+        if turn.traced_functions and (ran := trace.tools_that_ran()) is not None:
+            turn.mark_blocked(ran)
         if work is not None:
             turn.add_other_work(work)
         has_run_tools = bool(turn.tool_results) and not self.tools_run_no_agents

@@ -199,6 +199,12 @@ class TurnTrace:
             )
         return None
 
+    def tools_that_ran(self) -> set[str | None] | None:
+        """Return the ids of the calls for which a tool ran; None if not all were seen."""
+        if not self._saw_own_run or self.unheard or self.strays:
+            return None
+        return {step.call_id for step in self._steps if step.operation == "tool"}
+
     def other_work(
         self,
         calls: Iterable[Mapping[str, Any]],

@@ -160,7 +160,20 @@ async def test_calls_that_middleware_of_the_user_answers_are_seen(make):
     async with backend_of(make(middleware=[answer])) as backend:
         result = await backend.invoke_once("Where is order 7?")
 
-    assert [one["result"] for one in result.tool_results] == ["from the cache"]
+    [returned] = result.tool_results
+    assert (returned["result"], returned["blocked"]) == ("from the cache", True)
+
+
+async def test_calls_that_middleware_of_the_user_lets_through_are_not_blocked(make):
+    @function_middleware
+    async def log(context, call_next):
+        await call_next()
+
+    async with backend_of(make(middleware=[log])) as backend:
+        result = await backend.invoke_once("Where is order 7?")
+
+    [returned] = result.tool_results
+    assert "blocked" not in returned
 
 
 async def test_a_request_that_middleware_of_the_user_makes_again_counts_twice(make):
