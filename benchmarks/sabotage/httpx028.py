@@ -12,7 +12,7 @@ import httpx
 
 from holodeck.cli.main import main
 from holodeck.lib.llm import http_client
-from holodeck.lib.llm.http_client import Server
+from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.http_parser import Response
 
 SLOW = "0.28."

@@ -68,7 +68,7 @@ PROJECTS = {
         ],
         {"faithfulness", "Helpfulness"},
         ["every second day.", "Better in the morning", "a roof against rain"],
-        {"/api/chat", "/api/embed", "/v1/chat/completions"},
+        {"/api/embed", "/v1/chat/completions"},
         {"read_notes": "tomatoes: nothing"},
     ),
     "letter-desk": Sample(

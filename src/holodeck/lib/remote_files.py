@@ -18,12 +18,12 @@ from holodeck.config.environment import cache_dir, proxy_for
 from holodeck.errors import ConfigError, ExecutionError
 from holodeck.lib import download_cache
 from holodeck.lib.llm.errors import TRANSIENT_STATUS
-from holodeck.lib.llm.http_client import (
+from holodeck.lib.llm.http_client import connection_error
+from holodeck.lib.llm.http_connection import (
     ConnectionPool,
     ProxyRefused,
     Server,
     basic_credentials,
-    connection_error,
     proxy_header,
 )
 from holodeck.lib.llm.http_parser import MalformedHttp, Response, TooLarge

@@ -18,7 +18,8 @@ from holodeck.lib.llm.errors import (
     no_answer_within,
     status_error,
 )
-from holodeck.lib.llm.http_client import HttpClient, Server
+from holodeck.lib.llm.http_client import HttpClient
+from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.retry import RetryConfig

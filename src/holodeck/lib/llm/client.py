@@ -6,7 +6,7 @@ import logging
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -21,12 +21,14 @@ from holodeck.lib.llm.completion import (
 )
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
-from holodeck.lib.llm.http_client import HttpClient
+from holodeck.lib.llm.http_client import HttpClient, StreamedResponse
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
-from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay, retry
+from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
+from holodeck.lib.llm.retry import retry as retry_request
+from holodeck.lib.llm.streaming import StreamedCompletion, read_events
 from holodeck.lib.observability import names, span
 from holodeck.models.llm import LLMProvider
 from holodeck.models.outcome import Attempt
@@ -100,7 +102,7 @@ class RequestSender:
         limit = time_limit(self._timeout)
         try:
             async with limit:
-                return await retry(
+                return await retry_request(
                     partial(self._attempt, request, stats, count(1)),
                     attempts=1 if was_down else config.max_retries + 1,
                     is_transient=lambda error: (
@@ -216,16 +218,75 @@ class ChatClient:
         )
         self._parse = parse
 
-    async def complete(self, body: str, stats: RequestStats) -> Completion:
+    async def complete(
+        self, body: str, stats: RequestStats, retry: RetryConfig | None = None
+    ) -> Completion:
         """Return the completion for a request body (JSON). Raises RequestError."""
         request = self._http.encode(body.encode())
-        completion = await self._sender.send(partial(self._post, request), self._retry, stats)
+        completion = await self._sender.send(
+            partial(self._post, request), retry or self._retry, stats
+        )
         stats.meter.add(completion.usage, self._model)
         return completion
+
+    async def stream(
+        self, body: str, stats: RequestStats, retry: RetryConfig | None = None
+    ) -> AsyncIterator[str | Completion]:
+        """Yield the text of a streamed response in pieces, and at the end the completion.
+
+        The body has `stream: true`. It is sent again only until the response begins, because the
+        caller may have shown its pieces. Raises RequestError.
+        """
+        request = self._http.encode(body.encode())
+        response = await self._sender.send(
+            partial(self._begin, request), retry or self._retry, stats
+        )
+        completion = StreamedCompletion()
+        try:
+            async for event in read_events(self._http.read(response)):
+                if text := completion.add(event):
+                    yield text
+                if completion.is_over:
+                    break
+        finally:
+            response.close()
+        result = completion.result()
+        stats.meter.add(result.usage, self._model)
+        yield result
+
+    async def complete_body(
+        self, body: Mapping[str, Any], stats: RequestStats, retry: RetryConfig | None = None
+    ) -> Completion:
+        """Return the completion for a request. Raises RequestError."""
+        return await self.complete(json.dumps(body), stats, retry)
+
+    def stream_body(
+        self, body: Mapping[str, Any], stats: RequestStats, retry: RetryConfig | None = None
+    ) -> AsyncIterator[str | Completion]:
+        """Yield what `stream` yields for a request, with the usage at its end."""
+        streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        return self.stream(json.dumps(streamed), stats, retry)
+
+    async def prepare(self) -> None:
+        """Do nothing: the first request shows whether the endpoint answers."""
 
     async def close(self) -> None:
         """Close the connections of the running event loop; a later request opens new ones."""
         await self._http.close()
+
+    async def _begin(self, request: bytes, limiter: Limiter) -> StreamedResponse:
+        """Send the request once, and return the response that has begun. Raises RequestError."""
+        response = await self._http.begin(request)
+        self._limiters.note_reached(self._endpoint.name)
+        head = response.head
+        apply_rate_limits(limiter, head.headers)
+        if head.status == 200:
+            return response
+        try:
+            refused = b"".join([piece async for piece in self._http.read(response)])
+        finally:
+            response.close()
+        raise status_error(head.status, head.headers, refused)
 
     async def _post(self, request: bytes, limiter: Limiter) -> Completion:
         """Send the request once."""

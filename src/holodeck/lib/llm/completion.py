@@ -43,6 +43,8 @@ class Completion:
     """Whether the response ended at the limit of tokens."""
     is_filtered: bool = False
     """Whether a content filter of the provider ended the response."""
+    finish_reason: str | None = None
+    """Why it ended, in the provider's words; None if it does not say."""
 
 
 def openai_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
@@ -72,14 +74,16 @@ def parse_completion(body: bytes) -> Completion:
     message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
         raise malformed_response(f"is {NOT_A_COMPLETION}: its choice has no message", body)
+    reason = choices[0].get("finish_reason")
     try:
         return Completion(
             _text(message),
             _tool_calls(message.get("tool_calls")),
-            _usage(document.get("usage")),
+            read_usage(document.get("usage")),
             read_tokens(choices[0].get("logprobs")),
-            choices[0].get("finish_reason") == "length",
-            choices[0].get("finish_reason") == "content_filter",
+            reason == "length",
+            reason == "content_filter",
+            reason if isinstance(reason, str) else None,
         )
     except TypeError as error:
         raise malformed_response(f"is {NOT_A_COMPLETION}: {error}", body) from error
@@ -139,7 +143,8 @@ def _tool_call(call: Any) -> RawToolCall:
     return RawToolCall(*(value or "" for value in values))
 
 
-def _usage(usage: Any) -> TokenUsage:
+def read_usage(usage: Any) -> TokenUsage:
+    """Return the counts of a response; zero without them. Raises TypeError."""
     if usage is None:
         return TokenUsage.zero()
     if not isinstance(usage, dict):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.llm.http_client import Server
+from holodeck.lib.llm.http_connection import Server
 from holodeck.models.llm import PROVIDERS, LLMProvider, Protocol, ProviderEnum
 
 ANTHROPIC_VERSION = "2023-06-01"

@@ -121,6 +121,13 @@ def status_error(status: int, headers: Mapping[str, str], body: bytes) -> Reques
     )
 
 
+def provider_error(body: bytes) -> RequestError:
+    """Return the error that a provider reports in the middle of a stream."""
+    message, codes = _provider_error(body)
+    refusal = classify_refusal(None, codes)
+    return RequestError(message or "the provider reported an error", refusal=refusal)
+
+
 def _provider_error(body: bytes) -> tuple[str, set[str]]:
     """Return the message and the codes of an error response."""
     try:

@@ -1,6 +1,5 @@
 """The handler that sends requests on to the servers of models, over connections that stay open."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,21 +9,14 @@ from urllib.parse import urlsplit
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.endpoint import ProxyFor, is_usable_url
 from holodeck.lib.llm.errors import unreachable_reason
-from holodeck.lib.llm.http_client import (
-    Connection,
-    ConnectionPool,
-    Server,
-    basic_credentials,
-    proxy_header,
-)
-from holodeck.lib.llm.http_parser import Head, MalformedHttp, ResponseReader
+from holodeck.lib.llm.http_client import StreamedResponse
+from holodeck.lib.llm.http_connection import ConnectionPool, Server, basic_credentials, proxy_header
+from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.tap.exchange import Request, Response, UpstreamError, end_to_end, header
 from holodeck.lib.tap.handlers import error_response
 from holodeck.lib.tap.upstreams import Upstream
 from holodeck.lib.text import one_line
 
-MAX_WAITING_BYTES = 256_000
-"""Of what a server may send before the agent has read it."""
 _READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
 
 
@@ -53,7 +45,7 @@ class Forwarder:
         try:
             head = response.head
             lines = [(_bytes(name), _bytes(value)) for name, value in head.lines]
-            pieces = response.pieces()
+            pieces = _or_upstream_error(response.pieces())
             yield Response(head.status, end_to_end(lines), pieces, _bytes(head.reason))
         finally:
             response.close()
@@ -63,7 +55,7 @@ class Forwarder:
         for server in self._servers.values():
             await server.pool.close()
 
-    async def _send(self, request: Request) -> "StreamedResponse":
+    async def _send(self, request: Request) -> StreamedResponse:
         """Return the response, whose head has come. Raises OSError, MalformedHttp, ConfigError."""
         server = self._servers.get(request.upstream)
         if server is None:
@@ -120,99 +112,13 @@ class _ModelServer:
             yield b"Content-Length", b"%d" % len(request.body)
 
 
-class StreamedResponse:
-    """Takes a response from a connection, and gives its body piece by piece.
-
-    The server has to wait while too much has not been taken.
-    """
-
-    head: Head
-
-    def __init__(
-        self, pool: ConnectionPool, connection: Connection, reader: ResponseReader
-    ) -> None:
-        self._pool = pool
-        self._connection = connection
-        self._reader = reader
-        self._waiting = bytearray()
-        self._error: Exception | None = None
-        self._change: asyncio.Future[None] | None = None
-
-    @classmethod
-    async def begin(
-        cls, pool: ConnectionPool, request: bytes, reader: ResponseReader
-    ) -> "StreamedResponse":
-        """Send a request and return the response once its head has come.
-
-        Raises OSError, MalformedHttp.
-        """
-        connection = await pool.acquire()
-        response = cls(pool, connection, reader)
-        try:
-            connection.send(request, response)
-            while reader.head is None:
-                await response._wait()
-        except BaseException:
-            connection.close()
-            raise
-        response.head = reader.head
-        return response
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives, not decoded. Raises UpstreamError if it breaks off."""
-        while self._waiting or not self._reader.is_complete:
-            if not self._waiting:
-                try:
-                    await self._wait()
-                except (OSError, MalformedHttp) as error:
-                    raise UpstreamError(str(error)) from error
-                continue
-            piece = bytes(self._waiting)
-            self._waiting.clear()
-            self._connection.transport.resume_reading()
+async def _or_upstream_error(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body. Raises UpstreamError if it breaks off."""
+    try:
+        async for piece in pieces:
             yield piece
-
-    def close(self) -> None:
-        """Let the connection be used again if the whole response was taken; else close it."""
-        is_over = self._reader.is_complete and not self._waiting
-        self._pool.release(self._connection, keeps_alive=is_over and self._reader.keeps_alive)
-
-    async def _wait(self) -> None:
-        """Wait until something arrives. Raises what the connection failed with."""
-        if self._error is None:
-            self._change = asyncio.get_running_loop().create_future()
-            await self._change
-        if self._error is not None:
-            raise self._error
-
-    # What the connection calls
-
-    @property
-    def has_begun(self) -> bool:
-        return self._reader.has_begun
-
-    @property
-    def is_complete(self) -> bool:
-        return self._reader.is_complete or self._error is not None
-
-    def feed(self, data: bytes) -> None:
-        self._waiting += self._reader.feed(data)
-        if len(self._waiting) > MAX_WAITING_BYTES:
-            self._connection.transport.pause_reading()
-        self._wake()
-
-    def end(self) -> bool:
-        is_complete = self._reader.end()
-        self._wake()
-        return is_complete
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._change is not None and not self._change.done():
-            self._change.set_result(None)
+    except (OSError, MalformedHttp) as error:
+        raise UpstreamError(str(error)) from error
 
 
 def _bytes(text: str) -> bytes:

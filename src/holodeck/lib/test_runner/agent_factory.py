@@ -320,7 +320,7 @@ class AgentFactory:
         )
         self._are_tools_set = not self._toolbox.has_sources
         weights = self._weights(agent.own_dir)
-        self.kernel = build_kernel(agent.model, self._limits, weights, self._limiters)
+        self.kernel = build_kernel(agent.model, self._limits, weights, self._limiters, proxy_for)
         self._filters = filter_factory(agent, _embedder(agent, self._execution))
         self._filter: ToolFilterManager | None = None
         self._set_tools(self._toolbox.tools or ())
@@ -402,12 +402,12 @@ class AgentFactory:
 
     async def initialize(self) -> None:
         """Open the tools and prepare the model: a local one is downloaded and loaded."""
-        from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
+        from holodeck.lib.backends.semantic_kernel.chat_service import TurnChat
 
         await self._open_tools()
         if self._filter is not None:
             await self._filter.prepare()
-        await self.kernel.get_service(type=ResilientChat).prepare()
+        await self.kernel.get_service(type=TurnChat).prepare()
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
@@ -430,11 +430,11 @@ class AgentFactory:
 
     async def shutdown(self) -> None:
         """Close the tools and the client of the running event loop; both can be used again."""
-        from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
+        from holodeck.lib.backends.semantic_kernel.chat_service import TurnChat
 
         self._are_tools_set = not self._toolbox.has_sources
         await self._toolbox.close()
-        await self.kernel.get_service(type=ResilientChat).close()
+        await self.kernel.get_service(type=TurnChat).close()
 
 
 class ThreadRunFactory(Protocol):

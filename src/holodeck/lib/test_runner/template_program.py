@@ -55,9 +55,7 @@ def _load(library: str) -> None:
     with suppress(Exception):  # the worker that misses it says what is wrong
         if library == SEMANTIC_KERNEL:
             # Imported here because other agents do not need it.
-            from holodeck.lib.backends.semantic_kernel.agent import import_all
-
-            import_all()
+            import holodeck.lib.backends.semantic_kernel.agent  # noqa: F401
 
 
 def _wait(pid: int) -> int | None:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from holodeck.lib.llm.http_client import ConnectionPool, ProxyRefused, Server
+from holodeck.lib.llm.http_connection import ConnectionPool, ProxyRefused, Server
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

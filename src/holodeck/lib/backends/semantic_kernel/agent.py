@@ -24,16 +24,17 @@ from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterM
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.parsing import parse_arguments
-from holodeck.lib.backends.semantic_kernel.chat_service import SCHEMA, ResilientChat, client_options
-from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
-from holodeck.lib.llm.endpoint import (
-    AZURE_VERSION,
-    base_url,
-    drop_none,
-    endpoint_key,
-    missing_api_key,
-    sampling,
+from holodeck.lib.backends.semantic_kernel.chat_service import (
+    SCHEMA,
+    ResilientChat,
+    TurnChat,
+    client_options,
 )
+from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
+from holodeck.lib.backends.semantic_kernel.local import LocalCompletions
+from holodeck.lib.backends.semantic_kernel.model_chat import ModelChat
+from holodeck.lib.llm.client import ChatClient
+from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, endpoint_key, missing_api_key, sampling
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.tools.base import Tool, run_tool
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     )
 
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
-
-NO_KEY = "none"
-"""For servers without keys, as the client libraries insist on some text."""
 
 
 class ToolKernel(Kernel):
@@ -103,14 +101,36 @@ class VerbatimAgent(ChatCompletionAgent):
 
 
 def build_kernel(
-    llm: LLMProvider, limits: CallLimits, weights: "LocalWeights", limiters: Limiters
+    llm: LLMProvider,
+    limits: CallLimits,
+    weights: "LocalWeights",
+    limiters: Limiters,
+    proxy_for: ProxyFor | None = None,
 ) -> Kernel:
-    """Return a kernel with the model's service and no tools."""
+    """Return a kernel with the model's service and no tools. Raises ConfigError.
+
+    Args:
+        llm: The model.
+        limits: Time limits of its requests.
+        weights: Finds the weights of a local model.
+        limiters: The limiters of the run.
+        proxy_for: Returns the proxy for a URL.
+    """
     kernel = ToolKernel()
-    factory = partial(build_service, llm, limits, weights)
-    images = llm.protocol != "local"
-    chat = ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=images)
-    kernel.add_service(chat)
+    match llm.protocol:
+        case "anthropic":
+            factory = partial(_anthropic_service, llm, limits)
+            kernel.add_service(
+                ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=True)
+            )
+        case "local":
+            local = LocalCompletions(llm.name, weights)
+            kernel.add_service(ModelChat.of(llm.name, local, takes_images=False))
+        case "litellm":
+            raise ConfigError("model.provider", f"{llm.provider.value} needs an 'endpoint'")
+        case _:
+            client = ChatClient(Endpoint.of(llm, proxy_for), llm.name, limits, limiters)
+            kernel.add_service(ModelChat.of(llm.name, client, takes_images=True))
     return kernel
 
 
@@ -140,7 +160,7 @@ def build_arguments(
     kernel: Kernel, llm: LLMProvider, schema: dict[str, Any] | None
 ) -> KernelArguments:
     """Return the request settings of every invocation."""
-    service = kernel.get_service(type=ResilientChat)
+    service = kernel.get_service(type=TurnChat)
     settings = service.get_prompt_execution_settings_class()(
         service_id=service.service_id, **request_settings(llm, schema)
     )
@@ -176,7 +196,7 @@ def with_retries(kernel: Kernel) -> Kernel:
     plain = [
         service
         for service in kernel.services.values()
-        if isinstance(service, ChatCompletionClientBase) and not isinstance(service, ResilientChat)
+        if isinstance(service, ChatCompletionClientBase) and not isinstance(service, TurnChat)
     ]
     if not plain:
         return kernel
@@ -250,97 +270,23 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=parameters)
 
 
-def import_all() -> None:
-    """Import what `build_service` imports for most providers, for a process that will be forked."""
-    import semantic_kernel.connectors.ai.open_ai  # noqa: F401
-    from openai import DefaultAioHttpClient  # noqa: F401 - it imports aiohttp
-
-
-def build_service(
-    llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
-) -> ChatCompletionClientBase:
-    """Return a new service of the model's provider, with its own client. Raises ConfigError."""
-    match llm.protocol:
-        case "openai" | "azure":
-            return _openai_service(llm, limits)
-        case "anthropic":
-            return _anthropic_service(llm, limits)
-        case "ollama":
-            return _ollama_service(llm, limits)
-        case "local":
-            from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
-
-            return LocalChatCompletion.of(llm.name, weights)
-        case "litellm":
-            raise ConfigError("model.provider", f"{llm.provider.value} needs an 'endpoint'")
-
-
-def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
-    from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
-    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
-
-    options = _client_arguments(llm, limits, DefaultAioHttpClient)
-    if llm.protocol == "openai":
-        client = AsyncOpenAI(base_url=base_url(llm), **options)
-    else:
-        client = AsyncAzureOpenAI(
-            azure_endpoint=llm.endpoint or "",
-            azure_deployment=llm.name,
-            api_version=llm.api_version or AZURE_VERSION,
-            **options,
-        )
-    # Semantic Kernel's own service for Azure refuses servers without TLS, and reads variables.
-    return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
-
-
 def _anthropic_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
     from holodeck.lib.backends.semantic_kernel.anthropic_chat import AnthropicChat
 
-    options = _client_arguments(llm, limits, DefaultAsyncHttpxClient)
-    client = AsyncAnthropic(base_url=llm.endpoint, **options)
-    return AnthropicChat(ai_model_id=llm.name, api_key=options["api_key"], async_client=client)
-
-
-def _ollama_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
-    from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
-
-    from holodeck.lib.backends.semantic_kernel.ollama_client import OllamaClient
-
-    options = client_options(limits.answer_bytes)
-    client = OllamaClient(host=llm.endpoint, timeout=limits.attempt_timeout, **options)
-    return OllamaChatCompletion(ai_model_id=llm.name, client=client)
-
-
-def _client_arguments(
-    llm: LLMProvider, limits: CallLimits, http_client: Callable[..., Any]
-) -> dict[str, Any]:
-    """Return the arguments that the clients of OpenAI and Anthropic have in common."""
-    if llm.api_key is not None:
-        key = llm.api_key.get_secret_value()
-    elif llm.endpoint is not None and llm.protocol == "openai":
-        key = NO_KEY
-    else:
+    if llm.api_key is None:
         raise missing_api_key(llm)
-    timeout = limits.attempt_timeout
-    return {
-        "api_key": key,
-        "max_retries": 0,
-        "timeout": timeout,
-        "http_client": http_client(timeout=timeout, **client_options(limits.answer_bytes)),
-    }
+    key, timeout = llm.api_key.get_secret_value(), limits.attempt_timeout
+    http_client = DefaultAsyncHttpxClient(timeout=timeout, **client_options(limits.answer_bytes))
+    client = AsyncAnthropic(
+        base_url=llm.endpoint, api_key=key, max_retries=0, timeout=timeout, http_client=http_client
+    )
+    return AnthropicChat(ai_model_id=llm.name, api_key=key, async_client=client)
 
 
 def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings of each request, in the provider's own names."""
-    if llm.protocol == "ollama":
-        options = {
-            "temperature": llm.temperature,
-            "top_p": llm.top_p,
-            "num_predict": llm.max_tokens,
-        }
-        return drop_none({"options": drop_none(options), "format": schema})
     if llm.protocol == "anthropic" and schema is not None:
         raise ConfigError(
             "response_format",

@@ -15,7 +15,6 @@ from semantic_kernel.contents.function_call_content import FunctionCallContent
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import token_counts
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
-from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.llm.client import RequestSender
 from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
@@ -44,21 +43,48 @@ SCHEMA = "holodeck_schema"
 ServiceFactory = Callable[[], ChatCompletionClientBase]
 
 
-class ResilientChat(ChatCompletionClientBase):
+class TurnChat(ChatCompletionClientBase):
+    """A chat service that notes in the running turn what it requests and gets."""
+
+    SUPPORTS_FUNCTION_CALLING: ClassVar[bool] = True
+
+    _takes_images: bool = PrivateAttr(default=False)
+
+    async def prepare(self) -> None:
+        """Download and load what is needed before the first request."""
+
+    async def close(self) -> None:
+        """Close the client of the running event loop; the next request opens a new one."""
+
+    async def _complete(
+        self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
+    ) -> "list[ChatMessageContent]":
+        """Return the model's response, retried where that may help. Raises RequestError."""
+        raise NotImplementedError
+
+    async def _inner_get_chat_message_contents(
+        self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
+    ) -> "list[ChatMessageContent]":
+        turn = current_turn_of(chat_history)
+        if self._takes_images:
+            _add_images(chat_history, turn)
+        messages = await self._complete(chat_history, settings)
+        note_calls(turn, messages[0])
+        return messages
+
+
+class ResilientChat(TurnChat):
     """Passes requests on to the real service and retries those that failed for a transient reason.
 
     It retries single requests, not whole invocations: a tool that has run does not run again
     because the request after it failed.
     """
 
-    SUPPORTS_FUNCTION_CALLING: ClassVar[bool] = True
-
     _factory: ServiceFactory = PrivateAttr()
     _first: ChatCompletionClientBase = PrivateAttr()
     _first_is_taken: bool = PrivateAttr(default=False)
     _limiters: Limiters = PrivateAttr(default_factory=Limiters)
     _endpoint: str = PrivateAttr(default="")
-    _takes_images: bool = PrivateAttr(default=False)
     _services: "WeakKeyDictionary[asyncio.AbstractEventLoop, ChatCompletionClientBase]" = (
         PrivateAttr(default_factory=WeakKeyDictionary)
     )
@@ -98,14 +124,7 @@ class ResilientChat(ChatCompletionClientBase):
             self._first_is_taken = True
         return self._services[loop]
 
-    async def prepare(self) -> None:
-        """Download and load the model, if it is a local one."""
-        service = self.service()
-        if isinstance(service, LocalChatCompletion):
-            await service.load()
-
     async def close(self) -> None:
-        """Close the client of the running event loop; the next request opens a new one."""
         service = self._services.pop(asyncio.get_running_loop(), None)
         client = getattr(service, "async_client", None) or getattr(service, "client", None)
         close = getattr(client, "close", None) or getattr(client, "aclose", None)
@@ -119,34 +138,21 @@ class ResilientChat(ChatCompletionClientBase):
         self._first._verify_function_choice_settings(settings)  # noqa: SLF001
 
     def _update_function_choice_settings_callback(self) -> Any:
-        """Return what writes the tools into the settings, with the schemas of servers unchanged."""
-        update = self._first._update_function_choice_settings_callback()  # noqa: SLF001
-
-        def update_settings(configuration: Any, settings: Any, kind: Any) -> None:
-            update(configuration, settings, kind)
-            schemas = {
-                one.fully_qualified_name: one.additional_properties[SCHEMA]
-                for one in configuration.available_functions or ()
-                if SCHEMA in (one.additional_properties or {})
-            }
-            if schemas:
-                _set_schemas(getattr(settings, "tools", None) or (), schemas)
-
-        return update_settings
+        return with_server_schemas(
+            self._first._update_function_choice_settings_callback()  # noqa: SLF001
+        )
 
     def _reset_function_choice_settings(self, settings: "PromptExecutionSettings") -> None:
         self._first._reset_function_choice_settings(settings)  # noqa: SLF001
 
-    async def _inner_get_chat_message_contents(
+    async def _complete(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
     ) -> "list[ChatMessageContent]":
-        turn = _current_turn(chat_history)
-        if self._takes_images:
-            _add_images(chat_history, turn)
+        turn = current_turn_of(chat_history)
         sender = RequestSender(self._endpoint, self._limiters, classify=request_error)
         request = partial(self._request, chat_history, settings, turn)
         messages = await sender.send(request, turn.retry, turn)
-        _note_response(turn, messages[0], self.ai_model_id)
+        turn.meter.add(_usage_of(messages[0]), self.ai_model_id)
         return messages
 
     async def _request(
@@ -159,7 +165,7 @@ class ResilientChat(ChatCompletionClientBase):
         """Send the request once."""
         token = current_limiter.set(limiter)
         try:
-            messages = await self._complete(chat_history, settings, turn.attempt_timeout)
+            messages = await self._send(chat_history, settings, turn.attempt_timeout)
         except Exception as error:
             if status_of(error) is not None:
                 self._limiters.note_reached(self._endpoint)
@@ -169,7 +175,7 @@ class ResilientChat(ChatCompletionClientBase):
         self._limiters.note_reached(self._endpoint)
         return messages
 
-    async def _complete(
+    async def _send(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", limit: float | None
     ) -> "list[ChatMessageContent]":
         labels = {
@@ -198,7 +204,7 @@ class ResilientChat(ChatCompletionClientBase):
         function_invoke_attempt: int = 0,
     ) -> AsyncGenerator["list[StreamingChatMessageContent]", Any]:
         """Yield the real service's stream; never retried, as the user may have seen pieces."""
-        turn = _current_turn(chat_history)
+        turn = current_turn_of(chat_history)
         stream = self.service()._inner_get_streaming_chat_message_contents(  # noqa: SLF001
             chat_history, settings, function_invoke_attempt
         )
@@ -210,6 +216,22 @@ class ResilientChat(ChatCompletionClientBase):
             yield pieces
 
 
+def with_server_schemas(update: Callable[..., None]) -> Callable[..., None]:
+    """Return what writes the tools into the settings, with the schemas of servers unchanged."""
+
+    def update_settings(configuration: Any, settings: Any, kind: Any) -> None:
+        update(configuration, settings, kind)
+        schemas = {
+            function.fully_qualified_name: function.additional_properties[SCHEMA]
+            for function in configuration.available_functions or ()
+            if SCHEMA in (function.additional_properties or {})
+        }
+        if schemas:
+            _set_schemas(getattr(settings, "tools", None) or (), schemas)
+
+    return update_settings
+
+
 def _set_schemas(tools: Iterable[dict[str, Any]], schemas: Mapping[str, dict[str, Any]]) -> None:
     for tool in tools:
         function = tool.get("function", tool)
@@ -218,7 +240,7 @@ def _set_schemas(tools: Iterable[dict[str, Any]], schemas: Mapping[str, dict[str
             function[key] = schemas[function["name"]]
 
 
-def _current_turn(history: "ChatHistory") -> KernelTurn:
+def current_turn_of(history: "ChatHistory") -> KernelTurn:
     """Return the running turn; a new one for a kernel that is used directly."""
     turn = current_turn.get() or KernelTurn()
     if turn.history is not history:
@@ -226,13 +248,12 @@ def _current_turn(history: "ChatHistory") -> KernelTurn:
     return turn
 
 
-def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) -> None:
-    """Count the tokens, and give each tool call a unique id and readable arguments.
+def note_calls(turn: KernelTurn, message: "ChatMessageContent") -> None:
+    """Give each tool call of a response a unique id and readable arguments.
 
     Arguments that cannot be parsed are replaced by the reason, for the model to read; Semantic
     Kernel would fail on them.
     """
-    turn.meter.add(_usage_of(message), model)
     calls = [item for item in message.items if isinstance(item, FunctionCallContent)]
     turn.tool_rounds += bool(calls)
     for item in calls:
