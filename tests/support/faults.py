@@ -152,7 +152,7 @@ PERMANENT = [
         "tool_calls: [{}]",
         Reply(json=completion(content=None, tool_calls=[{}])),
         ends="fails",
-        reason="the agent returned an empty response",
+        reason="invalid tool call",
     ),
     Kind(
         "a tool call without a name",
@@ -179,19 +179,11 @@ WAYS: dict[str, dict[str, str]] = {"Semantic Kernel": {}, "chat": {"backend": "c
 CHAT_OWN = {
     kind.name: kind
     for kind in (
-        Kind(
-            "tool_calls: [{}]",
-            Reply(json=completion(content=None, tool_calls=[{}])),
-            ends="fails",
-            reason="invalid tool call",
-        ),
-        *(
-            Kind(name, reply, ends="error", reason="no answer within 2 s", limits=CALL)
-            for name, reply in SILENT.items()
-        ),
+        Kind(name, reply, ends="error", reason="no answer within 2 s", limits=CALL)
+        for name, reply in SILENT.items()
     )
 }
-"""What Semantic Kernel takes or loses, and the direct way refuses with the reason."""
+"""Faults whose reason the direct way tells in other words."""
 
 
 @dataclass

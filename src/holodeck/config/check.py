@@ -214,6 +214,12 @@ def _check_response_format(context: CheckContext) -> None:
         load_response_schema(context.agent)
     except ConfigError as error:
         context.config_error(("response_format",), error)
+        return
+    agent, is_built_in = context.agent, context.agent.backend is None
+    has_schema = agent.response_format is not None
+    if has_schema and is_built_in and agent.model and agent.model.protocol == "anthropic":
+        problem = "anthropic supports no schema; ask for the format in the instructions"
+        context.error(("response_format",), problem)
 
 
 def _check_tools(context: CheckContext) -> None:

@@ -37,7 +37,8 @@ def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) ->
 def missing_key_message(model: LLMProvider) -> str | None:
     """Return an error message if the model needs an API key and has none, else None."""
     names = PROVIDERS[model.provider].api_key
-    needs_none = not names or (model.endpoint is not None and model.protocol != "azure")
+    # Without a key, Azure takes a token of Entra ID.
+    needs_none = not names or model.endpoint is not None or model.protocol == "azure"
     if model.api_key is not None or needs_none:
         return None
     return (

@@ -203,8 +203,11 @@ class ProviderSettings(Model):
     """API key; by default the provider's environment variable (OPENAI_API_KEY, …)."""
     api_version: NonBlank | None = None
     """Azure API version."""
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    """How much a reasoning model thinks; such models refuse `temperature`, so write
+    `temperature: null` beside it."""
     auth_provider: Literal["api_key"] | None = None
-    """How to authenticate: an API key is the only way."""
+    """How to authenticate: an API key. Without one, `azure_openai` uses Entra ID."""
 
     @field_validator("auth_provider", mode="before")
     @classmethod
@@ -237,6 +240,8 @@ class LLMProvider(ProviderSettings):
                 f"{self.provider} needs 'endpoint: {facts.endpoint_example}', or the variable"
                 f" {facts.endpoint[0]}"
             )
+        if self.reasoning_effort is not None and self.protocol in {"anthropic", "local", "litellm"}:
+            raise ValueError(f"{self.provider} has no 'reasoning_effort'; remove it")
         if self.provider is ProviderEnum.LOCAL and (self.endpoint or self.api_key):
             raise ValueError("a local model has no 'endpoint' and no 'api_key'; remove them")
         return self

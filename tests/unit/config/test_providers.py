@@ -23,10 +23,6 @@ def agent(metrics, **model):
     [
         ({"provider": "openai"}, "missing API key for openai: set OPENAI_API_KEY"),
         ({"provider": "anthropic"}, "missing API key for anthropic: set ANTHROPIC_API_KEY"),
-        (
-            {"provider": "azure_openai", "endpoint": "https://a"},
-            "missing API key for azure_openai: set AZURE_OPENAI_API_KEY",
-        ),
     ],
 )
 def test_a_missing_key_is_told_with_its_variable(model, message):

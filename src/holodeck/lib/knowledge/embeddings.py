@@ -99,6 +99,7 @@ class HttpEmbedder:
             self._endpoint.headers,
             limits.answer_bytes,
             limits.attempt_timeout,
+            self._endpoint.token,
         )
         self._parse = parse_ollama if llm.protocol == "ollama" else parse_openai
 

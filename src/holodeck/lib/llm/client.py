@@ -214,7 +214,11 @@ class ChatClient:
         timeout = None if kind == AGENT else limits.timeout
         self._sender = RequestSender(endpoint.name, limiters, kind, timeout=timeout)
         self._http = HttpClient(
-            endpoint.server, endpoint.headers, limits.answer_bytes, limits.attempt_timeout
+            endpoint.server,
+            endpoint.headers,
+            limits.answer_bytes,
+            limits.attempt_timeout,
+            endpoint.token,
         )
         self._parse = parse
 

@@ -1,7 +1,7 @@
 """Endpoints of models: the URL, headers and request settings of each protocol."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from holodeck.models.llm import PROVIDERS, LLMProvider, Protocol, ProviderEnum
 ANTHROPIC_VERSION = "2023-06-01"
 AZURE_VERSION = "2024-10-21"
 
+TokenSource = Callable[[], Awaitable[str]]
+"""Returns a token that is valid now. Raises RequestError."""
 ProxyFor = Callable[[str], str | None]
 """URL → the URL of its proxy; None for a direct connection."""
 
@@ -24,6 +26,8 @@ class Endpoint:
     headers: Mapping[str, str]
     name: str
     """The key of the shared rate limit; holds no secret."""
+    token: "TokenSource | None" = None
+    """Returns a token for each request, where there is no key."""
 
     @classmethod
     def of(cls, llm: LLMProvider, proxy_for: ProxyFor | None = None) -> "Endpoint":
@@ -35,7 +39,13 @@ class Endpoint:
             raise ConfigError("model.provider", f"{llm.provider.value} has no endpoint")
         url, headers = _PROTOCOLS[llm.protocol](llm)
         server = Server(_validate_url(url), proxy_for(url) if proxy_for else None)
-        return cls(server, headers, endpoint_key(llm))
+        token = None
+        if llm.protocol == "azure" and not _api_key(llm, required=False):
+            # Imported here because few models have no key.
+            from holodeck.lib.llm.azure_token import azure_token  # noqa: PLC0415
+
+            token = azure_token(llm, server.host)
+        return cls(server, headers, endpoint_key(llm), token)
 
 
 def base_url(llm: LLMProvider) -> str:
@@ -43,19 +53,40 @@ def base_url(llm: LLMProvider) -> str:
     return (llm.endpoint or PROVIDERS[llm.provider].url or "").rstrip("/")
 
 
+def is_own_endpoint(llm: LLMProvider) -> bool:
+    """Whether requests go to the provider's own address, written out or not."""
+    own = PROVIDERS[llm.provider].url
+    return own is not None and base_url(llm) == own
+
+
 def _openai(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    base = base_url(llm)
-    return f"{base}/chat/completions", _bearer(_api_key(llm, required=llm.endpoint is None))
+    key = _api_key(llm, required=is_own_endpoint(llm))
+    return f"{base_url(llm)}/chat/completions", _bearer(key)
 
 
 def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    from urllib.parse import quote  # noqa: PLC0415 - no other provider needs it
+    key = _api_key(llm, required=False)
+    return _azure_url(llm), {"api-key": key} if key else {}
+
+
+def _azure_url(llm: LLMProvider) -> str:
+    """Return where completions of a deployment are requested.
+
+    The endpoint is that of the resource, or one that the portal shows: the address of the current
+    API, which takes the deployment in the body, or the whole URI of the deployment.
+    """
+    from urllib.parse import quote, urlsplit  # noqa: PLC0415 - no other provider needs it
 
     base = base_url(llm)
+    path = urlsplit(base).path
+    if path.endswith(("/openai/v1", "/openai/v1/chat/completions")):
+        return f"{base.removesuffix('/chat/completions')}/chat/completions"
     version = quote(llm.api_version or AZURE_VERSION)
+    if path.endswith("/chat/completions"):
+        return base if "api-version=" in base else f"{base}?api-version={version}"
+    base = base.removesuffix("/openai")
     deployment = quote(llm.name, safe="")
-    url = f"{base}/openai/deployments/{deployment}/chat/completions?api-version={version}"
-    return url, {"api-key": _api_key(llm, required=True)}
+    return f"{base}/openai/deployments/{deployment}/chat/completions?api-version={version}"
 
 
 def _anthropic(llm: LLMProvider) -> tuple[str, dict[str, str]]:
@@ -123,7 +154,7 @@ def sampling(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings of a chat completion request, in OpenAI's names."""
     # OpenAI has renamed the limit and refuses the old name for newer models; servers that imitate
     # it often know only the old one.
-    is_openai = llm.provider is ProviderEnum.OPENAI and llm.endpoint is None
+    is_openai = llm.provider is ProviderEnum.OPENAI and is_own_endpoint(llm)
     has_new_names = is_openai or llm.protocol == "azure"
     if schema is not None and "json_schema" not in schema:
         named = {"name": "answer", "strict": True, "schema": schema}
@@ -133,6 +164,7 @@ def sampling(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
             "temperature": llm.temperature,
             "top_p": llm.top_p,
             "max_completion_tokens" if has_new_names else "max_tokens": llm.max_tokens,
+            "reasoning_effort": llm.reasoning_effort,
             "response_format": schema,
         }
     )

@@ -43,6 +43,7 @@ _HANDSHAKE_FAILURES = frozenset(
     }
 )
 """Reasons of OpenSSL that every further connection would meet, such as a server without TLS."""
+_REFUSED_TEMPERATURE = re.compile(r"(?i)(?=.*temperature).*(unsupported|not support|only the def)")
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 MAX_EXCERPT = 80
 MAX_MESSAGE = 400
@@ -112,6 +113,8 @@ def status_error(status: int, headers: Mapping[str, str], body: bytes) -> Reques
         return RequestError(redirect_message(status))
     message, codes = _provider_error(body)
     refusal = classify_refusal(status, codes)
+    if status == 400 and _REFUSED_TEMPERATURE.search(message):
+        message += "; write 'temperature: null' in the model, which then uses its own"
     return RequestError(
         f"HTTP {status}: {message}" if message else f"HTTP {status}",
         is_transient=is_transient_status(status, refusal),

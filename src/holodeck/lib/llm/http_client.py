@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from weakref import WeakKeyDictionary
 
@@ -128,11 +128,18 @@ class HttpClient:
         headers: Headers of every request, besides those that every HTTP client sends.
         max_bytes: The largest response body; reading ends there.
         timeout: Seconds for one request; None for no limit.
+        token: Returns a token for each request, if it has no key among its headers.
     """
 
     def __init__(
-        self, server: Server, headers: Mapping[str, str], max_bytes: int, timeout: float | None
+        self,
+        server: Server,
+        headers: Mapping[str, str],
+        max_bytes: int,
+        timeout: float | None,
+        token: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
+        self._token = token
         self._server = server
         self._max_bytes = max_bytes
         self._timeout = timeout
@@ -151,7 +158,7 @@ class HttpClient:
         limit = nullcontext() if self._timeout is None else asyncio.timeout(self._timeout)
         with self._request_errors():
             async with limit:
-                return await self._pool().exchange(request)
+                return await self._pool().exchange(await self._authorized(request))
 
     async def begin(self, request: bytes) -> StreamedResponse:
         """Send a request and return the response once its head has come, whatever its status.
@@ -161,7 +168,8 @@ class HttpClient:
         reader = ResponseReader(self._max_bytes)
         with self._request_errors():
             async with asyncio.timeout(self._timeout):
-                return await StreamedResponse.begin(self._pool(), request, reader)
+                authorized = await self._authorized(request)
+                return await StreamedResponse.begin(self._pool(), authorized, reader)
 
     async def read(self, response: StreamedResponse) -> AsyncIterator[bytes]:
         """Yield the body of a response in pieces, decoded. Raises RequestError."""
@@ -177,6 +185,13 @@ class HttpClient:
                 yield piece if decoder is None else decoder.feed(piece)
             if decoder is not None:
                 decoder.end()
+
+    async def _authorized(self, request: bytes) -> bytes:
+        """Return the request with a token, if it needs one. Raises RequestError."""
+        if self._token is None:
+            return request
+        header = f"Authorization: Bearer {await self._token()}\r\n".encode()
+        return self._head + header + request[len(self._head) :]
 
     @contextmanager
     def _request_errors(self) -> Iterator[None]:

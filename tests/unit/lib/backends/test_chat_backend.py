@@ -391,7 +391,10 @@ async def test_cancelling_leaves_nothing_behind(build, fake_openai):
     ("model", "said"),
     [
         ({"endpoint": None}, "OPENAI_API_KEY"),
-        ({"provider": "azure_openai"}, "AZURE_OPENAI_API_KEY"),
+        (
+            {"provider": "azure_openai", "endpoint": "https://other.example"},
+            "AZURE_OPENAI_API_KEY",
+        ),
         ({"api_key": "a\r\nX: y"}, "holds characters that no key has"),
         ({"endpoint": "ftp://host"}, "is not a URL such as"),
         ({"endpoint": "http://ho st/v1"}, "is not a URL such as"),

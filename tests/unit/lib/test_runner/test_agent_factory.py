@@ -439,9 +439,7 @@ async def test_every_provider_answers_calls_tools_and_counts(build, fake_openai,
     assert result.response == "3 degrees"
     assert result.tool_results[0]["result"] == "3 degrees in Paris"
     assert result.token_usage.total_tokens == 42
-    assert fake_openai.requests[0].dialect == (
-        "anthropic" if provider == "anthropic" else "openai"
-    )
+    assert fake_openai.requests[0].dialect == ("anthropic" if provider == "anthropic" else "openai")
 
 
 @pytest.mark.parametrize("provider", ["azure_openai", "anthropic", "ollama"])

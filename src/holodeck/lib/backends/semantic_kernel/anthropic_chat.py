@@ -1,4 +1,4 @@
-"""Semantic Kernel's client of Anthropic's API, with the images that it leaves out."""
+"""Semantic Kernel's client of Anthropic's API, with the images and failures it leaves out."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,12 +6,14 @@ from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 from semantic_kernel.contents import ImageContent
 from semantic_kernel.contents.utils.author_role import AuthorRole
 
+from holodeck.lib.backends.semantic_kernel.invocation import current_turn
+
 if TYPE_CHECKING:
     from semantic_kernel.contents import ChatHistory, ChatMessageContent
 
 
 class AnthropicChat(AnthropicChatCompletion):
-    """Sends the images of the user's messages, of which Semantic Kernel sends the text only."""
+    """Sends the images of messages, and which results of tools are errors."""
 
     def _prepare_chat_history_for_request(
         self,
@@ -29,7 +31,19 @@ class AnthropicChat(AnthropicChatCompletion):
         for message, source in zip(of_users, sources, strict=True):
             if images := _image_blocks(source):
                 message[content_key] = [{"type": "text", "text": message[content_key]}, *images]
+        _mark_failed_results(messages, content_key)
         return messages, system
+
+
+def _mark_failed_results(messages: list[dict[str, Any]], content_key: str) -> None:
+    """Tell the model which of its tools failed in this turn; Semantic Kernel does not."""
+    turn = current_turn.get()
+    failed = {call_id for call_id, run in turn.tool_runs.items() if run.error} if turn else set()
+    for message in messages:
+        blocks = message[content_key]
+        for block in blocks if isinstance(blocks, list) else ():
+            if block.get("type") == "tool_result" and block.get("tool_use_id") in failed:
+                block["is_error"] = True
 
 
 def _image_blocks(message: "ChatMessageContent") -> list[dict[str, Any]]:

@@ -70,6 +70,7 @@ class RequestSettings(PromptExecutionSettings):
     top_p: float | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | None = None
