@@ -1,11 +1,12 @@
-"""Calls graders that could crash the interpreter in a process beside the run.
+"""Calls graders in a process beside the run, which they can neither end nor hang.
 
-The process starts with the first such grader, is reused, and is replaced once it has ended.
+The process starts with the first grader, is reused, and is replaced once it has ended or hangs.
 """
 
 import asyncio
 import json
 import logging
+import marshal
 import os
 import pickle
 import signal
@@ -14,79 +15,37 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import Observation, RetriedRun, ScoredEvaluator
+from holodeck.lib.evaluators.base import PREPARE_S, Observation, RetriedRun, ScoredEvaluator
 from holodeck.lib.llm.retry import RetryConfig
+from holodeck.lib.process_guard import GroupGuard
 from holodeck.lib.registry import module_file
 from holodeck.lib.source_imports import imports_of
 from holodeck.lib.threads import run_in_thread
 from holodeck.lib.user_code import files_of_agents, is_imported_by_others
+from holodeck.models.outcome import RaisedError
 
 logger = logging.getLogger(__name__)
 
+OWN_REASON = "reason: "
+"""Begins what the process itself writes into the file for crashes."""
+_Answer = tuple[Any, ...]
+_THREAD = "holodeck-grader"
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop());"
     " from holodeck.lib.evaluators.grader_child import main; main()"
 )
 _CLOSE_S = 3.0
 """How long the process may take to end by itself, which flushes the files that graders wrote."""
-_CANNOT_CRASH = frozenset(
-    [
-        "__future__",
-        "abc",
-        "ast",
-        "asyncio",
-        "base64",
-        "bisect",
-        "calendar",
-        "collections",
-        "contextlib",
-        "copy",
-        "csv",
-        "dataclasses",
-        "datetime",
-        "decimal",
-        "difflib",
-        "enum",
-        "fractions",
-        "functools",
-        "hashlib",
-        "heapq",
-        "html",
-        "inspect",
-        "itertools",
-        "json",
-        "keyword",
-        "logging",
-        "math",
-        "numbers",
-        "operator",
-        "pathlib",
-        "pprint",
-        "random",
-        "re",
-        "statistics",
-        "string",
-        "textwrap",
-        "threading",
-        "time",
-        "types",
-        "typing",
-        "unicodedata",
-        "urllib",
-        "uuid",
-        "warnings",
-        "zoneinfo",
-        "holodeck",
-    ]
-)
-"""Packages with which code cannot end the interpreter."""
+_RESPONSE_S = 2.0
+"""How long a process that is called may take to say that it can be called again."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +59,8 @@ class GraderCall:
     retry_config: RetryConfig
 
 
-def can_crash(target: str, base_dir: Path | None) -> bool:
-    """Whether a grader of the agent's folder might crash the interpreter, and may run elsewhere.
+def may_run_elsewhere(target: str, base_dir: Path | None) -> bool:
+    """Whether a grader of the agent's folder gives the same verdict in another process.
 
     One that shares a module with the agent or with other code of this process has to run here:
     elsewhere, it would not see what they changed. So has one whose imports cannot be known.
@@ -110,48 +69,62 @@ def can_crash(target: str, base_dir: Path | None) -> bool:
     if file is None or sys.gettrace() is not None:  # a debugger, or coverage
         return False
     imports = imports_of(file)
-    if all(name.partition(".")[0] in _CANNOT_CRASH for name in imports.modules):
-        return False
     agents = [imports_of(path) for path in files_of_agents() if path.is_file()]
-    is_known = imports.is_complete and all(one.is_complete for one in agents)
-    is_shared = any(not imports.files.isdisjoint(one.files) for one in agents)
+    is_known = imports.is_complete and all(agent.is_complete for agent in agents)
+    is_shared = any(not imports.files.isdisjoint(agent.files) for agent in agents)
     return is_known and not is_shared and not is_imported_by_others(imports.files)
 
 
 class Isolation:
-    """How one grader is called in the process, if it has to be."""
+    """How one grader is called in the process, if it may be."""
 
     def __init__(self, process: "GraderProcess", target: str, base_dir: Path | None) -> None:
-        self.process = process
+        self._process = process
         self._target = target
         self._base_dir = base_dir
         self._decided: tuple[int, bool] | None = None
 
     @property
-    def is_needed(self) -> bool:
-        """Whether the grader could crash the interpreter, and may run elsewhere."""
+    def is_possible(self) -> bool:
+        """Whether the grader may run elsewhere, as far as is known by now."""
         loaded = len(files_of_agents())
         if self._decided is None or self._decided[0] != loaded:
-            self._decided = loaded, can_crash(self._target, self._base_dir)
+            self._decided = loaded, may_run_elsewhere(self._target, self._base_dir)
         return self._decided[1]
+
+    async def prepare(self, evaluator: ScoredEvaluator) -> None:
+        """Start the process and load the grader there. Raises EvaluationError."""
+        await self._process.prepare(self._call(evaluator))
 
     def new_run(self, evaluator: ScoredEvaluator, here: RetriedRun) -> RetriedRun:
         """Return an evaluation in the process, or `here` if the inputs cannot be sent there."""
-        assert self._base_dir is not None  # noqa: S101 - `is_needed` says so
+        return _IsolatedRun(self._process, self._call(evaluator), evaluator, here)
+
+    def _call(self, evaluator: ScoredEvaluator) -> "GraderCall":
+        assert self._base_dir is not None  # noqa: S101 - `is_possible` says so
         settings = (evaluator.threshold, evaluator.retry_config)
-        return _IsolatedRun(self.process, GraderCall(self._target, self._base_dir, *settings), here)
+        return GraderCall(self._target, self._base_dir, *settings)
 
 
 class _IsolatedRun(RetriedRun):
     """One evaluation in the process, which repeats it there."""
 
-    def __init__(self, process: "GraderProcess", call: GraderCall, here: RetriedRun) -> None:
+    def __init__(
+        self,
+        process: "GraderProcess",
+        call: GraderCall,
+        evaluator: ScoredEvaluator,
+        here: RetriedRun,
+    ) -> None:
+        super().__init__(evaluator)
         self._process, self._call, self._here = process, call, here
-        self.retries = 0
 
     async def __call__(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        limit_s = self._evaluator.timeout
         try:
-            return await self._process.evaluate(self._call, kwargs["observation"])
+            return await self._process.evaluate(self._call, kwargs["observation"], limit_s)
+        except _Late as error:
+            raise self._late() from error
         except NotSendable as error:
             logger.info("%s runs in this process: %s", self._call.target, error)
             return await self._here(kwargs)
@@ -161,46 +134,57 @@ class _Ended(Exception):
     """The process ended while it called a grader; the message says how."""
 
 
+class _Late(Exception):
+    """A grader exceeded its time limit, and no other code kept it from running."""
+
+
 class GraderProcess:
-    """The process of a run. It ends with `close()`, with this object, and with the program."""
+    """The process of a run. It ends with `close()` and with the program."""
 
     def __init__(self) -> None:
         self._child: _Child | None = None
         self._lock = threading.Lock()
 
-    async def start(self) -> None:
-        """Start it, unless it runs; return once it can call graders. Raises EvaluationError."""
-        try:
-            await self._usable().call(None)
-        except _Ended as ended:
-            raise EvaluationError(f"the process of graders ended: {ended}") from None
+    async def prepare(self, call: GraderCall) -> None:
+        """Start it, unless it runs, and load a grader there. Raises EvaluationError."""
+        child = self._child
+        if child is None or not child.has_loaded(call):
+            with suppress(_Ended):  # the evaluation finds out who ended it
+                await (await self._usable()).load(call)
 
-    async def evaluate(self, call: GraderCall, observation: Observation) -> dict[str, Any]:
-        """Return the result of a grader. Raises EvaluationError.
+    async def evaluate(
+        self, call: GraderCall, observation: Observation, limit_s: float | None
+    ) -> dict[str, Any]:
+        """Return the result of a grader. Raises EvaluationError, _Late and NotSendable.
 
-        If the process ends, the graders that it called at that time are called again, each in a
-        process of its own: that shows which of them ended it.
+        If the process ends or hangs, the graders that it called are called again, each in a process
+        of its own and for `limit_s` seconds: that shows which of them ended it.
         """
         try:
             request = pickle.dumps((call, observation))
         except Exception as error:
             raise NotSendable(str(error)) from error
-        with suppress(_Ended):
-            result: dict[str, Any] = await self._usable().call(request)
-            return result
-        # Even the only one may have been sent to a process that had ended for another reason.
+        child = await self._usable()
+        try:
+            return await child.evaluate(call, request, limit_s)
+        except _Ended as ended:
+            if child.evaluations == 1:
+                raise _crash(call, observation, ended) from None
         alone = _Child()
         try:
-            result = await alone.call(request)
+            return await alone.evaluate(call, request, limit_s)
         except _Ended as ended:
             raise _crash(call, observation, ended) from None
         finally:
             await run_in_thread(alone.close)
-        return result
 
-    def _usable(self) -> "_Child":
+    async def _usable(self) -> "_Child":
+        """Return a process that responds; one that does not finishes the calls that it has."""
         with self._lock:
-            if self._child is None or not self._child.is_usable:
+            child = self._child
+        is_usable = child is not None and await child.responds()
+        with self._lock:
+            if self._child is None or (self._child is child and not is_usable):
                 self._child = _Child()
             return self._child
 
@@ -221,7 +205,7 @@ def _crash(call: GraderCall, observation: Observation, ended: _Ended) -> Evaluat
 
 
 class _Child:
-    """One process. It is asked from any event loop; a thread of it reads the answers."""
+    """One process. It is asked from any event loop; threads of it carry requests and answers."""
 
     def __init__(self) -> None:
         descriptor, self._crash_file = tempfile.mkstemp(prefix="holodeck-grader-")
@@ -232,135 +216,198 @@ class _Child:
             stdout=subprocess.PIPE,
             start_new_session=True,  # no Ctrl-C from the terminal
         )
-        self._calls: dict[int, Callable[[tuple[Any, ...] | _Ended], None]] = {}
-        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._guard = GroupGuard(self._process.pid)
+        self._requests: SimpleQueue[tuple[int, bytes | None] | None] = SimpleQueue()
+        self._calls: dict[int, Callable[[_Answer | _Ended], None]] = {}
+        self._loaded: set[GraderCall] = set()
+        self._lock = threading.Lock()
         self._last = 0
+        self._is_started = False
+        self._ended: _Ended | None = None
         self.is_usable = True
         """Whether it takes further calls."""
-        self._reader = threading.Thread(target=self._read, name="holodeck-grader", daemon=True)
-        self._reader.start()
-        self._end = weakref.finalize(self, _kill, self._process, Path(self._crash_file))
+        self.evaluations = 0
+        """How many it began."""
+        self._end = weakref.finalize(self, _kill, self._process, self._guard, self._crash_file)
+        targets = (self._wait, self._read, self._write)
+        threads = [threading.Thread(target=one, name=_THREAD, daemon=True) for one in targets]
+        self._waiter, self._reader, _ = threads
+        for thread in threads:
+            thread.start()
 
-    async def call(self, request: bytes | None) -> Any:
-        """Return the answer to a request. Raises _Ended, EvaluationError and NotSendable.
+    def has_loaded(self, call: GraderCall) -> bool:
+        """Whether it takes further calls and has loaded a grader."""
+        return self.is_usable and call in self._loaded
 
-        A call that is cancelled, as by a time limit, may go on in the process: it takes no further
-        calls, and is killed once nobody waits for an answer.
+    async def responds(self) -> bool:
+        """Whether it takes another call: it is idle, or what it calls lets others run."""
+        if self.is_usable and self._calls:
+            try:
+                async with asyncio.timeout(_RESPONSE_S if self._is_started else PREPARE_S):
+                    await self._ask(None)
+            except (TimeoutError, _Ended):
+                self.is_usable = False
+        return self.is_usable
+
+    async def load(self, call: GraderCall) -> None:
+        """Import a grader. Raises _Ended and EvaluationError."""
+        if call not in self._loaded:
+            async with asyncio.timeout(PREPARE_S):
+                await self._ask(pickle.dumps((call, None)))
+            self._loaded.add(call)
+
+    async def evaluate(
+        self, call: GraderCall, request: bytes, limit_s: float | None
+    ) -> dict[str, Any]:
+        """Return the result of a grader. Raises _Ended, _Late, EvaluationError and NotSendable.
+
+        If a grader is late because others do not let it run, the process is killed.
+        """
+        self.evaluations += 1
+        await self.load(call)
+        scope = asyncio.timeout(limit_s)
+        async with self._begin(request) as answer:
+            try:
+                async with scope:
+                    result: dict[str, Any] = _result_of(await answer)
+                    return result
+            except TimeoutError:
+                if self.evaluations == 1 or await self.responds():
+                    raise _Late from None
+                _end_group(self._process)
+                raise _Ended("it hung") from None
+
+    async def _ask(self, request: bytes | None) -> None:
+        async with self._begin(request) as answer:
+            _result_of(await answer)
+
+    @asynccontextmanager
+    async def _begin(self, request: bytes | None) -> AsyncIterator["asyncio.Future[Any]"]:
+        """Yield the answer to a request.
+
+        A call whose answer nobody waits for may go on in the process: it takes no further calls,
+        and is killed once nobody waits for any.
         """
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[tuple[Any, ...] | _Ended] = loop.create_future()
+        answer: asyncio.Future[_Answer | _Ended] = loop.create_future()
 
-        def set_answer(value: tuple[Any, ...] | _Ended) -> None:
+        def set_answer(value: _Answer | _Ended) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_settle, answer, value)
 
         with self._lock:
             self._last += 1
             number = self._last
-            self._calls[number] = set_answer
+            if self._ended is None:
+                self._calls[number] = set_answer
+            else:
+                answer.set_result(self._ended)
+        self._requests.put((number, request))
         try:
-            await run_in_thread(lambda: self._send(number, request))
-            return _result_of(await answer)
-        except asyncio.CancelledError:
-            self._retire(number)
-            raise
+            yield answer
+        finally:
+            with self._lock:
+                is_unanswered = self._calls.pop(number, None) is not None
+                is_idle = not self._calls
+            if is_unanswered:
+                self.is_usable = False
+                if is_idle:
+                    _end_group(self._process)
 
-    def _send(self, number: int, request: bytes | None) -> None:
+    def _write(self) -> None:
         stream = self._process.stdin
         assert stream is not None  # noqa: S101 - a pipe was asked for
-        with self._writing, suppress(OSError, ValueError):  # it has ended: its reader tells
-            pickle.dump((number, request), stream)
-            stream.flush()
-        if not self._reader.is_alive():
-            self._fail()
+        with suppress(OSError), stream:  # it has ended: its reader tells
+            while (request := self._requests.get()) is not None:
+                marshal.dump(request, stream)
+                stream.flush()
 
     def _read(self) -> None:
         stream = self._process.stdout
         assert stream is not None  # noqa: S101 - a pipe was asked for
-        with suppress(EOFError, OSError, ValueError, pickle.UnpicklingError), stream:
+        # A grader may write anything to the descriptor, or close it.
+        with suppress(Exception), stream:
             while True:
-                number, *answer = pickle.load(stream)  # noqa: S301 - from our own process
+                number, answer = marshal.load(stream)  # noqa: S302 - holds plain data only
+                self._is_started = True
                 with self._lock:
                     set_answer = self._calls.pop(number, None)
                 if set_answer is not None:
-                    set_answer(tuple(answer))
-        self._fail()
-
-    def _fail(self) -> None:
-        """Tell everybody who waits that the process has ended."""
+                    set_answer(answer)
         self.is_usable = False
-        with self._lock:
-            waiting, self._calls = self._calls, {}
-        self._close_requests()
+        self._requests.put(None)
         ended = _Ended(self._how_it_ended())
+        with self._lock:
+            waiting, self._calls, self._ended = self._calls, {}, ended
         for set_answer in waiting.values():
             set_answer(ended)
 
     def _how_it_ended(self) -> str:
-        code = self._wait_or_kill()
+        self._waiter.join(_CLOSE_S)
+        is_killed = self._waiter.is_alive()  # it closed its pipes, but does not end
+        _end_group(self._process)
+        self._waiter.join()
+        if is_killed:
+            return "it closed its connection to holodeck"
+        code = self._process.returncode
+        how = f"exit code {code}"
+        if code < 0:
+            with suppress(ValueError):
+                how = signal.Signals(-code).name
         with suppress(OSError):
-            place = Path(self._crash_file).read_text(errors="replace")
-            Path(self._crash_file).unlink()
-            how = f"exit code {code}"
-            if code < 0:
-                with suppress(ValueError):
-                    how = signal.Signals(-code).name
-            return how + _place_in(place)
-        return f"exit code {code}"
+            dump = Path(self._crash_file).read_text(errors="replace")
+            if dump.startswith(OWN_REASON):
+                return dump.removeprefix(OWN_REASON)
+            return how + _place_in(dump)
+        return how
 
-    def _retire(self, number: int) -> None:
-        self.is_usable = False
-        with self._lock:
-            self._calls.pop(number, None)
-            is_idle = not self._calls
-        if is_idle:
-            self._process.kill()
-
-    def _close_requests(self) -> None:
-        with self._writing, suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+    def _wait(self) -> None:
+        self._process.wait()
+        _kill_group(self._process.pid)  # what graders started, and forks that hold the pipes
 
     def close(self) -> None:
         """Let the process end by itself, else kill it; it is over on return."""
         self.is_usable = False
-        self._close_requests()
-        self._wait_or_kill()
+        self._requests.put(None)
         self._reader.join()
-        self._end.detach()
-
-    def _wait_or_kill(self) -> int:
-        """Return the exit code; a process that closed its pipes but does not end is killed."""
-        try:
-            return self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        self._end()
 
 
-def _kill(process: subprocess.Popen[bytes], crash_file: Path) -> None:
-    process.kill()
-    crash_file.unlink(missing_ok=True)
+def _kill(process: subprocess.Popen[bytes], guard: GroupGuard, crash_file: str) -> None:
+    _end_group(process)
+    guard.close()
+    Path(crash_file).unlink(missing_ok=True)
 
 
-def _settle(
-    answer: "asyncio.Future[tuple[Any, ...] | _Ended]", value: tuple[Any, ...] | _Ended
-) -> None:
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process, unless it has ended, and what it started."""
+    if process.poll() is None:
+        process.kill()
+        _kill_group(process.pid)
+
+
+def _kill_group(group: int) -> None:
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _settle(answer: "asyncio.Future[_Answer | _Ended]", value: "_Answer | _Ended") -> None:
     if not answer.done():
         answer.set_result(value)
 
 
-def _result_of(answer: tuple[Any, ...] | _Ended) -> Any:
+def _result_of(answer: "_Answer | _Ended") -> Any:
     match answer:
         case _Ended():
             raise answer
         case ("result", result):
             return result
-        case ("unreadable", why):
+        case ("unreadable", str(why)):
             raise NotSendable(why)
-        case ("error", message, raised):
+        case ("error", str(message), raised):
             error = EvaluationError(message)
-            error.raised = raised
+            error.raised = raised if raised is None else RaisedError(**raised)
             raise error
     raise EvaluationError(f"the process of graders answered {answer!r}")
 

@@ -41,7 +41,7 @@ class CustomEvaluator(ScoredEvaluator):
     The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
     else is an error. Without `passed` and without a threshold, a score of at least 0.5 passes; with
     both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`. With
-    `isolation`, code that could crash the interpreter is called in another process.
+    `isolation`, the code is called in another process if it gives the same verdict there.
     """
 
     metric = "custom"
@@ -76,11 +76,11 @@ class CustomEvaluator(ScoredEvaluator):
     @property
     def is_isolated(self) -> bool:
         """Whether the code is called in another process, as far as is known by now."""
-        return self._isolation is not None and self._isolation.is_needed
+        return self._isolation is not None and self._isolation.is_possible
 
     async def prepare(self) -> None:
         if self._isolation is not None and self.is_isolated:
-            await self._isolation.process.start()
+            await self._isolation.prepare(self)
 
     def _new_run(self) -> RetriedRun:
         run = super()._new_run()
