@@ -2,7 +2,6 @@
 
 import asyncio
 import faulthandler
-import marshal
 import os
 import pickle
 import sys
@@ -10,6 +9,7 @@ import threading
 from contextlib import suppress
 from functools import cache, partial
 from marshal import dumps as dump_plain
+from marshal import load as load_plain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.process_exit import exit_now, forbid_process_exit
 from holodeck.lib.registry import load_callable
+from holodeck.lib.run_loop import RunLoop
 from holodeck.lib.user_code import importing_grader
 
 
@@ -33,12 +34,16 @@ def main() -> None:
         faulthandler.enable(dump)
         forbid_process_exit()
         try:
-            asyncio.run(_serve(requests, answers))
-        except RuntimeError as error:  # "Event loop stopped before Future completed."
-            dump.write(f"{OWN_REASON}it stopped the event loop ({error})")
-            dump.flush()
+            with asyncio.Runner(loop_factory=RunLoop) as runner:
+                runner.run(_serve(requests, answers))
+        except BaseException as error:  # noqa: BLE001 - a grader broke the event loop or a library
+            faulthandler.disable()
+            dump.write(f"{OWN_REASON}it broke its event loop ({type(error).__name__})")
+            dump.close()
             exit_now(1)
         faulthandler.disable()
+    requests.close()
+    answers.close()
 
 
 def _be_killed_first() -> None:
@@ -59,7 +64,7 @@ async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     def read() -> None:
         with suppress(EOFError, OSError):
             while True:
-                loop.call_soon_threadsafe(begin, *marshal.load(requests))  # noqa: S302 - from holodeck
+                loop.call_soon_threadsafe(begin, *load_plain(requests))
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(is_over.set)
 
@@ -75,7 +80,7 @@ async def _answer(number: int, request: bytes | None, answers: BinaryIO) -> None
     except ValueError:  # an object of the user's
         why = f"the grader's result holds more than text and numbers: {answer!r:.200}"
         data = dump_plain((number, ("error", why, None)))
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # nobody waits for it any more
         answers.write(data)
         answers.flush()
 
@@ -94,8 +99,10 @@ async def _evaluate(request: bytes | None) -> tuple[Any, ...]:
         inputs = {"response": observation.response, "observation": observation}
         return "result", await evaluator.evaluate(**inputs)
     except BaseException as error:  # noqa: BLE001 - user code; no signal ends this process
-        raised = raised_error(error)
-        return "error", describe(error), None if raised is None else raised.model_dump()
+        message, raised = describe(error), raised_error(error)
+        if not isinstance(error, Exception):
+            message = f"{call.target} raised {message}"
+        return "error", message, None if raised is None else raised.model_dump()
 
 
 @cache

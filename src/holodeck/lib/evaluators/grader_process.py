@@ -241,20 +241,25 @@ class _Child:
 
     async def responds(self) -> bool:
         """Whether it takes another call: it is idle, or what it calls lets others run."""
-        if self.is_usable and self._calls:
-            try:
-                async with asyncio.timeout(_RESPONSE_S if self._is_started else PREPARE_S):
-                    await self._ask(None)
-            except (TimeoutError, _Ended):
-                self.is_usable = False
-        return self.is_usable
+        return self.is_usable and (not self._calls or await self._answers())
 
     async def load(self, call: GraderCall) -> None:
         """Import a grader. Raises _Ended and EvaluationError."""
-        if call not in self._loaded:
-            async with asyncio.timeout(PREPARE_S):
-                await self._ask(pickle.dumps((call, None)))
-            self._loaded.add(call)
+        if call in self._loaded:
+            return
+        if not await self._answers():  # an earlier grader left a thread that lets no other run
+            raise _Ended("it hung")
+        async with asyncio.timeout(PREPARE_S):
+            await self._ask(pickle.dumps((call, None)))
+        self._loaded.add(call)
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(_RESPONSE_S if self._is_started else PREPARE_S):
+                await self._ask(None)
+        except (TimeoutError, _Ended):
+            self.is_usable = False
+        return self.is_usable
 
     async def evaluate(
         self, call: GraderCall, request: bytes, limit_s: float | None
@@ -272,7 +277,7 @@ class _Child:
                     result: dict[str, Any] = _result_of(await answer)
                     return result
             except TimeoutError:
-                if self.evaluations == 1 or await self.responds():
+                if self.evaluations == 1 or await self._answers():
                     raise _Late from None
                 _end_group(self._process)
                 raise _Ended("it hung") from None
