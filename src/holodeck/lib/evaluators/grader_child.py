@@ -64,7 +64,7 @@ async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     def read() -> None:
         with suppress(EOFError, OSError):
             while True:
-                loop.call_soon_threadsafe(begin, *load_plain(requests))
+                loop.call_soon_threadsafe(begin, *load_plain(requests))  # noqa: S302 - ours
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(is_over.set)
 
