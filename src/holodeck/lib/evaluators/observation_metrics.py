@@ -1,5 +1,6 @@
 """Metrics about more than the response's text: the user's own code, latency and passfail."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from holodeck.lib.evaluators.base import (
     to_python,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
 from holodeck.lib.text import is_blank
@@ -133,6 +135,10 @@ class CustomEvaluator(ScoredEvaluator):
             if failed is None:
                 raise
             return Score(0.0, False, failed)
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # it would end the run
+            raise EvaluationError(f"{self.name} raised {describe(error)}") from error
         if value is None and asserts:
             held = "1 assert holds" if len(asserts) == 1 else f"{len(asserts)} asserts hold"
             return Score(1.0, True, held)
