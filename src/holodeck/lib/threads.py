@@ -65,11 +65,11 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
 async def _awaited(value: Awaitable[T]) -> Callable[[], T]:
     """Return a function that returns or raises the outcome.
 
-    A task that raised `sys.exit()` and the like would end the event loop.
+    A task that raised SystemExit or KeyboardInterrupt would end the event loop.
     """
     try:
         result = await value
-    except (asyncio.CancelledError, KeyboardInterrupt):
+    except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 - raised again by the caller
         return partial(_fail, error)
