@@ -44,11 +44,11 @@ BREAKS = {
     ),
     "raises Ctrl-C": ("async def bad(case):\n    raise KeyboardInterrupt\n", "KeyboardInterrupt"),
     "cancels its task": (
-        "async def bad(case):\n    asyncio.current_task().cancel()\n    await asyncio.sleep(0)\n",
+        "async def bad(case):\n    asyncio.current_task().cancel()\n    await pause()\n",
         "CancelledError",
     ),
     "cancels all tasks": (
-        "async def bad(case):\n    [a.cancel() for a in asyncio.all_tasks()]\n    await asyncio.sleep(0)",
+        "async def bad(case):\n    [a.cancel() for a in asyncio.all_tasks()]\n    await pause()",
         "CancelledError",
     ),
     "replaces what is built in": (
@@ -62,6 +62,7 @@ BREAKS = {
 }
 IMPORTS = (
     "import asyncio, os\nfrom holodeck.lib.evaluators.base import Score\n"
+    "async def pause(): await asyncio.sleep(0)\n"
     "class Text(str):\n    def __reduce__(self): return os._exit, (0,)\n"
 )
 

@@ -1,4 +1,4 @@
-"""The process in which graders run (see `grader_process`)."""
+"""The process in which graders run (see `grader_connection`)."""
 
 import asyncio
 import faulthandler
@@ -13,7 +13,7 @@ from marshal import load as load_plain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from holodeck.lib.evaluators.grader_process import OWN_REASON, GraderCall
+from holodeck.lib.evaluators.grader_connection import OWN_REASON, GraderCall
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.process_exit import exit_now, forbid_process_exit
