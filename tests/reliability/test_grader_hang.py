@@ -171,6 +171,35 @@ async def test_a_thread_that_a_grader_leaves_does_not_make_the_next_one_late(eva
     assert (await fine.evaluate_observation(Observation("hi"))).passed
 
 
+async def test_a_thread_that_the_last_grader_leaves_does_not_keep_the_run_from_ending(agent_dir):
+    write_project(agent_dir, FINE)
+    agent_dir.write(
+        "graders.py",
+        "import threading, time\ndef hog():\n    time.sleep(0.1)\n    sum(range(10**13))\n"
+        "def fine(case):\n    if case.case_name == 'after':\n"
+        "        threading.Thread(target=hog, daemon=True).start()\n    return 1\n",
+    )
+    agent_dir.write("hostile.py", "def bad(case):\n    return 1\n")
+
+    assert agent_dir.run("test").code == 0
+
+
+async def test_a_process_ends_after_the_last_call_that_one_which_was_late_leaves(evaluator):
+    late = evaluator(
+        "import asyncio\nasync def bad(case):\n    await asyncio.sleep(10**6)\n", timeout_ms=300
+    )
+    slow = evaluator(
+        "import asyncio, os\nasync def bad(case):\n    await asyncio.sleep(2)\n"
+        "    return {'score': 1, 'reason': str(os.getpid())}\n"
+    )
+    await slow.prepare()
+    before = asyncio.create_task(slow.evaluate_observation(Observation("hi")))
+    with pytest.raises(EvaluationError, match="bad timed out after 0"):
+        await late.evaluate_observation(Observation("hi"))
+
+    await until_gone(int((await before).reason))
+
+
 async def test_what_a_grader_replaces_in_a_library_does_not_reach_the_run(evaluator):
     bad = evaluator(
         "import json, pickle, marshal\n"

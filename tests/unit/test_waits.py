@@ -36,7 +36,6 @@ UNLIMITED = {
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_child.py is_over.wait": "its parent, whose end closes the pipe",
     "lib/evaluators/grader_connection.py self._process.wait": "a thread, for its end",
-    "lib/evaluators/grader_connection.py self._reader.join": "the process, which is over",
     "lib/evaluators/grader_connection.py self._waiter.join": KILLED,
     "lib/files/images.py subprocess.run": "file_timeout ends the process that calls it",
     "lib/files/worker.py self._process.wait": KILLED,

@@ -173,8 +173,8 @@ class Child:
                 is_idle = not self._calls
             if is_unanswered:
                 self.is_usable = False
-                if is_idle:
-                    _end_group(self._process)
+            if is_idle and not self.is_usable:
+                _end_group(self._process)
 
     def _write(self) -> None:
         stream = self._process.stdin
@@ -203,6 +203,7 @@ class Child:
             waiting, self._calls, self._ended = self._calls, {}, ended
         for set_answer in waiting.values():
             set_answer(ended)
+        self._end()
 
     def _how_it_ended(self) -> str:
         self._waiter.join(_CLOSE_S)
@@ -231,7 +232,9 @@ class Child:
         """Let the process end by itself, else kill it; it is over on return."""
         self.is_usable = False
         self._requests.put(None)
-        self._reader.join()
+        self._waiter.join(_CLOSE_S)
+        _end_group(self._process)
+        self._reader.join(_CLOSE_S)
         self._end()
 
 
