@@ -20,6 +20,7 @@ from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
+from holodeck.lib.run_loop import RunLoop
 from holodeck.lib.test_runner.events import scenario_result_of, show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.text import inert
@@ -193,8 +194,8 @@ class AgentCase(pytest.Item):
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = show_conversations(debug=True)
             executor.is_debugged = True
-        with process_exit_forbidden():
-            report = asyncio.run(executor.execute_tests())
+        with process_exit_forbidden(), asyncio.Runner(loop_factory=RunLoop) as runner:
+            report = runner.run(executor.execute_tests())
         [result] = Redactor(self._loaded.secrets).redact_report(report).results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))

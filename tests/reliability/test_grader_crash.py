@@ -167,12 +167,11 @@ async def test_what_cannot_be_sent_to_another_process_is_graded_here(grade):
 @pytest.mark.parametrize(
     ("grader", "agent"),
     [
-        (HARMLESS.replace(", os.path", ""), ""),
         ("import ctypes, shop\n" + HARMLESS, "import shop\n"),
         ("import ctypes\n" + HARMLESS, "def f():\n    from graders import pid\n"),
         ("import ctypes, importlib\nshop = importlib.import_module('shop')\n" + HARMLESS, ""),
     ],
-    ids=["cannot crash", "shares a module", "is imported by the agent", "imports what it likes"],
+    ids=["shares a module", "is imported by the agent", "imports what it likes"],
 )
 async def test_a_grader_runs_in_this_process_where_it_has_to(grader, agent, tmp_path, process):
     (tmp_path / "shop.py").write_text("ORDERS = []\n")

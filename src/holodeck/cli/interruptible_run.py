@@ -17,6 +17,7 @@ from typing import Any, Protocol, TextIO, TypeVar
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
+from holodeck.lib.run_loop import RunLoop
 from holodeck.lib.ui.live import echo
 
 R = TypeVar("R")
@@ -62,7 +63,7 @@ class _Interruption:
 
 def run_to_report(executor: Runner[R], on_interrupt: Callable[[signal.Signals], None]) -> R:
     """Return the report of all tests; after an interruption, of those that had finished."""
-    runner = asyncio.Runner()
+    runner = asyncio.Runner(loop_factory=RunLoop)
     interruption = _Interruption(on_interrupt)
     try:
         with process_exit_forbidden():

@@ -11,6 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from holodeck.lib.run_loop import RunLoop
+
 T = TypeVar("T")
 
 
@@ -77,7 +79,7 @@ class BackgroundLoop:
     """
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._runner = asyncio.Runner(loop_factory=RunLoop)
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _close, self._runner)
 

@@ -1,15 +1,17 @@
 """A process that ends other processes if holodeck ends without doing it, as by SIGKILL."""
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 CLOSE_S = 3.0
 """How long the guard may take to end, which has nothing to do any more."""
 _PROGRAM = Path(__file__).parent / "backends" / "process" / "guard.py"
+_COMMAND = (sys.executable, "-I", "-S", str(_PROGRAM))
 
 
 class Guard:
@@ -23,7 +25,7 @@ class Guard:
         devnull = asyncio.subprocess.DEVNULL
         return cls(
             await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_PROGRAM)),
+                *_COMMAND,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=devnull,
                 stderr=devnull,
@@ -52,6 +54,34 @@ class Guard:
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
         self._process.stdin.write(line.encode())
+
+
+class GroupGuard:
+    """Kills one process group once holodeck has ended, also where there is no event loop."""
+
+    def __init__(self, group: int) -> None:
+        self._group = group
+        self._process = subprocess.Popen(
+            _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        self._write(f"+{group}\n")
+
+    def close(self) -> None:
+        """No longer watch the group, which has ended."""
+        self._write(f"-{self._group}\n", is_last=True)
+        try:
+            self._process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _write(self, line: str, *, is_last: bool = False) -> None:
+        stream = self._process.stdin
+        assert stream is not None  # noqa: S101 - a pipe was asked for
+        with suppress(OSError, ValueError):
+            stream.write(line.encode())
+            stream.flush()
+            if is_last:
+                stream.close()
 
 
 class _SharedGuard:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_UNFORESEEABLE = frozenset({"__import__", "import_module", "exec", "eval", "compile"})
+_UNFORESEEABLE = frozenset({"__import__", "import_module"})
 _DEBUGGERS = frozenset({"breakpoint", "set_trace"})
 
 

@@ -6,10 +6,10 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from holodeck.lib.exceptions import describe
 from holodeck.lib.signatures import is_async
@@ -51,11 +51,33 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     """Return what `call`, which calls the user's `function`, returns, awaited if necessary.
 
     A function that is not async runs in a thread, so that it blocks no other and time limits apply.
+    A coroutine gets a task of its own: one that cancels its task must not cancel the test case.
     """
     if is_async(function):
-        return await call()
-    value = await run_in_thread(partial(_call_user_function, call), "holodeck-user-code")
-    return await value if inspect.isawaitable(value) else value
+        value = call()
+    else:
+        value = await run_in_thread(partial(_call_user_function, call), "holodeck-user-code")
+    if not inspect.isawaitable(value):
+        return value
+    return (await asyncio.create_task(_awaited(value)))()
+
+
+async def _awaited(value: Awaitable[T]) -> Callable[[], T]:
+    """Return a function that returns or raises the outcome.
+
+    A task that raised SystemExit or KeyboardInterrupt would end the event loop.
+    """
+    try:
+        result = await value
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised again by the caller
+        return partial(_fail, error)
+    return lambda: result
+
+
+def _fail(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _call_user_function(call: Callable[[], Any]) -> Any:
@@ -86,11 +108,7 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
         failure.__cause__ = error
     else:
         return lambda: value
-
-    def fail() -> T:
-        raise failure
-
-    return fail
+    return partial(_fail, failure)
 
 
 def join_at_exit(thread: threading.Thread) -> None:

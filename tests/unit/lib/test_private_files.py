@@ -26,7 +26,7 @@ ELSEWHERE = {
     "lib/private_files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
     "lib/evaluators/grader_child.py": "the null device, and the file that its parent made",
-    "lib/evaluators/grader_process.py": "a temporary file of the user",
+    "lib/evaluators/grader_connection.py": "a temporary file of the user",
     "lib/knowledge/contexts.py": "a database in a file of the one place",
     "lib/knowledge/stores/sqlite.py": "a database in a file of the one place",
 }

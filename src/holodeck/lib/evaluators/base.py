@@ -142,15 +142,11 @@ class BaseEvaluator(ABC):
         self._require_inputs(kwargs)
         await self._prepare()
         run = self._new_run()
-        limit = None
         try:
-            async with time_limit(self.timeout) as limit:
-                result = await run(kwargs)
+            result = await run(kwargs)
         except (EvaluationError, ConfigError):
             raise
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
-                raise EvaluationError(f"{self.name} timed out after {self.timeout:g} s") from error
             attempts = f" after {run.retries + 1} attempts" if run.retries else ""
             raise EvaluationError(f"{self.name} failed{attempts}: {describe(error)}") from error
         return {"retry_count": run.retries, **self._validate_result(result)}
@@ -234,7 +230,7 @@ class BaseEvaluator(ABC):
 
 
 class RetriedRun:
-    """One evaluation with its retries."""
+    """One evaluation with its retries, which share the evaluator's time limit."""
 
     def __init__(self, evaluator: BaseEvaluator) -> None:
         self._evaluator = evaluator
@@ -242,13 +238,24 @@ class RetriedRun:
         self.retries = 0
 
     async def __call__(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        return await retry(
-            lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - a part of that class
-            attempts=self._config.max_retries + 1,
-            is_transient=self._is_transient,
-            delay_for=lambda _, attempt: backoff_delay(attempt, self._config),
-            on_retry=self._count,
-        )
+        limit = time_limit(self._evaluator.timeout)
+        try:
+            async with limit:
+                return await retry(
+                    lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - a part of it
+                    attempts=self._config.max_retries + 1,
+                    is_transient=self._is_transient,
+                    delay_for=lambda _, attempt: backoff_delay(attempt, self._config),
+                    on_retry=self._count,
+                )
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._late() from error
+
+    def _late(self) -> EvaluationError:
+        name, limit = self._evaluator.name, self._evaluator.timeout
+        return EvaluationError(f"{name} timed out after {limit:g} s")
 
     def _is_transient(self, error: Exception) -> bool:
         if isinstance(error, ConfigError):

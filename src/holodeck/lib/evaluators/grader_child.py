@@ -1,4 +1,4 @@
-"""The process in which graders run that could crash the interpreter (see `grader_process`)."""
+"""The process in which graders run (see `grader_connection`)."""
 
 import asyncio
 import faulthandler
@@ -7,15 +7,18 @@ import pickle
 import sys
 import threading
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from marshal import dumps as dump_plain
+from marshal import load as load_plain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from holodeck.lib.evaluators.grader_process import GraderCall
+from holodeck.lib.evaluators.grader_connection import OWN_REASON, GraderCall
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.exceptions import describe, raised_error
-from holodeck.lib.process_exit import forbid_process_exit
+from holodeck.lib.process_exit import exit_now, forbid_process_exit
 from holodeck.lib.registry import load_callable
+from holodeck.lib.run_loop import RunLoop
 from holodeck.lib.user_code import importing_grader
 
 
@@ -24,11 +27,29 @@ def main() -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # graders may print
+    _be_killed_first()
+    if hasattr(os, "register_at_fork"):  # a fork would keep the run waiting for answers
+        os.register_at_fork(after_in_child=partial(os.close, answers.fileno()))
     with Path(sys.argv[1]).open("w", encoding="utf-8") as dump:
         faulthandler.enable(dump)
         forbid_process_exit()
-        asyncio.run(_serve(requests, answers))
+        try:
+            with asyncio.Runner(loop_factory=RunLoop) as runner:
+                runner.run(_serve(requests, answers))
+        except BaseException as error:  # noqa: BLE001 - a grader broke the event loop or a library
+            faulthandler.disable()
+            dump.write(f"{OWN_REASON}it broke its event loop ({type(error).__name__})")
+            dump.close()
+            exit_now(1)
         faulthandler.disable()
+    requests.close()
+    answers.close()
+
+
+def _be_killed_first() -> None:
+    """Let Linux kill this process, not the run, when memory is exhausted."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -43,7 +64,7 @@ async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     def read() -> None:
         with suppress(EOFError, OSError):
             while True:
-                loop.call_soon_threadsafe(begin, *pickle.load(requests))  # noqa: S301 - from holodeck
+                loop.call_soon_threadsafe(begin, *load_plain(requests))  # noqa: S302 - ours
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(is_over.set)
 
@@ -53,14 +74,13 @@ async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 async def _answer(number: int, request: bytes | None, answers: BinaryIO) -> None:
     """Write the answer to a request; it is one piece, as only the event loop writes."""
-    answer = (number, *await _evaluate(request))
+    answer = await _evaluate(request)
     try:
-        data = pickle.dumps(answer)
-    except Exception as error:  # noqa: BLE001 - the result may hold an object of the user's
-        data = pickle.dumps(
-            (number, "error", f"its result cannot be read: {describe(error)}", None)
-        )
-    with suppress(OSError):
+        data = dump_plain((number, answer))
+    except ValueError:  # an object of the user's
+        why = f"the grader's result holds more than text and numbers: {answer!r:.200}"
+        data = dump_plain((number, ("error", why, None)))
+    with suppress(OSError, ValueError):  # nobody waits for it any more
         answers.write(data)
         answers.flush()
 
@@ -74,10 +94,15 @@ async def _evaluate(request: bytes | None) -> tuple[Any, ...]:
         return "unreadable", describe(error)
     try:
         evaluator = _evaluator(call)
+        if observation is None:
+            return "result", None
         inputs = {"response": observation.response, "observation": observation}
         return "result", await evaluator.evaluate(**inputs)
-    except Exception as error:  # noqa: BLE001 - user code
-        return "error", describe(error), raised_error(error)
+    except BaseException as error:  # noqa: BLE001 - user code; no signal ends this process
+        message, raised = describe(error), raised_error(error)
+        if not isinstance(error, Exception):
+            message = f"{call.target} raised {message}"
+        return "error", message, None if raised is None else raised.model_dump()
 
 
 @cache

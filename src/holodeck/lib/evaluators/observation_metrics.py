@@ -1,5 +1,6 @@
 """Metrics about more than the response's text: the user's own code, latency and passfail."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from holodeck.lib.evaluators.base import (
     to_python,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import load_callable
 from holodeck.lib.text import is_blank
@@ -41,7 +43,7 @@ class CustomEvaluator(ScoredEvaluator):
     The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
     else is an error. Without `passed` and without a threshold, a score of at least 0.5 passes; with
     both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`. With
-    `isolation`, code that could crash the interpreter is called in another process.
+    `isolation`, the code is called in another process if it gives the same verdict there.
     """
 
     metric = "custom"
@@ -76,11 +78,11 @@ class CustomEvaluator(ScoredEvaluator):
     @property
     def is_isolated(self) -> bool:
         """Whether the code is called in another process, as far as is known by now."""
-        return self._isolation is not None and self._isolation.is_needed
+        return self._isolation is not None and self._isolation.is_possible
 
     async def prepare(self) -> None:
         if self._isolation is not None and self.is_isolated:
-            await self._isolation.process.start()
+            await self._isolation.prepare(self)
 
     def _new_run(self) -> RetriedRun:
         run = super()._new_run()
@@ -133,6 +135,10 @@ class CustomEvaluator(ScoredEvaluator):
             if failed is None:
                 raise
             return Score(0.0, False, failed)
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # it would end the run
+            raise EvaluationError(f"{self.name} raised {describe(error)}") from error
         if value is None and asserts:
             held = "1 assert holds" if len(asserts) == 1 else f"{len(asserts)} asserts hold"
             return Score(1.0, True, held)

@@ -10,7 +10,7 @@ from functools import partial
 from heapq import merge
 from typing import Protocol
 
-from holodeck.errors import ConfigError
+from holodeck.errors import ConfigError, ExecutionError
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import RunTotals
@@ -25,6 +25,7 @@ from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 
 logger = logging.getLogger(__name__)
 
+_CANCELLED = "code under test cancelled the task of a case; let it cancel only tasks of its own"
 _ANSWERED = frozenset(Outcome) - {Outcome.AGENT_ERROR, Outcome.SKIPPED}
 
 
@@ -183,9 +184,12 @@ class Schedule:
         left = [lane.run_state.remaining for lane in self._lanes]
         waiting = self._in_order(left)
         try:
-            async with self._time_limit(), asyncio.TaskGroup() as group:
-                for _ in range(min(self._concurrency, sum(map(len, left)))):
-                    group.create_task(self._work(waiting))
+            async with self._time_limit():
+                async with asyncio.TaskGroup() as group:
+                    count = min(self._concurrency, sum(map(len, left)))
+                    workers = [group.create_task(self._work(waiting)) for _ in range(count)]
+                if any(worker.cancelled() for worker in workers):  # and not the run
+                    raise ExecutionError(_CANCELLED)
             if self._budget.refused is not None:
                 self._stop_run(StopReason("budget", self._budget.refused))
         except asyncio.CancelledError:  # of the whole run, such as by Ctrl-C

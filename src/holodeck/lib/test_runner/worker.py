@@ -43,6 +43,7 @@ from holodeck.lib.observability import (
 )
 from holodeck.lib.process_exit import exit_now, forbid_process_exit, process_exit_forbidden
 from holodeck.lib.redact import Redactor
+from holodeck.lib.run_loop import RunLoop
 from holodeck.lib.safe_paths import allow_outside
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane
@@ -76,7 +77,7 @@ def main() -> None:
     logging.getLogger().addHandler(_LogToParent(channel))
     for name, level in task.log_levels.items():
         logging.getLogger(name).setLevel(level)
-    loop = partial(asyncio.SelectorEventLoop, _FewAtOnce(channel))
+    loop = partial(RunLoop, _FewAtOnce(channel))
     try:
         with (
             allow_outside(task.may_leave_folder),
