@@ -2,11 +2,9 @@
 
 import time
 
-from holodeck.errors import ConfigError
-from holodeck.lib.llm.endpoint import TokenSource, missing_api_key
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.text import one_line
-from holodeck.models.llm import PROVIDERS, LLMProvider
+from holodeck.models.llm import PROVIDERS, ProviderEnum
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
 REFRESH_BEFORE_S = 300
@@ -14,26 +12,17 @@ REFRESH_BEFORE_S = 300
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def azure_token(llm: LLMProvider, host: str) -> TokenSource:
-    """Return what gets tokens from the credentials of this machine, as Azure's tools do.
+def is_of_azure(host: str) -> bool:
+    """Whether a token may be sent to the host: it opens every resource that the user may use."""
+    domains = PROVIDERS[ProviderEnum.AZURE_OPENAI].own_domains
+    return host in _LOOPBACK or any(host.endswith(f".{domain}") for domain in domains)
 
-    Raises:
-        ConfigError: The host is none of Azure's: a token opens every resource that the user may
-            use.
+
+class EntraTokens:
+    """Gets tokens from the credentials of this machine, as Azure's tools do.
+
+    A token is kept until shortly before it expires.
     """
-    domains = PROVIDERS[llm.provider].own_domains
-    if host not in _LOOPBACK and not any(host.endswith(f".{domain}") for domain in domains):
-        missing = missing_api_key(llm)
-        raise ConfigError(
-            missing.field,
-            f"{missing.message}; tokens of Entra ID are sent to Azure's own hosts only, and"
-            f" {host!r} is none of these",
-        )
-    return _EntraTokens().get
-
-
-class _EntraTokens:
-    """Gets tokens, and keeps one until shortly before it expires."""
 
     def __init__(self) -> None:
         self._token = ""

@@ -26,7 +26,7 @@ class Endpoint:
     headers: Mapping[str, str]
     name: str
     """The key of the shared rate limit; holds no secret."""
-    token: "TokenSource | None" = None
+    token: TokenSource | None = None
     """Returns a token for each request, where there is no key."""
 
     @classmethod
@@ -41,16 +41,28 @@ class Endpoint:
         server = Server(_validate_url(url), proxy_for(url) if proxy_for else None)
         token = None
         if llm.protocol == "azure" and not _api_key(llm, required=False):
-            # Imported here because few models have no key.
-            from holodeck.lib.llm.azure_token import azure_token  # noqa: PLC0415
-
-            token = azure_token(llm, server.host)
+            token = _entra_token(llm, server.host)
         return cls(server, headers, endpoint_key(llm), token)
 
 
 def base_url(llm: LLMProvider) -> str:
     """Return the base URL of a model, "" without one."""
     return (llm.endpoint or PROVIDERS[llm.provider].url or "").rstrip("/")
+
+
+def _entra_token(llm: LLMProvider, host: str) -> TokenSource:
+    """Return what gets tokens for a resource without a key. Raises ConfigError."""
+    # Imported here because few models have no key.
+    from holodeck.lib.llm.azure_token import EntraTokens, is_of_azure  # noqa: PLC0415
+
+    if is_of_azure(host):
+        return EntraTokens().get
+    missing = missing_api_key(llm)
+    raise ConfigError(
+        missing.field,
+        f"{missing.message}; tokens of Entra ID are sent to Azure's own hosts only, and {host!r} is"
+        " none of these",
+    )
 
 
 def is_own_endpoint(llm: LLMProvider) -> bool:
