@@ -1,7 +1,8 @@
 """Keeps the paths of a configuration inside the agent's folder, and outputs off the inputs."""
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -14,7 +15,25 @@ _inputs: ContextVar[set[Path] | None] = ContextVar("holodeck_inputs", default=No
 
 
 _SOURCES = frozenset({".py", ".yaml", ".yml"})
-"""Endings of code and configuration, which no command writes as a report."""
+"""Endings of code and configuration, which no command writes as a report; they may be empty."""
+_WRITTEN_BY_US = re.compile(
+    # reports and comparisons in each format; JUnit also from other programs, as CI replaces it
+    rb"# (?:Test Report: |Comparison of Two )"
+    rb'|\{\s*"(?:schema_version": \d|kind": "holodeck-)'
+    rb'|\[\s*(?:\]|\{\s*"description": [^\n]*\n\s*"check_name": "holodeck/)'
+    rb"|<!DOCTYPE html>.{0,300}Content-Security-Policy\" content=\"default-src 'none'; script-src '"
+    rb"|(?:<\?xml[^>]{0,100}>\s*)?<testsuites?[\s>]"
+    # events, and the schema of agent.yaml
+    rb'|\{"type": "[a-z_]+", "batch_run_id": "'
+    rb'|\{\s*"\$schema": "[^"]{0,100}",\s*"additionalProperties": false,'
+    rb'\s*"description": "The content of an `agent.yaml`'
+    # metrics of Prometheus, and a database
+    rb"|# HELP |SQLite format 3\0",
+    re.DOTALL,
+)
+"""How files begin that may be replaced, or appended to: those that holodeck writes."""
+_BEGINNING = 8192
+"""Bytes of a file that tell."""
 
 
 @contextmanager
@@ -31,21 +50,37 @@ def note_input(file: Path) -> None:
     """Note that a file is read, if `inputs_noted` is active."""
     noted = _inputs.get()
     if noted is not None:
-        noted.add(file.resolve())
+        with suppress(OSError, RuntimeError, ValueError):  # whoever reads it says why it cannot
+            noted.add(file.resolve())
 
 
 def refuse_input(path: Path, location: str) -> None:
-    """Raise ConfigError if a file that is read, code or configuration would be overwritten."""
+    """Raise ConfigError if a file would be overwritten that is read, or that holodeck never wrote.
+
+    An empty file may be overwritten, unless it is code or configuration.
+    """
     try:
         file = path.resolve()
+        if not file.is_file():
+            return
         is_source = file.suffix in _SOURCES or file.name == ".env"
-        is_code = is_source and file.is_file()
+        beginning = _beginning_of(file)
     except (OSError, RuntimeError):
         return  # what writes it says why it cannot
-    if is_code or file in (_inputs.get() or ()):
+    if is_source or file in (_inputs.get() or ()):
         raise errors.ConfigError(
             location, f"{str(path)!r} is a file that this command reads; name another file"
         )
+    if beginning and not _WRITTEN_BY_US.match(beginning):
+        raise errors.ConfigError(
+            location,
+            f"{str(path)!r} exists, and holodeck did not write it; remove it, or name another file",
+        )
+
+
+def _beginning_of(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(_BEGINNING)
 
 
 @contextmanager

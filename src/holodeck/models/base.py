@@ -203,19 +203,19 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(argument)
 
 
-def written_paths(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each path in a model, list or mapping that a run writes, after the keys to it."""
+def paths_used(value: Any, use: PathUse) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each path of this use in a model, list or mapping, after the keys to it."""
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, BaseModel | dict):
         items = (value if isinstance(value, dict) else vars(value)).items()
     elif isinstance(value, list):
         items = enumerate(value)
-    written = keys_used(type(value), PathUse.WRITTEN) if isinstance(value, BaseModel) else ()
+    used = keys_used(type(value), use) if isinstance(value, BaseModel) else ()
     for key, item in items:
-        if key in written and isinstance(item, str):
+        if key in used and isinstance(item, str):
             yield (key,), item
         elif item:
-            yield from (((key, *keys), path) for keys, path in written_paths(item))
+            yield from (((key, *keys), path) for keys, path in paths_used(item, use))
 
 
 @cache
