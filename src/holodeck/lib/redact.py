@@ -12,6 +12,7 @@ from urllib.parse import quote, quote_plus
 from pydantic import BaseModel
 
 from holodeck.lib.secret_names import UNMISTAKABLE, names_a_secret
+from holodeck.lib.token_formats import may_hold_token, replace_tokens
 from holodeck.models.result_sequence import ResultSequence
 
 MIN_SECRET_LENGTH = 6
@@ -28,21 +29,6 @@ _PLACEHOLDERS = frozenset(
 _PATTERNS = tuple(
     (needles.split(), re.compile(pattern))
     for needles, pattern in (
-        ("sk-", r"\bsk-[A-Za-z0-9_-]{12,}"),
-        ("akia asia", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-        ("ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_[A-Za-z0-9]{16,}"),
-        ("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
-        ("glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
-        ("xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
-        ("hf_", r"\bhf_[A-Za-z0-9]{24,}"),
-        ("sk_ rk_ whsec_", r"\b(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{16,}"),
-        ("sg.", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-        ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
-        ("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,}"),
-        ("_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,}"),
-        ("ya29.", r"\bya29\.[A-Za-z0-9_-]{20,}"),
-        ("aiza", r"\bAIza[0-9A-Za-z_-]{35}"),
-        ("eyj", r"\beyJ[A-Za-z0-9_-]{8,400}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]+"),
         (
             "-----begin",
             r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]{1,8000}(?:-----END[A-Z ]{0,40}-----)?",
@@ -141,6 +127,8 @@ class Redactor:
             text = self._known.sub(lambda match: self._stands_for[match[0]], text)
             if "\n" in text or "\\n" in text:
                 text = _WRAPPED.sub(self._redact_wrapped, text)
+        if may_hold_token(text):
+            text = replace_tokens(text, _mask)
         lower = text.lower()
         if not _is_suspicious(lower):
             return text
