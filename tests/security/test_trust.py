@@ -395,6 +395,10 @@ UNTRUSTED |= {
         {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "::"}}}},
         "observability.exporters.prometheus.host: --untrusted refuses to listen on ::",
     ),
+    "an interface in brackets": (
+        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "[::]"}}}},
+        "observability.exporters.prometheus.host: --untrusted refuses to listen on [::]",
+    ),
     "sign-in of a judge to AWS": (
         {
             "evaluations": {

@@ -137,7 +137,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     selected = _select(read_labels(labels or DEFAULT_LABELS), criteria)
     limits = Limits(min_kappa or DEFAULT_MIN_KAPPA, max_false_passes or DEFAULT_MAX_FALSE_PASSES)
     if json_file is not None:
-        refuse_input(json_file, "--json")
+        refuse_input(json_file, "--json", ["report"])
         _check_writable(json_file, "--json")
     if model is None and endpoint is not None:
         raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")

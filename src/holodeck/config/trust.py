@@ -186,7 +186,7 @@ def _reach_without_address(part: BaseModel) -> tuple[str, str] | None:
             return "class", "refuses classes of libraries"
     for key in keys_used(type(part), NetworkUse.LISTENER):
         address = str(getattr(part, key))
-        if not is_loopback(f"//[{address}]" if ":" in address else f"//{address}"):
+        if not Address((), f"[{address}]" if ":" in address else address).is_local:
             return key, f"refuses to listen on {address}"
     return None
 

@@ -1,10 +1,11 @@
 """Keeps the paths of a configuration inside the agent's folder, and outputs off the inputs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal
 
 from holodeck import errors
 from holodeck.lib.suggestions import did_you_mean
@@ -16,22 +17,22 @@ _inputs: ContextVar[set[Path] | None] = ContextVar("holodeck_inputs", default=No
 
 _SOURCES = frozenset({".py", ".yaml", ".yml"})
 """Endings of code and configuration, which no command writes as a report; they may be empty."""
-_WRITTEN_BY_US = re.compile(
-    # reports and comparisons in each format; JUnit also from other programs, as CI replaces it
-    rb"# (?:Test Report: |Comparison of Two )"
-    rb'|\{\s*"(?:schema_version": \d|kind": "holodeck-)'
+Kind = Literal["report", "baseline", "events", "schema", "metrics", "database"]
+_BEGINNINGS: Mapping[Kind, bytes] = {
+    # in each format; JUnit also from other programs, as CI replaces it
+    "report": rb"# (?:Test Report: |Comparison of Two )"
+    rb'|\{\s*"schema_version": \d'
     rb'|\[\s*(?:\]|\{\s*"description": [^\n]*\n\s*"check_name": "holodeck/)'
     rb"|<!DOCTYPE html>.{0,300}Content-Security-Policy\" content=\"default-src 'none'; script-src '"
-    rb"|(?:<\?xml[^>]{0,100}>\s*)?<testsuites?[\s>]"
-    # events, and the schema of agent.yaml
-    rb'|\{"type": "[a-z_]+", "batch_run_id": "'
-    rb'|\{\s*"\$schema": "[^"]{0,100}",\s*"additionalProperties": false,'
-    rb'\s*"description": "The content of an `agent.yaml`'
-    # metrics of Prometheus, and a database
-    rb"|# HELP |SQLite format 3\0",
-    re.DOTALL,
-)
-"""How files begin that may be replaced, or appended to: those that holodeck writes."""
+    rb"|(?:<\?xml[^>]{0,100}>\s*)?<testsuites?[\s>]",
+    "baseline": rb'\{\s*"kind": "holodeck-baseline',
+    "events": rb'\{"type": "[a-z_]+", "batch_run_id": "',
+    "schema": rb'\{\s*"\$schema": "[^"]{0,100}",\s*"additionalProperties": false,'
+    rb'\s*"description": "The content of an `agent.yaml`',
+    "metrics": rb"# HELP ",
+    "database": rb"SQLite format 3\0",
+}
+"""How the files begin that holodeck writes, and may therefore replace or extend."""
 _BEGINNING = 8192
 """Bytes of a file that tell."""
 
@@ -54,8 +55,8 @@ def note_input(file: Path) -> None:
             noted.add(file.resolve())
 
 
-def refuse_input(path: Path, location: str) -> None:
-    """Raise ConfigError if a file would be overwritten that is read, or that holodeck never wrote.
+def refuse_input(path: Path, location: str, kinds: Iterable[Kind] = tuple(_BEGINNINGS)) -> None:
+    """Raise ConfigError if a file would be overwritten that is read, or is of no such kind.
 
     An empty file may be overwritten, unless it is code or configuration.
     """
@@ -71,10 +72,11 @@ def refuse_input(path: Path, location: str) -> None:
         raise errors.ConfigError(
             location, f"{str(path)!r} is a file that this command reads; name another file"
         )
-    if beginning and not _WRITTEN_BY_US.match(beginning):
+    if beginning and not any(re.match(_BEGINNINGS[kind], beginning, re.DOTALL) for kind in kinds):
         raise errors.ConfigError(
             location,
-            f"{str(path)!r} exists, and holodeck did not write it; remove it, or name another file",
+            f"{str(path)!r} exists, and is no {' or '.join(kinds)} of holodeck; remove it, or name"
+            " another file",
         )
 
 
