@@ -42,7 +42,11 @@ def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None
     env = os.environ if env is None else env
     found = list(_secrets_in(agent))
     found += [value for name, value in env.items() if names_a_secret(name)]
-    found += [part for value in env.values() if "://" in value for part in secrets_in_url(value)]
+    for name, value in env.items():
+        if "://" in value:
+            found += secrets_in_url(value)
+            if names_a_secret(name):  # such as SLACK_WEBHOOK_URL
+                found += filter(_LOOKS_RANDOM.fullmatch, [unquote(value.rpartition("/")[2])])
     if agent is not None:
         found += _secrets_in_env_files(agent)
         found += _secrets_in_texts(agent)

@@ -287,13 +287,18 @@ def _spellings(value: str) -> Iterator[str]:
         yield _PERCENT.sub(lambda match: match[0].lower(), as_url)
     for as_json in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
         yield as_json
+        yield json.dumps(as_json)[1:-1]
         yield _ESCAPED.sub(lambda match: f"\\u{match[1].upper()}", as_json)
         yield as_json.replace("/", "\\/")
         yield _IN_HTML.sub(lambda match: f"\\u{ord(match[0]):04x}", as_json)
         yield _IN_HTML_OR_QUOTED.sub(lambda match: f"\\u{ord(match[0][-1]):04X}", as_json)
     as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     quoted = as_html.replace('"', "&quot;")
-    for form in (as_html, *(quoted.replace("'", one) for one in ("&#x27;", "&#39;", "&apos;"))):
+    for form in (
+        value,
+        as_html,
+        *(quoted.replace("'", one) for one in ("&#x27;", "&#39;", "&apos;")),
+    ):
         yield from (form, form.translate(_DECIMAL), form.translate(_HEXADECIMAL))
     yield from (raw.hex(), raw.hex().upper())
     yield from _base64_of(raw)

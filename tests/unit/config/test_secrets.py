@@ -153,6 +153,12 @@ def test_the_password_in_the_url_of_a_variable_is_secret():
     assert collect(None, env) == ["Zk4-xxx-9"]
 
 
+def test_the_last_part_of_a_secret_url_of_a_variable_is_secret():
+    env = {"ALERT_WEBHOOK_URL": "https://host/a/tok-3n.x", "HOME_URL": "https://host/a/tok-3n.x"}
+
+    assert collect(None, env) == ["https://host/a/tok-3n.x", "tok-3n.x"]
+
+
 def test_variables_are_secret_by_their_name():
     env = {"OPENAI_API_KEY": "k1", "HOME": "/root", "GITHUB_TOKEN": "k2", "EMPTY_KEY": ""}
 

@@ -57,6 +57,8 @@ def test_other_spellings_of_a_secret_are_masked(spelled):
         quopri.encodestring(KEY.encode()).decode(),
         "".join(one if ord(one) < 128 else f"&#{ord(one)};" for one in html.escape(KEY)),
         "".join(one if ord(one) < 128 else f"&#x{ord(one):X};" for one in html.escape(KEY)),
+        "".join(one if ord(one) < 128 else f"&#{ord(one)};" for one in KEY),
+        json.dumps(json.dumps(KEY)),
         shlex.quote(KEY),
         repr(KEY.encode()),
         base64.urlsafe_b64encode(KEY.encode()).decode().rstrip("="),
@@ -64,7 +66,8 @@ def test_other_spellings_of_a_secret_are_masked(spelled):
     ],
     ids=[
         "html", "html-decimal", "xml", "hex", "hex-upper", "percent-lower", "percent-path", "php",
-        "go", "percent-twice", "json-upper", "mail", "html-numbers", "html-hex", "shell", "bytes",
+        "go", "percent-twice", "json-upper", "mail", "html-numbers",
+        "html-hex", "xml-numbers", "json-twice", "shell", "bytes",
         "base64-url", "dotnet",
     ],
 )  # fmt: skip
