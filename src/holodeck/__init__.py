@@ -9,9 +9,7 @@
 first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # `typing` would be imported before the program can catch Ctrl-C
 if TYPE_CHECKING:
     from holodeck.api import arun, compare_agents, load_agent, run
     from holodeck.config.loader import ConfigLoader
@@ -85,6 +83,8 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'holodeck' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - as above
+
     return getattr(import_module(_MODULES.get(name, "holodeck.errors")), name)
 
 

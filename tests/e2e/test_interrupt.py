@@ -103,7 +103,9 @@ sys.addaudithook(interrupt)
 @pytest.mark.parametrize(
     "module",
     [
+        "holodeck.cli",
         "click",
+        "typing",
         "holodeck.cli.context",
         "holodeck.lib.process_exit",
         "holodeck.cli.options",
@@ -116,6 +118,32 @@ def test_ctrl_c_while_the_program_is_imported_prints_no_traceback(agent_dir, tmp
     folder = tmp_path / "at_start"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(INTERRUPTING.format(module=module))
+
+    with start_cli("test", cwd=agent_dir.path, env={"PYTHONPATH": str(folder)}) as run:
+        ran = run.finish()
+
+    assert (ran.code, ran.stderr.strip()) == (130, "Interrupted")
+
+
+WRAPPING = """
+import sys
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "pydantic":
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise RuntimeError("Error calling __set_name__") from error
+
+sys.addaudithook(interrupt)
+"""
+
+
+def test_ctrl_c_while_a_class_is_created_is_no_internal_error(agent_dir, tmp_path):
+    agent_dir.write_agent(test_cases=CASES)
+    folder = tmp_path / "at_start"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(WRAPPING)
 
     with start_cli("test", cwd=agent_dir.path, env={"PYTHONPATH": str(folder)}) as run:
         ran = run.finish()

@@ -3,10 +3,13 @@
 import json
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from holodeck.lib.records.run_store import RunStore
+from support.checks import assert_plain
+from support.ci import obeyed
 from support.cli import run_cli, start_cli
 from support.folder import case
 from support.processes import until
@@ -147,6 +150,82 @@ def test_secrets_travel_as_named_variables_only(cluster, bot):
     assert "ray_variables: [NAME]" in refused.stderr
     assert named.code == 3  # nobody listens at the URL
     assert "refused" in named.stdout
+
+
+LOUD = """
+import os, sys
+
+print("imported", dict(os.environ))
+
+async def answer(message):
+    print(message, dict(os.environ), file=sys.stderr, flush=True)
+    if "raise" in message:
+        raise RuntimeError(f"{message} {os.environ['NAMED_KEY']}")
+    return f"{message} {os.environ['NAMED_KEY']}"
+"""
+SECRETS = {
+    "NAMED_KEY": "zZ-named-secret-1",
+    "OTHER_TOKEN": "zZ-other-secret-2",
+    "FROM_FILE_KEY": "zZ-env-file-secret-3",
+}
+
+
+def test_no_secret_stands_in_a_file_of_ray_in_a_log_or_in_what_the_run_writes(cluster, bot):
+    folder = bot(1, execution={"ray_variables": ["NAMED_KEY"]})
+    (folder / "bot.py").write_text(LOUD)
+    (folder / ".env").write_text(f"FROM_FILE_KEY={SECRETS['FROM_FILE_KEY']}\n")
+    (folder / "deep").mkdir()
+    (folder / "deep" / ".env.local").write_text(f"A_KEY={SECRETS['FROM_FILE_KEY']}\n")
+    agent = json.loads((folder / "agent.yaml").read_text())
+    agent["test_cases"] = [case(said, said, contains="zZ") for said in ("say", "raise")]
+    (folder / "agent.yaml").write_text(json.dumps(agent))
+    given = set(folder.rglob("*"))
+    variables = {name: SECRETS[name] for name in ("NAMED_KEY", "OTHER_TOKEN")}
+
+    ran = run_cli(
+        "test", "--on", "ray", "-vv", "-o", "r.json", "-o", "r.md", "--events", "e.jsonl",
+        cwd=folder, env=on_cluster(cluster, **variables),
+    )  # fmt: skip
+
+    assert ran.code in {1, 3}, ran.stderr[-2000:]
+    session = Path(cluster.head_node.get_session_dir_path())
+    files = [file for file in session.rglob("*") if file.is_file()]
+    files += [file for file in folder.rglob("*") if file.is_file() and file not in given]
+    leaked = [
+        (str(file), secret)
+        for file in files
+        for secret in SECRETS.values()
+        if secret.encode() in file.read_bytes()
+    ]
+    assert leaked == [], leaked
+    assert not [secret for secret in SECRETS.values() if secret in ran.stdout + ran.stderr]
+    assert any("runtime_resources" in str(file) and file.name == "bot.py" for file in files)
+
+
+HOSTILE = [
+    "\x1b]0;PWNED\x07\x1b[2J", "x\n::error file=a.py::INJECTED", "##vso[task.setvariable]evil",
+    "\u202egnp.exe", "<script>alert(1)</script>", "\x9b31m", "##teamcity[buildStop]",
+]  # fmt: skip
+
+
+def test_hostile_texts_of_agents_on_ray_are_inert_in_what_the_run_prints(cluster, bot):
+    folder = bot(1)
+    code = "import sys\n\nasync def answer(message):\n    print(message, file=sys.stderr)\n"
+    code += "    if message.startswith('raise '):\n        raise RuntimeError(message)\n"
+    (folder / "bot.py").write_text(code + "    return message\n")
+    agent = json.loads((folder / "agent.yaml").read_text())
+    texts = [*HOSTILE, *(f"raise {text}" for text in HOSTILE)]
+    agent["test_cases"] = [case(f"c{at}", text, contains="no") for at, text in enumerate(texts)]
+    (folder / "agent.yaml").write_text(json.dumps(agent))
+
+    ran = run_cli("test", "--on", "ray", "-v", "-o", "r.md", cwd=folder, env=on_cluster(cluster))
+
+    assert ran.code in {1, 3}, ran.stderr[-2000:]
+    assert_plain(ran)
+    assert "c13" in ran.stdout
+    assert obeyed(ran.stdout + ran.stderr) == []
+    report = (folder / "r.md").read_text()
+    assert "\x1b" not in report
 
 
 def test_what_needs_this_process_is_an_error(cluster, bot):

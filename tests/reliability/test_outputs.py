@@ -21,7 +21,7 @@ def write_report(report, path, report_format):
 
 
 SIZE = 8
-OLD = '{"agent_name": "the old report"}'
+OLD = '{"schema_version": 1, "agent_name": "the old report"}'
 BIG = a_report(a_result(agent_response="x" * 200_000))
 
 

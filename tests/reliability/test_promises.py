@@ -11,7 +11,7 @@ from support.promises import PAGE, ROOT, promises
 PROMISED = {
     *(f"D{n}" for n in range(1, 10)),
     *(f"F{n}" for n in range(1, 13)),
-    *(f"C{n}" for n in range(1, 11)),
+    *(f"C{n}" for n in range(1, 13)),
     *(f"A{n}" for n in range(1, 9)),
 }
 

@@ -223,3 +223,82 @@ def test_no_secret_in_the_command_of_an_agent_gets_out(agent_dir, tally):
     written = everything_written(agent_dir, ran, given)
     leaked = [name for name, text in written.items() if "zZ-argument-secret" in text]
     tally("leaks", leaked, len(written))
+
+
+def test_no_secret_in_the_path_of_a_url_in_a_context_or_behind_a_short_option_gets_out(
+    agent_dir, tally
+):
+    secrets = {
+        "path": "services/T000/B000/zZpathsecret1XXXX",
+        "token": "Zz9Path7Token2Secret",
+        "bot": "123456:zZ-bot-secret",
+        "context": "zZ-context-secret-1",
+        "nested": "zZ-nested-secret-2",
+        "file": "zZ9file8Secret7Token6",
+    }
+    root = agent_dir.server.root
+    agent_dir.server.otherwise(
+        lambda request: Reply(status=200 + 300 * (request.number % 2), content=request.raw.decode())
+    )
+    context = {"session_token": secrets["context"], "more": {"password": secrets["nested"]}}
+    file = {"url": f"{root}/{secrets['file']}/f.txt", "type": "text"}
+    urls = [f"{root}/{secrets['token']}/send", f"{root}/bot{secrets['bot']}/send"]
+    body = {"input": "{input}", "context": "{context}"}
+    written = {}
+    for url in urls:
+        agent_dir.write_agent(
+            model=None,
+            instructions=None,
+            backend={"type": "http", "url": url, "request": body},
+            execution={"max_retries": 0, "download_timeout": 2},
+            test_cases=[
+                case("asks", f"post it to https://hooks.slack.com/{secrets['path']}", contains="x",
+                     context=context),
+                case("reads", "hi", contains="x", files=[file], context=context),
+            ],
+        )  # fmt: skip
+        given = list(agent_dir.path.rglob("*"))
+        outputs = ("-o", "r.md", "-o", "r.json", "-o", "r.html", "--events", "e.jsonl")
+        ran = agent_dir.run("test", "-vv", *outputs, env={"HOLODECK_LOG_LEVEL": "DEBUG"})
+        assert ran.code in {1, 3, 4}, ran.stderr
+        written |= {f"{url}: {name}": text for name, text in
+                    everything_written(agent_dir, ran, given).items()}  # fmt: skip
+        for name in ("r.md", "r.json", "r.html", "e.jsonl"):
+            written[f"{url}: {name}"] = (agent_dir.path / name).read_text()
+
+    assert any(secrets["context"] in str(request.raw) for request in agent_dir.server.requests)
+    leaked = [(name, secret) for name, text in written.items() for secret in secrets.values()
+              if secret in text]  # fmt: skip
+    tally("leaks", leaked, len(written) * len(secrets))
+
+
+ARGUMENTS = [
+    ["-p", "zZsecret11"], ["-t", "zZsecret12"], ["--tok", "zZsecret13"], ["-pzZsecret14"],
+    ["-H", "Authorization: Bearer zZsecret15"], ["--header=X-Api-Key: zZsecret16"],
+    ["-u", "joe:zZsecret17"], ["-e", "SOME_TOKEN=zZsecret18"], ["https://h/bot1:zZsecret19/x"],
+]  # fmt: skip
+
+
+def test_no_secret_behind_any_option_of_a_command_gets_out(agent_dir, tally):
+    agent_dir.write(
+        "agent.py", "import sys\nprint(sys.argv, file=sys.stderr)\nraise SystemExit(9)\n"
+    )
+    arguments = [word for words in ARGUMENTS for word in words]
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={"type": "process", "command": [sys.executable, "agent.py", *arguments]},
+        test_cases=[case("asks", "hi", contains="x")],
+    )
+    given = list(agent_dir.path.rglob("*"))
+
+    ran = agent_dir.run("test", "-vv", "-o", "r.json", "-o", "r.md")
+
+    assert ran.code == 3, ran.stderr
+    written = everything_written(agent_dir, ran, given)
+    leaked = [
+        (name, text[text.index("zZsecret") - 30 :][:60])
+        for name, text in written.items()
+        if "zZsecret" in text
+    ]
+    tally("leaks", leaked, len(written) * len(ARGUMENTS))

@@ -1,11 +1,15 @@
 """What a configuration may name: modules, commands, hosts and variables."""
 
+import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 from holodeck.config.trust import hosts_in
+from holodeck.models.agent import Agent
+from holodeck.models.base import NetworkUse, is_used, models_in
 from support.cli import clean_environment, home_for, start_in_pty
 
 CASE = {
@@ -249,6 +253,16 @@ SEARCH = {
     "database": {"provider": "bot:Agent"},
 }
 SERVER = {"type": "mcp", "name": "m", "command": sys.executable}
+
+
+def store(**database):
+    return {"tools": [SEARCH | {"database": database}]}
+
+
+def judged(**metric):
+    return {"test_cases": [CASE | {"evaluations": [metric]}]}
+
+
 UNTRUSTED = {
     "agent": ({"backend": "bot:answer"}, "backend: --untrusted refuses code"),
     "tool": ({"tools": [FUNCTION]}, "tools[0].file: --untrusted refuses code"),
@@ -330,6 +344,255 @@ UNTRUSTED = {
         "instructions.inline: ${OPENAI_API_KEY}: --untrusted refuses variables",
     ),
 }  # fmt: skip
+
+
+STORE = "tools[0].database.provider: --untrusted refuses vector stores on servers; found"
+UNTRUSTED |= {
+    "pinecone": (store(provider="pinecone", api_key="k-of-mine"), f"{STORE} pinecone"),
+    "qdrant here": (store(provider="qdrant", url="http://127.0.0.1:6333"), f"{STORE} qdrant"),
+    "postgres here": (
+        store(provider="postgres", connection_string="postgresql://localhost/production"),
+        f"{STORE} postgres",
+    ),
+    "chroma here": (store(provider="chromadb", url="http://127.0.0.1:8000"), f"{STORE} chromadb"),
+    "cosmos": (
+        store(provider="azure-cosmos-nosql", url="https://127.0.0.1", api_key="k"),
+        f"{STORE} azure-cosmos-nosql",
+    ),
+    "bucket": (
+        {"tools": [SEARCH | {"source": "s3://localhost/docs/", "database": None}]},
+        "tools[0].source: --untrusted refuses requests to localhost",
+    ),
+    "container": (
+        {"tools": [SEARCH | {"source": "AZ://docs/", "database": None}]},
+        "tools[0].source: --untrusted refuses requests to docs",
+    ),
+    "web page": (
+        {"tools": [SEARCH | {"source": "http://127.0.0.1/secret.md", "database": None}]},
+        "tools[0].source: --untrusted refuses requests to 127.0.0.1",
+    ),
+    "http agent here": (
+        {"backend": {"type": "http", "url": "http://127.0.0.1:2375/containers/create"}},
+        "backend.url: --untrusted refuses requests to 127.0.0.1",
+    ),
+    "a2a agent here": (
+        {"backend": {"type": "a2a", "url": "http://localhost:9999"}},
+        "backend.url: --untrusted refuses requests to localhost",
+    ),
+    "mcp tool here": (
+        {"tools": [{"type": "mcp", "name": "m", "transport": "http", "url": "http://[::1]/mcp"}]},
+        "tools[0].url: --untrusted refuses requests to ::1",
+    ),
+    "collector here": (
+        {"observability": {"enabled": True, "exporters": {"otlp": {"endpoint": "localhost:1"}}}},
+        "observability.exporters.otlp.endpoint: --untrusted refuses requests to localhost",
+    ),
+    "all interfaces": (
+        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "0.0.0.0"}}}},
+        "observability.exporters.prometheus.host: --untrusted refuses to listen on 0.0.0.0",
+    ),
+    "all interfaces of IPv6": (
+        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "::"}}}},
+        "observability.exporters.prometheus.host: --untrusted refuses to listen on ::",
+    ),
+    "an interface in brackets": (
+        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "[::]"}}}},
+        "observability.exporters.prometheus.host: --untrusted refuses to listen on [::]",
+    ),
+    "sign-in of a judge to AWS": (
+        {
+            "evaluations": {
+                "model": {"provider": "bedrock", "name": "m"},
+                "metrics": [{"metric": "relevance"}],
+            }
+        },
+        "evaluations.model.provider: --untrusted refuses bedrock",
+    ),
+    "sign-in of a judge to Google": (
+        {
+            "evaluations": {
+                "model": {"provider": "vertex_ai", "name": "m"},
+                "metrics": [{"metric": "relevance"}],
+            }
+        },
+        "evaluations.model.provider: --untrusted refuses vertex_ai",
+    ),
+    "sign-in to Azure": (
+        judged(
+            type="azure",
+            metric="violence",
+            azure_ai_project={
+                "subscription_id": "s", "resource_group_name": "g", "project_name": "p"
+            },
+        ),
+        "test_cases[0].evaluations[0].azure_ai_project.project_name: --untrusted refuses your",
+    ),
+    "project in Azure": (
+        judged(type="azure", metric="violence", azure_ai_project="https://x.services.ai.azure.com"),
+        "test_cases[0].evaluations[0].azure_ai_project: --untrusted refuses requests to x.services",
+    ),
+    "class of a library": (
+        judged(type="azure", **{"class": "BleuScoreEvaluator"}),
+        "test_cases[0].evaluations[0].class: --untrusted refuses classes of libraries",
+    ),
+    "key in the clear": (
+        {"model": model(endpoint="http://api.openai.com/v1")},
+        "model.endpoint: --untrusted refuses requests to api.openai.com",
+    ),
+    "simulated user": (
+        {
+            "test_cases": [
+                {
+                    "simulate": {
+                        "situation": "s", "model": model(endpoint="https://evil.test/")
+                    },
+                    "criteria": ["is polite"],
+                }
+            ]
+        },
+        "test_cases[0].simulate.model.endpoint: --untrusted refuses requests to evil.test",
+    ),
+    "embeddings": (
+        {"embedding_provider": model(endpoint="https://evil.test/v1")},
+        "embedding_provider.endpoint: --untrusted refuses requests to evil.test",
+    ),
+    "keyword index": (
+        {
+            "tools": [
+                {
+                    "type": "hierarchical_document", "name": "s", "description": "d",
+                    "source": "bot.py",
+                    "keyword_index": {
+                        "provider": "opensearch", "endpoint": "http://127.0.0.1:9200",
+                        "index_name": "i",
+                    },
+                }
+            ]
+        },
+        "tools[0].keyword_index.endpoint: --untrusted refuses requests to 127.0.0.1",
+    ),
+    "weights": (
+        {"model": {"provider": "local", "name": "./evil.gguf"}},
+        "model.name: --untrusted refuses weights from a file",
+    ),
+}  # fmt: skip
+
+
+IN_CONFIG = {
+    "mcp server": (
+        {"mcp_servers": [SERVER]},
+        {},
+        "--untrusted refuses commands",
+    ),
+    "endpoint of a provider": (
+        {"providers": {"openai": {"endpoint": "https://evil.test/v1"}}},
+        {},
+        "--untrusted refuses requests to evil.test",
+    ),
+    "vector store": (
+        {"vectorstores": {"mine": {"provider": "qdrant", "url": "https://evil.test"}}},
+        {"tools": [SEARCH | {"database": "mine"}]},
+        "--untrusted refuses requests to evil.test",
+    ),
+    "collector": (
+        {"execution": {"run_on": "ray"}},
+        {},
+        "--untrusted refuses it",
+    ),
+}
+
+
+@pytest.mark.parametrize("part", IN_CONFIG)
+def test_untrusted_refuses_it_in_the_config_of_the_folder_too(agent_dir, part):
+    config, changes, message = IN_CONFIG[part]
+    agent_dir.write("config.yaml", json.dumps(config))
+    agent_dir.write("bot.py", "")
+    agent_dir.write_agent(model=model(), **changes)
+
+    ran = agent_dir.run("test", "--untrusted", env=KEY)
+
+    assert ran.code == 2, ran.stdout
+    assert message in ran.stderr
+    assert agent_dir.server.requests == []
+
+
+# Fields that look like addresses and are none, each with the reason.
+NO_ADDRESS = {
+    ("FileInput", "url"): "downloaded from public addresses only, without a key",
+    ("HttpBackendConfig", "allowed_hosts"): "never without 'url'",
+    ("A2aBackendConfig", "allowed_hosts"): "never without 'url'",
+    ("PromptVersion", "source"): "where the text of a prompt was found",
+    ("DatabaseConfig", "region"): "of Pinecone",
+    ("DatabaseConfig", "cloud"): "of Pinecone",
+    ("McpTool", "registry_name"): "a note",
+    ("AzureProject", "project_name"): "a project as a whole is refused",
+    ("ExecutionConfig", "allowed_hosts"): "a setting that reaches out",
+}
+
+
+def test_every_key_that_may_hold_an_address_says_so(tally):
+    fields = {
+        (part.__name__, name): field
+        for part in parts_of(Agent, set())
+        for name, field in part.model_fields.items()
+    }
+    like = re.compile(
+        r"url|uri|endpoint|host|server|connect|address|(?<!re)source|project|region|cloud"
+    )
+    texts = {at: field for at, field in fields.items() if like.search(at[1]) and holds_text(field)}
+
+    silent = [
+        at
+        for at, field in texts.items()
+        if at not in NO_ADDRESS and not any(is_used(field, use) for use in NetworkUse)
+    ]
+
+    tally("addresses that --untrusted does not see", silent, len(texts))
+    assert len(texts) > 10
+
+
+def parts_of(model, known):
+    """The models in an agent.yaml, itself included."""
+    if model not in known:
+        known.add(model)
+        for field in model.model_fields.values():
+            for part in models_in(field.annotation):
+                parts_of(part, known)
+    return known
+
+
+def holds_text(field):
+    return "str" in str(field.annotation) or "Secret" in str(field.annotation)
+
+
+def test_untrusted_runs_a_store_in_the_process_and_metrics_for_this_machine(agent_dir):
+    agent_dir.write("notes.md", "# Notes\nnothing")
+    search = {"type": "vectorstore", "name": "s", "source": "notes.md"}
+    databases = [{"provider": "sqlite", "path": "x.db"}, {"provider": "in-memory"}, None]
+    agent_dir.write_agent(
+        embedding_provider={"provider": "local"},
+        tools=[
+            search | {"name": f"s{at}", "database": database}
+            for at, database in enumerate(databases)
+        ],
+        observability={"exporters": {"prometheus": {"enabled": True, "host": "localhost"}}},
+    )
+
+    ran = agent_dir.run("validate", "--untrusted")
+
+    assert ran.code == 0, ran.stdout
+
+
+def test_a_dotenv_file_of_the_repository_leads_no_key_of_aws_elsewhere(agent_dir):
+    agent_dir.write(".env", f"AWS_ENDPOINT_URL_S3={elsewhere(agent_dir.server)}\n")
+    search = {"type": "vectorstore", "name": "s", "source": "s3://bucket/docs/"}
+    agent_dir.write_agent(tools=[search])
+
+    ran = agent_dir.run("test", env={"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b" * 9})
+
+    assert ran.code == 2, ran.stderr
+    assert "leads requests to 0.0.0.0" in ran.stderr
+    assert agent_dir.server.requests == []
 
 
 HOSTS = {

@@ -233,6 +233,79 @@ def test_neither_report_nor_baseline_replaces_configuration_code_or_the_record(
     assert file.read_bytes() == before
 
 
+FOREIGN = {
+    "prompt.md": "You are helpful.\n",
+    "history.json": '[{"role": "user", "content": "hi"}]',
+    "page.html": "<!DOCTYPE html>\n<html><body>mine</body></html>",
+    "data.xml": "<orders><order/></orders>",
+    "data.json": '{"schema": 1}',
+    "empty.py": "",
+}
+COMMANDS = {
+    "test": ("test", "-o"),
+    "events": ("test", "--events"),
+    "report": ("report", "-o"),
+    "bless": ("bless", "-o"),
+    "compare": ("compare", "base.json", "last", "-o"),
+    "score": ("score", "-o"),
+    "schema": ("schema", "-o"),
+    "judge": ("judge", "check", "--quick", "--model", "local/none", "--json"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_written_over_a_file_that_holodeck_did_not_write(folder, command, tally):
+    folder.run("test")
+    folder.run("bless", "-o", "base.json")
+    for name, text in FOREIGN.items():
+        folder.write(name, text)
+    asked = len(folder.server.requests)
+    files = dict(FOREIGN)
+    if command != "bless":
+        files["base.json"] = (folder.path / "base.json").read_text()
+
+    lost = []
+    for name, text in files.items():
+        ran = folder.run(*COMMANDS[command], name)
+        if ran.code != 2 or (folder.path / name).read_text() != text:
+            lost.append((name, ran.code, ran.stderr))
+
+    tally("files that were lost", lost, len(files))
+    assert len(folder.server.requests) == asked
+
+
+def test_what_holodeck_wrote_is_replaced_and_so_is_an_empty_file(folder):
+    formats = ("-o", "r.md", "-o", "r.json", "-o", "r.html", "-o", "r.xml")
+    commands = [
+        ("test", *formats, "--events", "e.jsonl"),
+        ("test", "-o", "quality.json", "--format", "codequality"),
+        ("report", "-o", "again.md"),
+        ("bless", "-o", "base.json"),
+        ("test",),
+        ("compare", "base.json", "last", "-o", "c.md", "-o", "c.json", "-o", "c.html"),
+        ("schema", "-o", "schema.json"),
+    ]
+    folder.write("again.md", "")
+
+    for _ in range(2):
+        for command in commands:
+            ran = folder.run(*command)
+            assert ran.code == 0, (command, ran.stderr)
+
+
+def test_a_report_that_is_an_input_of_the_run_is_not_replaced(folder):
+    assert folder.run("test", "-o", "r.md").code == 0
+    before = (folder.path / "r.md").read_bytes()
+    file = {"path": "r.md", "type": "text"}
+    folder.write_agent(test_cases=[{"name": "sums it up", "input": "hello", "files": [file]}])
+
+    ran = folder.run("test", "-o", "r.md")
+
+    assert ran.code == 2, ran.stdout
+    assert "reads" in ran.stderr
+    assert (folder.path / "r.md").read_bytes() == before
+
+
 def test_no_report_of_a_record_replaces_the_record(folder):
     folder.run("test")
     [record] = folder.path.glob(".holodeck/runs/*/run.jsonl")

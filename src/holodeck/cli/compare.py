@@ -127,7 +127,7 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     with inputs_noted():
         made = baseline_of(side_to_bless(run, store), store)
         if output is not None:
-            refuse_input(output, "--output")
+            refuse_input(output, "--output", ["baseline", "report"])
     shown = cli_context.redactor.redact_report(made)
     file = output or (agent if agent.is_dir() else agent.parent).absolute() / BASELINE_FILE
     write_report_text(generate_json_report(shown), file)

@@ -123,6 +123,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     from holodeck.errors import ExitCode
     from holodeck.lib.judging.check_report import describe_gate, render_table
     from holodeck.lib.judging.labels import DEFAULT_LABELS, read_labels, require_enough_labels
+    from holodeck.lib.safe_paths import refuse_input
     from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.ui.live import write_text
     from holodeck.models.judge_trust import (
@@ -136,6 +137,7 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     selected = _select(read_labels(labels or DEFAULT_LABELS), criteria)
     limits = Limits(min_kappa or DEFAULT_MIN_KAPPA, max_false_passes or DEFAULT_MAX_FALSE_PASSES)
     if json_file is not None:
+        refuse_input(json_file, "--json", ["report"])
         _check_writable(json_file, "--json")
     if model is None and endpoint is not None:
         raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")

@@ -113,12 +113,21 @@ def run(args: Sequence[str]) -> int:
         error.message = context.brief(error.message)
         error.show()
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the edge of the program
+    except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
         from holodeck.cli.logs import print_error
 
         print_error(error, context)
         return error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
     return returned if isinstance(returned, int) else ExitCode.PASSED
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C caused the error: Python wraps what is raised while a class is created."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _flush_stdout(code: int) -> int:

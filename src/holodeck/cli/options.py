@@ -135,9 +135,11 @@ def check_inputs(
     """
     from holodeck.lib.safe_paths import refuse_input
 
-    for path, location in [*((target.path, "--output") for target in targets), *events]:
+    for target in targets:
+        refuse_input(target.path, "--output", ["report"])
+    for path, location in events:
         if path is not None:
-            refuse_input(path, location)
+            refuse_input(path, location, ["events"])
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,12 @@ from holodeck.errors import (
     NothingSelected,
     worst_exit_code,
 )
+from holodeck.lib.safe_paths import note_input
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
+from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.selection import Selection
 
@@ -95,11 +97,20 @@ class LoadedAgent:
         return apply_selection(self.agent, self.request, self.target.path, context)
 
 
+def _note_files(agents: Sequence[Agent], targets: Sequence[ReportTarget]) -> None:
+    """Note the files that agents name, some of which are read late, if a target exists."""
+    for agent in agents if any(target.file.is_file() for target in targets) else ():
+        for _, path in paths_used(agent, PathUse.READ):
+            for folder in {agent.base_dir, agent.own_dir}:
+                note_input(folder / path)
+
+
 def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) -> int:
     """Run, list or plan each agent; return the worst exit code."""
     if len(found.targets) > 1:
         _require_one_agent(options, len(found.targets))
     agents = [_load(options, target, context) for target in found.targets]
+    _note_files([loaded.agent for loaded in agents], options.targets)
     check_inputs(options.targets, [one.events for one in agents])
     read = {path for one in agents for path in one.case_files}
     unread = {one: why_not_run(one) for one in found.others if Path(one).resolve() not in read}

@@ -30,7 +30,9 @@ def schema(output: Path | None) -> None:
         write_raw(sys.stdout, schema_text())
         return
     from holodeck.errors import ReportError
+    from holodeck.lib.safe_paths import refuse_input
 
+    refuse_input(output, "--output", ["schema"])
     try:
         output.write_text(schema_text(), encoding="utf-8")
     except OSError as error:

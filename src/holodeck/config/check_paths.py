@@ -7,7 +7,7 @@ from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import written_path
 from holodeck.models.agent import Agent
-from holodeck.models.base import written_paths
+from holodeck.models.base import PathUse, paths_used
 from holodeck.models.database import DatabaseConfig
 
 _CHECKED_ELSEWHERE = ("execution", "test_cases")
@@ -18,7 +18,7 @@ def check_written_paths(context: CheckContext) -> None:
     """Find them in every key of an agent."""
     agent = context.agent
     others = {key: one for key, one in vars(agent).items() if key not in _CHECKED_ELSEWHERE}
-    for keys, path in written_paths(others):
+    for keys, path in paths_used(others, PathUse.WRITTEN):
         if _is_users_store(agent, keys):
             continue
         folder = agent.own_dir if keys[0] == "tools" else agent.base_dir

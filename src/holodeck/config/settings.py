@@ -22,7 +22,7 @@ from holodeck.lib.safe_paths import written_path
 from holodeck.lib.suggestions import nearest_word
 from holodeck.lib.trust import is_untrusted
 from holodeck.models.agent import Agent
-from holodeck.models.base import PathUse, is_path
+from holodeck.models.base import PathUse, is_used
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.setting import Setting, validate_min_pass
@@ -54,7 +54,7 @@ class SettingField:
     @property
     def is_written(self) -> bool:
         """Whether it is a path that a run writes."""
-        return is_path(ExecutionConfig.model_fields[self.field], PathUse.WRITTEN)
+        return is_used(ExecutionConfig.model_fields[self.field], PathUse.WRITTEN)
 
     @property
     def flag(self) -> str | None:

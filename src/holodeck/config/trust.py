@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -14,16 +15,17 @@ from holodeck.config.model_calls import all_metrics
 from holodeck.config.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
+from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
 from holodeck.models.config import GlobalConfig
 from holodeck.models.database import DatabaseConfig
-from holodeck.models.knowledge import KnowledgeTool
+from holodeck.models.judged_metrics import AzureProject
+from holodeck.models.knowledge import S3_ENDPOINTS, KnowledgeTool
+from holodeck.models.library_metrics import ClassMetric
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.mcp_tool import McpTool, is_loopback
 from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool
 
-_ADDRESS_KEYS = frozenset({"endpoint", "url", "connection_string", "source", "azure_ai_project"})
-"""Keys of an agent.yaml that may hold the address of a server."""
 _PAIRS = re.compile(r"\w+=")
 """The beginning of a connection string of the form `Name=value;Name=value`."""
 _NO_HOST = re.compile(r"(?i)(?:accountkey|applicationid|instrumentationkey|\s*)")
@@ -36,10 +38,14 @@ class Address:
     """The address of a server that requests go to."""
 
     path: KeyPath
-    hosts: tuple[str, ...]
-    """The hosts in it; empty if they cannot be told for certain."""
+    text: str
     provider: ProviderEnum | None = None
     """Whose model the server is expected to serve; None for other servers."""
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts in it; empty if they cannot be told for certain."""
+        return hosts_in(self.text)
 
     @property
     def shown(self) -> str:
@@ -53,8 +59,8 @@ class Address:
 
     @property
     def is_providers_own(self) -> bool:
-        """Whether only the provider serves models there."""
-        if self.provider is None or not self.hosts:
+        """Whether only the provider serves models there, and nobody on the way can read."""
+        if self.provider is None or not self.hosts or not self.text.startswith("https:"):
             return False
         facts = PROVIDERS[self.provider]
         own = (*hosts_in(facts.url or ""), *facts.own_domains)
@@ -124,32 +130,77 @@ def named_commands(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
 
 def named_addresses(agent: Agent) -> Iterator[Address]:
     """Yield the addresses of models, agents, tools, stores and collectors."""
+    for path, part in _parts_of(agent):
+        provider = part.provider if isinstance(part, LLMProvider) else None
+        for key in keys_used(type(part), NetworkUse.SERVER):
+            value = getattr(part, key)
+            text = value.get_secret_value() if isinstance(value, SecretStr) else value
+            may_be_path = is_used(type(part).model_fields[key], PathUse.READ)
+            if isinstance(text, str) and ("://" in text or not may_be_path):
+                yield Address((*path, key), text, provider)
+
+
+def _parts_of(agent: Agent) -> Iterator[tuple[KeyPath, BaseModel]]:
+    """Yield the models in an agent that reach out by themselves, each with its path.
+
+    Of test cases these are the metrics and the simulated user. The rest of a case is its texts,
+    and files, which are downloaded from public addresses only.
+    """
     for key in type(agent).model_fields:
         if key != "test_cases":
-            yield from _addresses_in(getattr(agent, key), (key,))
+            yield from _models_in(getattr(agent, key), (key,))
     for path, metric in all_metrics(agent):
         if path[0] == "test_cases":
-            yield from _addresses_in(metric, path)
+            yield from _models_in(metric, path)
     for number, case in enumerate(agent.test_cases or ()):
         if case.simulate is not None:
-            yield from _addresses_in(case.simulate, ("test_cases", number, "simulate"))
+            yield from _models_in(case.simulate, ("test_cases", number, "simulate"))
 
 
-def _addresses_in(part: Any, path: KeyPath) -> Iterator[Address]:
+def _models_in(part: Any, path: KeyPath) -> Iterator[tuple[KeyPath, BaseModel]]:
     items: Iterable[tuple[Any, Any]] = ()
-    provider = part.provider if isinstance(part, LLMProvider) else None
     if isinstance(part, BaseModel):
+        yield path, part
         items = [(key, getattr(part, key)) for key in sorted(part.model_fields_set)]
     elif isinstance(part, Mapping):
         items = part.items()
     elif isinstance(part, Sequence) and not isinstance(part, str):
         items = enumerate(part)
     for key, item in items:
-        text = item.get_secret_value() if isinstance(item, SecretStr) else item
-        if not isinstance(text, str):
-            yield from _addresses_in(item, (*path, key))
-        elif key in _ADDRESS_KEYS and (key != "source" or "://" in text):
-            yield Address((*path, key), hosts_in(text), provider)
+        yield from _models_in(item, (*path, key))
+
+
+def _reach_without_address(part: BaseModel) -> tuple[str, str] | None:
+    """Return the key by which a part reaches out although no address says so, and the reason.
+
+    None if it does not.
+    """
+    match part:
+        case DatabaseConfig(named_class=None, is_embedded=False):
+            return "provider", f"refuses vector stores on servers; found {part.provider}"
+        case AzureProject():
+            return "project_name", "refuses your sign-in to Azure"
+        case LLMProvider():
+            return _reach_of_model(part)
+        case ClassMetric() if not part.python_targets:
+            return "class", "refuses classes of libraries"
+    for key in keys_used(type(part), NetworkUse.LISTENER):
+        address = str(getattr(part, key))
+        if not Address((), f"[{address}]" if ":" in address else address).is_local:
+            return key, f"refuses to listen on {address}"
+    return None
+
+
+def _reach_of_model(model: LLMProvider) -> tuple[str, str] | None:
+    if model.protocol == "litellm":
+        return "provider", f"refuses {model.provider}, whose library finds keys by itself"
+    if model.protocol != "local":
+        return None
+    # Imported here because few models are local.
+    from holodeck.lib.local_models.store import is_path
+
+    is_file = is_path(model.name)
+    return ("name", "refuses weights from a file, whose reader is not safe") if is_file else None
 
 
 def refuse_untrusted(agent: Agent, env: Environment, user: GlobalConfig | None) -> None:
@@ -160,10 +211,16 @@ def refuse_untrusted(agent: Agent, env: Environment, user: GlobalConfig | None) 
     refused = [(path, f"refuses code; found {name!r}") for path, name in named_code(agent)]
     for path, name in named_commands(agent):
         refused.append((path, f"refuses commands; found {name!r}"))
+    for path, part in _parts_of(agent):
+        reach = _reach_without_address(part)
+        if reach is not None:
+            refused.append(((*path, reach[0]), reach[1]))
     allowed = _hosts_of_user(env, user)
     for address in named_addresses(agent):
         is_users = bool(address.hosts) and allowed.issuperset(address.hosts)
-        if not (is_users or address.is_local or address.is_providers_own):
+        is_known = is_users or address.is_local or address.is_providers_own
+        # Other servers obey what they are sent, also on this machine: that of Docker, for example.
+        if address.provider is None or not is_known:
             refused.append((address.path, f"refuses requests to {address.shown}"))
     findings = [
         Finding(
@@ -188,7 +245,7 @@ def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:
 def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Address, str]]:
     """Yield the addresses elsewhere that a `.env` file of the repository chose, with the file."""
     values = [(env[name].lower(), env.source_of(name)) for name in env if not env.is_users(name)]
-    addresses = [*named_addresses(agent), *_cluster_of_repository(env)] if values else []
+    addresses = [*named_addresses(agent), *_named_by_variables(agent, env)] if values else []
     for address in addresses:
         if address.is_local or address.is_providers_own:
             continue
@@ -202,11 +259,18 @@ def _names_one_of(text: str, hosts: Sequence[str]) -> bool:
     return any(host in text for host in hosts) if hosts else "://" in text
 
 
-def _cluster_of_repository(env: Environment) -> Iterator[Address]:
-    """Yield the Ray cluster that a variable names, which gets the agent's folder."""
+def _named_by_variables(agent: Agent, env: Environment) -> Iterator[Address]:
+    """Yield the addresses that only variables name: of a Ray cluster, which gets the agent's
+    folder, and of the storage that documents come from, which gets the user's key.
+    """
     place = env.get(Setting.variable("run_on"), "")
     if "://" in place:
-        yield Address(("execution", "run_on"), hosts_in(place))
+        yield Address(("execution", "run_on"), place)
+    for index, tool in enumerate(agent.tools or ()):
+        if isinstance(tool, KnowledgeTool) and tool.source.lower().startswith("s3://"):
+            for name in S3_ENDPOINTS:
+                if name in env:
+                    yield Address(("tools", index, "source"), env[name])
 
 
 def other_hosts(agent: Agent) -> Iterator[Address]:

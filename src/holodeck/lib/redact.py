@@ -5,12 +5,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from quopri import encodestring
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
 from holodeck.lib.secret_names import UNMISTAKABLE, names_a_secret
+from holodeck.lib.token_formats import may_hold_token, replace_tokens
 from holodeck.models.result_sequence import ResultSequence
 
 MIN_SECRET_LENGTH = 6
@@ -27,34 +29,30 @@ _PLACEHOLDERS = frozenset(
 _PATTERNS = tuple(
     (needles.split(), re.compile(pattern))
     for needles, pattern in (
-        ("sk-", r"\bsk-[A-Za-z0-9_-]{12,}"),
-        ("akia asia", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-        ("ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_[A-Za-z0-9]{16,}"),
-        ("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
-        ("glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
-        ("xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
-        ("hf_", r"\bhf_[A-Za-z0-9]{24,}"),
-        ("sk_ rk_ whsec_", r"\b(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{16,}"),
-        ("sg.", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-        ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
-        ("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,}"),
-        ("_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,}"),
-        ("ya29.", r"\bya29\.[A-Za-z0-9_-]{20,}"),
-        ("aiza", r"\bAIza[0-9A-Za-z_-]{35}"),
-        ("eyj", r"\beyJ[A-Za-z0-9_-]{8,400}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]+"),
         (
             "-----begin",
             r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]{1,8000}(?:-----END[A-Z ]{0,40}-----)?",
         ),
         ("://", r"(?<=://)[^\s/?#@]{1,512}(?=@)"),
-        ("hooks.slack.com", r"(?<=hooks\.slack\.com/)[\w/-]{12,}"),
-        ("/webhooks/", r"(?<=/webhooks/)[\w/-]{12,}"),
-        ("webhook.office.com", r"(?<=webhook\.office\.com/)[\w/@-]{12,}"),
         # A scheme word in prose ("a bearer certificate") is not followed by a token with a digit.
         ("bearer", r"(?i)(?<=\bbearer )\s*(?=[^\s\"',;]{0,400}[\d=])[A-Za-z0-9._~+/=-]{8,}"),
         ("basic", r"(?i)(?<=\bbasic )\s*(?=[^\s\"',;]{0,400}[\d=])[A-Za-z0-9+/=]{8,}"),
     )
 )
+_WHOLE_NEEDLES = (
+    "hooks.slack.com",
+    "/webhooks/",
+    "webhook.office.com",
+    "/hooks/catch/",
+    "/bot",
+    "-u ",
+)
+_WHOLE = re.compile(
+    r"(?<=hooks\.slack\.com/)[\w/-]{4,}|(?<=/webhooks/)[\w/-]{12,}|(?<=/hooks/catch/)[\w/-]{4,}|"
+    r"(?<=webhook\.office\.com/)[\w/@-]{12,}|(?<=/bot)\d{1,20}:[\w-]{3,}|"
+    r"(?<=-u )(?!\d+:\d+\b)[\w.@+-]{1,64}:(?!//)[^\s\"']{6,}"
+)
+"""What is replaced with its last characters: the paths of webhooks and bots, and `-u name:pass`."""
 _ASSIGNED = re.compile(
     rf"(?i)((?:{UNMISTAKABLE})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
 )
@@ -65,7 +63,11 @@ _OPTION = re.compile(
     r"((?<![\w-])--([A-Za-z][\w-]{1,63})(?:=|(?:\s{1,3}|[\"'],\s{0,3}[\"'])(?=[^\s\"',]{0,400}[\d=])))"
     r"([^\s\"',;-][^\s\"',;]{5,})"
 )
-_ALL_NEEDLES = (*(one for needles, _ in _PATTERNS for one in needles), *_NAME_NEEDLES)
+_ALL_NEEDLES = (
+    *(one for needles, _ in _PATTERNS for one in needles),
+    *_NAME_NEEDLES,
+    *_WHOLE_NEEDLES,
+)
 _KEY_COLON = re.compile(
     # "Your password: choose a long one" has no digit
     r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3}|"
@@ -82,6 +84,21 @@ _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _IN_HTML = re.compile(r"[<>&]")
 """What Go writes as `\\u003c`, and .NET as `\\u003C`, with quotes and a plus."""
 _IN_HTML_OR_QUOTED = re.compile(r"[<>&'+]|\\\"")
+_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
+
+
+class _References(dict[int, str]):
+    """A table for `str.translate` that writes characters beyond ASCII as references of HTML."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+
+    def __missing__(self, code: int) -> str:
+        return chr(code) if code < _ASCII else self._form.format(code)
+
+
+_ASCII = 128
+_DECIMAL, _HEXADECIMAL = _References("&#{};"), _References("&#x{:X};")
 _BEGINNING = 4
 _MIN_LINE = 16
 """Shorter lines of a secret are ordinary text."""
@@ -110,12 +127,16 @@ class Redactor:
             text = self._known.sub(lambda match: self._stands_for[match[0]], text)
             if "\n" in text or "\\n" in text:
                 text = _WRAPPED.sub(self._redact_wrapped, text)
+        if may_hold_token(text):
+            text = replace_tokens(text, _mask)
         lower = text.lower()
         if not _is_suspicious(lower):
             return text
         for needles, pattern in _PATTERNS:
             if any(needle in lower for needle in needles):
                 text = pattern.sub(lambda match: _mask(match[0]), text)
+        if any(needle in lower for needle in _WHOLE_NEEDLES):
+            text = _WHOLE.sub("***", text)
         if any(needle in lower for needle in _NAME_NEEDLES):
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
         if _may_hold_parameters(text):
@@ -253,21 +274,32 @@ def _mask_named(match: re.Match[str]) -> str:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """Yield the forms of a value in URLs, JSON, HTML, logs and headers."""
+    """Yield the forms of a value in URLs, JSON, HTML, logs, mails, shells and headers."""
     raw = _bytes_of(value)
     yield value
-    yield repr(value)[1:-1]
+    yield from (repr(value)[1:-1], repr(raw)[2:-1])
+    yield value.replace("'", "'\\''")
+    yield value.replace("'", "'\"'\"'")
+    yield encodestring(raw).decode().replace("=\n", "")
     for as_url in (quote(raw, safe=""), quote(raw), quote(raw, safe="!'()*"), quote_plus(raw)):
         yield as_url
+        yield quote(as_url, safe="")
         yield _PERCENT.sub(lambda match: match[0].lower(), as_url)
     for as_json in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
         yield as_json
+        yield json.dumps(as_json)[1:-1]
+        yield _ESCAPED.sub(lambda match: f"\\u{match[1].upper()}", as_json)
         yield as_json.replace("/", "\\/")
         yield _IN_HTML.sub(lambda match: f"\\u{ord(match[0]):04x}", as_json)
         yield _IN_HTML_OR_QUOTED.sub(lambda match: f"\\u{ord(match[0][-1]):04X}", as_json)
     as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     quoted = as_html.replace('"', "&quot;")
-    yield from (as_html, *(quoted.replace("'", one) for one in ("&#x27;", "&#39;", "&apos;")))
+    for form in (
+        value,
+        as_html,
+        *(quoted.replace("'", one) for one in ("&#x27;", "&#39;", "&apos;")),
+    ):
+        yield from (form, form.translate(_DECIMAL), form.translate(_HEXADECIMAL))
     yield from (raw.hex(), raw.hex().upper())
     yield from _base64_of(raw)
 

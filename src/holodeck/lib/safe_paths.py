@@ -1,9 +1,11 @@
 """Keeps the paths of a configuration inside the agent's folder, and outputs off the inputs."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal
 
 from holodeck import errors
 from holodeck.lib.suggestions import did_you_mean
@@ -14,7 +16,25 @@ _inputs: ContextVar[set[Path] | None] = ContextVar("holodeck_inputs", default=No
 
 
 _SOURCES = frozenset({".py", ".yaml", ".yml"})
-"""Endings of code and configuration, which no command writes as a report."""
+"""Endings of code and configuration, which no command writes as a report; they may be empty."""
+Kind = Literal["report", "baseline", "events", "schema", "metrics", "database"]
+_BEGINNINGS: Mapping[Kind, bytes] = {
+    # in each format; JUnit also from other programs, as CI replaces it
+    "report": rb"# (?:Test Report: |Comparison of Two )"
+    rb'|\{\s*"schema_version": \d'
+    rb'|\[\s*(?:\]|\{\s*"description": [^\n]*\n\s*"check_name": "holodeck/)'
+    rb"|<!DOCTYPE html>.{0,300}Content-Security-Policy\" content=\"default-src 'none'; script-src '"
+    rb"|(?:<\?xml[^>]{0,100}>\s*)?<testsuites?[\s>]",
+    "baseline": rb'\{\s*"kind": "holodeck-baseline',
+    "events": rb'\{"type": "[a-z_]+", "batch_run_id": "',
+    "schema": rb'\{\s*"\$schema": "[^"]{0,100}",\s*"additionalProperties": false,'
+    rb'\s*"description": "The content of an `agent.yaml`',
+    "metrics": rb"# HELP ",
+    "database": rb"SQLite format 3\0",
+}
+"""How the files begin that holodeck writes, and may therefore replace or extend."""
+_BEGINNING = 8192
+"""Bytes of a file that tell."""
 
 
 @contextmanager
@@ -31,21 +51,38 @@ def note_input(file: Path) -> None:
     """Note that a file is read, if `inputs_noted` is active."""
     noted = _inputs.get()
     if noted is not None:
-        noted.add(file.resolve())
+        with suppress(OSError, RuntimeError, ValueError):  # whoever reads it says why it cannot
+            noted.add(file.resolve())
 
 
-def refuse_input(path: Path, location: str) -> None:
-    """Raise ConfigError if a file that is read, code or configuration would be overwritten."""
+def refuse_input(path: Path, location: str, kinds: Iterable[Kind] = tuple(_BEGINNINGS)) -> None:
+    """Raise ConfigError if a file would be overwritten that is read, or is of no such kind.
+
+    An empty file may be overwritten, unless it is code or configuration.
+    """
     try:
         file = path.resolve()
+        if not file.is_file():
+            return
         is_source = file.suffix in _SOURCES or file.name == ".env"
-        is_code = is_source and file.is_file()
+        beginning = _beginning_of(file)
     except (OSError, RuntimeError):
         return  # what writes it says why it cannot
-    if is_code or file in (_inputs.get() or ()):
+    if is_source or file in (_inputs.get() or ()):
         raise errors.ConfigError(
             location, f"{str(path)!r} is a file that this command reads; name another file"
         )
+    if beginning and not any(re.match(_BEGINNINGS[kind], beginning, re.DOTALL) for kind in kinds):
+        raise errors.ConfigError(
+            location,
+            f"{str(path)!r} exists, and is no {' or '.join(kinds)} of holodeck; remove it, or name"
+            " another file",
+        )
+
+
+def _beginning_of(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(_BEGINNING)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ _WORDS = re.compile(
     # its last words; of keys and tokens also further ones, such as OPENAI_API_KEY_2
     r"(?<!cache_)(?<!sort_)(?<!public_)(?<!primary_)(?<!foreign_)(?<!partition_)key(?:_|\d|$)|"
     r"token(?:_|\d|$)|(?:signature|shared_?access_?signature)$|"
-    r"(?:^|_)(?:auth|authorization|bearer|dsn|jwt|pat|pwd|sas|sig|signing)$|"
+    r"(?:^|_)(?:auth|authorization|bearer|creds?|dsn|jwt|pass|pat|pw|pwd|sas|sig|signing|tok)$|"
     # the whole name
     r"^(?:access|code|private)$"
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
+from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds, ServerAddress
 from holodeck.models.setting import HostName
 
 
@@ -33,7 +33,7 @@ class HttpBackendConfig(Model):
 
     type: Literal["http"]
     """The kind of backend."""
-    url: NonBlank
+    url: ServerAddress
     """URL that receives each input."""
     headers: dict[str, SecretStr] = {}
     """Headers of each request; their values are never printed."""
@@ -167,7 +167,7 @@ class McpBackendConfig(Model):
     command: Annotated[list[NonBlank], Field(min_length=1)] | None = None
     """Program and arguments of a server that speaks through stdin and stdout. A program with a
     slash in its name is a path that starts from `cwd`; any other is looked up in PATH."""
-    url: NonBlank | None = None
+    url: ServerAddress | None = None
     """URL of a server that speaks streamable HTTP; takes the place of `command`."""
     headers: dict[str, SecretStr] = {}
     """Headers of each request to `url`; their values are never printed."""
@@ -197,7 +197,7 @@ class A2aBackendConfig(Model):
 
     type: Literal["a2a"]
     """The kind of backend."""
-    url: NonBlank
+    url: ServerAddress
     """URL of the agent, below which its card is at `/.well-known/agent-card.json`; or of the card
     itself, which ends with `.json`."""
     headers: dict[str, SecretStr] = {}

@@ -36,6 +36,20 @@ class PathUse(Enum):
     WRITTEN = "written"
 
 
+class NetworkUse(Enum):
+    """What a run does at an address."""
+
+    SERVER = "server"
+    """Requests go there."""
+    LISTENER = "listener"
+    """Requests are accepted there."""
+
+
+Use = PathUse | NetworkUse
+ServerAddress = Annotated[NonBlank, NetworkUse.SERVER]
+"""A URL, host or connection string that requests go to; `--untrusted` checks it."""
+ListenAddress = Annotated[NonBlank, NetworkUse.LISTENER]
+"""An address of this machine that a run listens on."""
 ReadPath = Annotated[NonBlank, PathUse.READ]
 """The path of a file or folder that a run reads."""
 WrittenPath = Annotated[NonBlank, PathUse.WRITTEN]
@@ -189,29 +203,30 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(argument)
 
 
-def written_paths(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each path in a model, list or mapping that a run writes, after the keys to it."""
+def paths_used(value: Any, use: PathUse) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each path of this use in a model, list or mapping, after the keys to it."""
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, BaseModel | dict):
         items = (value if isinstance(value, dict) else vars(value)).items()
     elif isinstance(value, list):
         items = enumerate(value)
-    written = _written_keys(type(value)) if isinstance(value, BaseModel) else ()
+    used = keys_used(type(value), use) if isinstance(value, BaseModel) else ()
     for key, item in items:
-        if key in written and isinstance(item, str):
+        if key in used and isinstance(item, str):
             yield (key,), item
         elif item:
-            yield from (((key, *keys), path) for keys, path in written_paths(item))
+            yield from (((key, *keys), path) for keys, path in paths_used(item, use))
 
 
 @cache
-def _written_keys(model: type[BaseModel]) -> tuple[str, ...]:
+def keys_used(model: type[BaseModel], use: Use) -> tuple[str, ...]:
+    """Return the fields of a model that hold a path or an address of this use."""
     fields = model.model_fields.items()
-    return tuple(name for name, field in fields if is_path(field, PathUse.WRITTEN))
+    return tuple(name for name, field in fields if is_used(field, use))
 
 
-def is_path(field: FieldInfo, use: PathUse) -> bool:
-    """Whether the field holds a path of this use."""
+def is_used(field: FieldInfo, use: Use) -> bool:
+    """Whether the field holds a path or an address of this use."""
     return use in field.metadata or _has_metadata(field.annotation, use)
 
 

@@ -309,8 +309,7 @@ class ExecutionConfig(Model):
         Setting(
             None,
             "Variables that workers on Ray get, such as API keys.",
-            details="Names; the variable separates them by commas. Ray stores their values in the"
-            " cluster.",
+            details="Names; the variable separates them by commas.",
             reaches_out=True,
         ),
     ] = None

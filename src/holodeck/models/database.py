@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from holodeck.models.base import InvalidKeys, Json, Model, NonBlank, Seconds, WrittenPath
+from holodeck.models.base import (
+    InvalidKeys,
+    Json,
+    Model,
+    NetworkUse,
+    NonBlank,
+    Seconds,
+    ServerAddress,
+    WrittenPath,
+)
 
 Secret = Annotated[SecretStr, Field(min_length=1)]
 
@@ -41,6 +50,9 @@ REPLACED = {
     VectorStoreProvider.FAISS: "the store in memory, whose search is exact, too",
 }
 """Products of existing files that are not used any more, with what is used."""
+
+WITHOUT_SERVER = frozenset({VectorStoreProvider.SQLITE, VectorStoreProvider.IN_MEMORY, *REPLACED})
+"""Products that run in the process, whatever the other keys say."""
 
 CLASS_KEYS: tuple[str, ...] = (
     *("connection_string", "url", "path", "api_key", "tenant", "database", "namespace"),
@@ -100,10 +112,10 @@ class DatabaseConfig(Model):
     provider: VectorStoreProvider | Annotated[str, Field(pattern=r"^[^\s:]+:[^\s:]+$")]
     """The product, or `module:Class` with a store of yours or a connector of Semantic Kernel.
     `postgresql` is another name of `postgres`."""
-    connection_string: Secret | None = None
+    connection_string: Annotated[Secret, NetworkUse.SERVER] | None = None
     """Address of the server, which may hold a password: `postgresql://…`, `redis://…`,
     `http://localhost:8000`."""
-    url: NonBlank | None = None
+    url: ServerAddress | None = None
     """Address of a server without a password."""
     path: WrittenPath | None = None
     """File (`sqlite`) or folder (`chromadb`, `qdrant`) of a store without a server, relative to
@@ -156,6 +168,13 @@ class DatabaseConfig(Model):
     def named_class(self) -> str | None:
         """The store as `module:Class`; None for a product."""
         return None if isinstance(self.provider, VectorStoreProvider) else self.provider
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the store runs in the process, and no server is asked."""
+        return self.provider in WITHOUT_SERVER or (
+            self.named_class is None and self.path is not None
+        )
 
     @model_validator(mode="after")
     def _check(self) -> "DatabaseConfig":

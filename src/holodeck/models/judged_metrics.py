@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeGuard, get_args
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, Ratio
+from holodeck.models.base import Json, Model, NonBlank, Ratio, ServerAddress
 from holodeck.models.metric import (
     CUSTOM_PROMPT,
     AzureName,
@@ -127,7 +127,7 @@ class AzureSafetyMetric(MetricSettings):
     """The kind of harm; `safety` is the worst of violence, sexual, self-harm and hate."""
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1; 0.5 allows a severity of 3 (low)."""
-    azure_ai_project: NonBlank | AzureProject | None = None
+    azure_ai_project: ServerAddress | AzureProject | None = None
     """Required: the URL of the project, or the names of a hub-based one. Whoever runs the tests
     must be signed in to Azure."""
 

@@ -6,11 +6,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Model, NonBlank, Ratio, ReadPath
+from holodeck.models.base import Model, NetworkUse, NonBlank, Ratio, ReadPath, ServerAddress
 from holodeck.models.database import DatabaseConfig, Secret
 from holodeck.models.llm import LLMProvider
 from holodeck.models.tool_config import ToolConfig
 
+S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Variables with the address of another service than that of AWS, the strongest first."""
 DEFAULT_CHUNK_SIZE = 512
 DEFAULT_CHUNK_OVERLAP = 50
 WEIGHTS_TOLERANCE = 1e-6
@@ -19,7 +21,7 @@ WEIGHTS_TOLERANCE = 1e-6
 class KnowledgeTool(ToolConfig):
     """What the tools that search documents have in common."""
 
-    source: ReadPath
+    source: Annotated[ReadPath, NetworkUse.SERVER]
     """A file, a folder, a glob pattern such as `docs/**/*.md`, an http(s) URL, or a file or folder
     in object storage (`s3://bucket/docs/`, `az://container/docs/`); paths are relative to
     `agent.yaml`."""
@@ -106,7 +108,7 @@ class KeywordIndexConfig(Model):
 
     provider: Literal["in-memory", "opensearch"] = "in-memory"
     """Where the index is."""
-    endpoint: NonBlank | None = None
+    endpoint: ServerAddress | None = None
     """Address of the OpenSearch server, such as `https://search.example.com:9200`."""
     index_name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,254}$")] | None = None
     """Name of the index in OpenSearch, which belongs to this tool alone."""

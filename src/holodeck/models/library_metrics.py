@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from holodeck.models.base import Json, NonBlank, Ratio
+from holodeck.models.base import Json, NonBlank, Ratio, ServerAddress
 from holodeck.models.judged_metrics import AzureProject
 from holodeck.models.metric import JudgedMetric, MetricKind
 
@@ -77,7 +77,7 @@ class AzureClassMetric(ClassMetric):
     scale: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     """The worst and the best score of your class, such as `[1, 5]`, or `[7, 0]` if less is better.
     Required unless the class declares a threshold from 0 to 1."""
-    azure_ai_project: NonBlank | AzureProject | None = None
+    azure_ai_project: ServerAddress | AzureProject | None = None
     """The project in Azure, for a class that calls one: its URL, or the names of a hub-based
     one."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from holodeck.models.base import Model, NonBlank, Ratio
+from holodeck.models.base import Model, NonBlank, Ratio, ServerAddress
 
 DEFAULT_LOCAL_MODEL = "smollm2-135m-instruct"
 
@@ -196,7 +196,7 @@ class ProviderSettings(Model):
     """Maximum tokens of one response; null uses the provider's default."""
     top_p: Ratio | None = None
     """Nucleus sampling."""
-    endpoint: NonBlank | None = None
+    endpoint: ServerAddress | None = None
     """Base URL; required for Azure, hosted_vllm and litellm_proxy. With `provider: openai`, any
     OpenAI-compatible server works."""
     api_key: SecretStr | None = None

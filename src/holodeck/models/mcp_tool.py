@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import PrivateAttr, SecretStr, StringConstraints, model_validator
 
-from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
+from holodeck.models.base import Json, NonBlank, ReadPath, Seconds, ServerAddress
 from holodeck.models.tool_config import ToolConfig
 
 _SCHEMES = {
@@ -39,7 +39,7 @@ class McpTool(ToolConfig):
     """Path of a file with further variables, relative to `agent.yaml`; `env` wins."""
     encoding: NonBlank | None = None
     """Encoding of stdin and stdout of the server; by default UTF-8."""
-    url: NonBlank | None = None
+    url: ServerAddress | None = None
     """URL of the server; `http://` only on this machine, else `https://`."""
     headers: dict[str, SecretStr] | None = None
     """Headers of each request to `url`; their values are never printed."""

@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio, WrittenPath
+from holodeck.models.base import (
+    ListenAddress,
+    Milliseconds,
+    Model,
+    NetworkUse,
+    NonBlank,
+    Ratio,
+    ServerAddress,
+    WrittenPath,
+)
 
 
 class TracingConfig(Model):
@@ -76,7 +85,7 @@ class OTLPExporterConfig(Model):
 
     enabled: bool = True
     """Whether the exporter is used."""
-    endpoint: NonBlank | None = None
+    endpoint: ServerAddress | None = None
     """URL of the collector (default: `http://localhost:4318`; with `protocol: grpc`,
     `http://localhost:4317`). Over HTTP, `/v1/traces` and so on are added."""
     protocol: Literal["grpc", "http"] | None = None
@@ -99,7 +108,7 @@ class PrometheusExporterConfig(Model):
     """Whether the exporter is used."""
     port: Annotated[int, Field(ge=1024, le=65535)] = 8889
     """Port of the endpoint."""
-    host: NonBlank = "127.0.0.1"
+    host: ListenAddress = "127.0.0.1"
     """Address of the endpoint; `0.0.0.0` makes it reachable from other machines."""
     path: Annotated[str, Field(pattern=r"^/")] = "/metrics"
     """Path of the endpoint."""
@@ -113,7 +122,7 @@ class AzureMonitorExporterConfig(Model):
 
     enabled: bool = False
     """Whether the exporter is used."""
-    connection_string: SecretStr | None = None
+    connection_string: Annotated[SecretStr, NetworkUse.SERVER] | None = None
     """Connection string of the resource; required if enabled."""
     disable_offline_storage: bool = False
     """Whether telemetry that cannot be sent is dropped instead of stored in files."""

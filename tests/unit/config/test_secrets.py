@@ -1,5 +1,7 @@
 """Which values count as secret."""
 
+import shlex
+
 import pytest
 
 from holodeck.config.secrets import collect
@@ -69,6 +71,79 @@ def test_secrets_after_a_fragment_or_in_nested_keys_are_found():
     assert found == [["fragment-key-2", "matrix-key-1", "body-key-4"], ["nested-3"]]
 
 
+COMMANDS = {
+    "curl -H 'Authorization: Bearer abc-12345' x": ["abc-12345"],
+    "curl -H Authorization:abc-12345 x": ["abc-12345"],
+    "curl --header=X-Api-Key:abc-12345 x": ["abc-12345"],
+    "curl -u joe:hunter-2 x": ["hunter-2"],
+    "curl --user joe:hunter-2 x": ["hunter-2"],
+    "psql -p hunter22x": ["hunter22x"],
+    "mysql -phunter22x": ["hunter22x"],
+    "bot -t abcd1234": ["abcd1234"],
+    "bot --tok abcdef": ["abcdef"],
+    "bot --pass abcdef": ["abcdef"],
+    "docker run -e API_TOKEN=abcdef image": ["abcdef"],
+    "docker run --env=API_TOKEN=abcdef image": ["abcdef"],
+    "env API_TOKEN=abcdef bot": ["abcdef"],
+    "bot https://joe:hunter-2@host/": ["hunter-2"],
+    "bot https://host/bot12:ABC/send": ["12:ABC"],
+    "sh -c 'TOKEN=abcdef curl -H \"X-Api-Key: fedcba\" x'": ["abcdef", "fedcba"],
+    "npx -y -p @scope/package2go -p 8080 server": [],
+    "docker run -t image:1.2.3 -u 1000": [],
+    "python -m http.server --port 8080 --password-stdin": [],
+    "uvx server --local-timezone=Europe/Berlin --date 2026-01-01T10:00": [],
+    "bot 'Give the token: now'": [],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_secrets_in_a_command_are_found_wherever_programs_take_them(command):
+    backend = {"type": "process", "command": shlex.split(command)}
+
+    found = collect(Agent.model_validate({"name": "a", "backend": backend}), {})
+
+    assert set(found) == set(COMMANDS[command])
+
+
+PATHS = {
+    "https://host/bot123:ABC/send": ["123:ABC"],
+    "https://hook.eu1.make.com/abcdefgh1234567890abcdefgh12": ["abcdefgh1234567890abcdefgh12"],
+    "https://host/v1/Ab3dEf6hIj9k/run": ["Ab3dEf6hIj9k"],
+    "https://host/t/0123456789abcdef0123456789abcdef": ["0123456789abcdef0123456789abcdef"],
+    "https://host/v1/models/gpt-4o-2024-08-06/chat": [],
+    "https://host/openai/deployments/My-GPT4o/chat/completions": [],
+    "https://host/projects/my-project-123456/locations/us-central1": [],
+    "https://host/internationalization/documentation2": [],
+}
+
+
+@pytest.mark.parametrize("url", PATHS)
+def test_a_token_in_the_path_of_a_url_is_found(url):
+    agents = [
+        {"name": "a", "backend": {"type": "http", "url": url}},
+        {"name": "b", "backend": "b:a", "test_cases": [
+            {"input": "x", "files": [{"url": url, "type": "text"}]}
+        ]},
+    ]  # fmt: skip
+
+    found = [collect(Agent.model_validate(agent), {}) for agent in agents]
+
+    assert found == [PATHS[url], PATHS[url]]
+
+
+def test_a_secret_in_the_context_of_a_case_is_found_and_an_ordinary_key_is_none():
+    context = {
+        "user": {"session_token": "tok-of-joe-1", "key": "order-1234"},
+        "code": "SUMMER2026",
+        "callback": "https://joe:hunter-2@host/",
+    }
+    case = {"input": "x", "context": context}
+
+    found = collect(Agent.model_validate({"name": "b", "backend": "b:a", "test_cases": [case]}), {})
+
+    assert set(found) == {"tok-of-joe-1", "hunter-2"}
+
+
 def test_the_password_in_the_url_of_a_variable_is_secret():
     env = {
         "DATABASE_URL": "postgres://app:Zk4-xxx-9@db/x",
@@ -76,6 +151,12 @@ def test_the_password_in_the_url_of_a_variable_is_secret():
     }
 
     assert collect(None, env) == ["Zk4-xxx-9"]
+
+
+def test_the_last_part_of_a_secret_url_of_a_variable_is_secret():
+    env = {"ALERT_WEBHOOK_URL": "https://host/a/tok-3n.x", "HOME_URL": "https://host/a/tok-3n.x"}
+
+    assert collect(None, env) == ["https://host/a/tok-3n.x", "tok-3n.x"]
 
 
 def test_variables_are_secret_by_their_name():

@@ -3,7 +3,9 @@
 import base64
 import html
 import json
+import quopri
 import re
+import shlex
 from urllib.parse import quote
 
 import pytest
@@ -50,11 +52,23 @@ def test_other_spellings_of_a_secret_are_masked(spelled):
         quote(KEY),
         json.dumps(KEY).replace("/", "\\/"),
         json.dumps(KEY).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+        quote(quote(KEY, safe=""), safe=""),
+        re.sub(r"\\u(....)", lambda match: f"\\u{match[1].upper()}", json.dumps(KEY)),
+        quopri.encodestring(KEY.encode()).decode(),
+        "".join(one if ord(one) < 128 else f"&#{ord(one)};" for one in html.escape(KEY)),
+        "".join(one if ord(one) < 128 else f"&#x{ord(one):X};" for one in html.escape(KEY)),
+        "".join(one if ord(one) < 128 else f"&#{ord(one)};" for one in KEY),
+        json.dumps(json.dumps(KEY)),
+        shlex.quote(KEY),
+        repr(KEY.encode()),
+        base64.urlsafe_b64encode(KEY.encode()).decode().rstrip("="),
         re.sub(r"\\[\"]|[<>&+']", lambda match: f"\\u{ord(match[0][-1]):04X}", json.dumps(KEY)),
     ],
     ids=[
         "html", "html-decimal", "xml", "hex", "hex-upper", "percent-lower", "percent-path", "php",
-        "go", "dotnet",
+        "go", "percent-twice", "json-upper", "mail", "html-numbers",
+        "html-hex", "xml-numbers", "json-twice", "shell", "bytes",
+        "base64-url", "dotnet",
     ],
 )  # fmt: skip
 def test_spellings_of_other_languages_are_masked(spelled):
@@ -111,10 +125,15 @@ def test_a_single_line_of_a_long_secret_is_masked():
         (f"ya29.a0{MIXED * 2}", "***h7H8"),
         ("password: hunter2secret", "password: ***cret"),
         ("AccountName=a;AccountKey=abcdefgh12+/==;x", "AccountName=a;AccountKey=***+/==;x"),
-        ("https://hooks.slack.com/services/T0/B0/abcdefgh", "https://hooks.slack.com/***efgh"),
+        ("https://hooks.slack.com/services/T000/B000/XXXX x", "https://hooks.slack.com/*** x"),
+        ("https://host/bot123:ABC/send", "https://host/bot***/send"),
+        ("https://hooks.zapier.com/hooks/catch/1/a2b/", "https://hooks.zapier.com/hooks/catch/***"),
+        ("curl -u joe:hunter22 http://x", "curl -u *** http://x"),
+        ("docker run -u 1000:1000 x", "docker run -u 1000:1000 x"),
+        ("https://hooks.slack.com/services/T0/B0/abcdefgh", "https://hooks.slack.com/***"),
         (
             "https://discord.com/api/webhooks/123/abcdefgh",
-            "https://discord.com/api/webhooks/***efgh",
+            "https://discord.com/api/webhooks/***",
         ),
     ],
 )

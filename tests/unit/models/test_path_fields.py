@@ -2,7 +2,7 @@
 
 import re
 
-from holodeck.models.base import Model, PathUse, _docstrings, is_path, models_in
+from holodeck.models.base import Model, PathUse, _docstrings, is_used, models_in
 from holodeck.models.config import GlobalConfig
 from holodeck.models.setting import Setting
 from holodeck.models.suite import AgentFile, SuiteFile
@@ -47,7 +47,7 @@ def test_every_path_that_a_file_can_set_is_classified_as_read_or_written():
         f"{model.__name__}.{name}"
         for model, name, field, text in described_fields()
         if (NAME.search(name) or WORD.search(text))
-        and not any(is_path(field, use) for use in PathUse)
+        and not any(is_used(field, use) for use in PathUse)
         and not {name, f"{model.__name__}.{name}"} & NO_PATHS
     ]
 
@@ -59,7 +59,7 @@ def test_the_written_paths_are_known():
     written = {
         f"{model.__name__}.{name}"
         for model, name, field, _ in described_fields()
-        if is_path(field, PathUse.WRITTEN)
+        if is_used(field, PathUse.WRITTEN)
     }
 
     assert written == {

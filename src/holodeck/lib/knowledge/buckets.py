@@ -11,6 +11,7 @@ from holodeck.lib.knowledge.documents import digest_of
 from holodeck.lib.redact import Redactor
 from holodeck.lib.remote_files import MAX_BYTES
 from holodeck.lib.text import one_line
+from holodeck.models.knowledge import S3_ENDPOINTS
 
 EXTRAS = {"s3": "s3", "az": "azure-blob"}
 _AZURE = "AZURE_STORAGE_CONNECTION_STRING"
@@ -105,7 +106,7 @@ def _open_s3(env: Mapping[str, str], limit_s: float) -> Any:
     """Return the files of s3fs, which asks AWS's own tools for what is not in the variables."""
     from s3fs import S3FileSystem
 
-    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
+    endpoint = next((env[name] for name in S3_ENDPOINTS if env.get(name)), None)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or None
     limits = {"connect_timeout": limit_s, "read_timeout": limit_s, "retries": {"max_attempts": 2}}
     return S3FileSystem(

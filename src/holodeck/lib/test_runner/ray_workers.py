@@ -2,8 +2,9 @@
 
 An actor starts the same worker process as on one machine and passes bytes on, so that messages,
 limits and results are the same. The folder of the agent travels as the working folder of the actor,
-secrets as variables that the run names. They are in no message: in the task, the name of its
-variable takes the place of a secret.
+secrets as variables that the run names, in the call that starts the worker: Ray writes its
+`runtime_env` into logs and shows it on its dashboard. In the task, the name of its variable takes
+the place of a secret.
 """
 
 import asyncio
@@ -22,11 +23,14 @@ from pydantic import SecretStr
 
 import holodeck
 from holodeck.config.environment import process_variables, set_variables
+from holodeck.config.secrets import collect
 from holodeck.errors import BackendInitError, ConfigError, MissingExtra
 from holodeck.lib.exceptions import describe
+from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.worker_messages import WorkerTask
 from holodeck.lib.test_runner.worker_places import WORKER_PROGRAM, describe_exit
 from holodeck.lib.ui.activity import activity, loading
+from holodeck.lib.ui.live import write_raw
 
 START_S = 120.0
 """Seconds for the cluster to find a place for a worker and to copy the agent's folder there."""
@@ -35,8 +39,8 @@ _WATCH_S, _MISSED = 3.0, 3
 """Seconds between looks at the head, and how many fail in a row before it counts as lost."""
 _CHUNK = 2**18
 _NO_STATISTICS = "RAY_USAGE_STATS_ENABLED"
-_EXCLUDED = (".git", ".holodeck", ".venv", "__pycache__", "node_modules")
-"""Folders that do not travel."""
+_EXCLUDED = (".git", ".holodeck", ".venv", "__pycache__", "node_modules", ".env", ".env.*")
+"""Folders, and files with secrets, that do not travel; in the syntax of `.gitignore`."""
 
 
 @asynccontextmanager
@@ -66,11 +70,7 @@ async def connected(
     if missing:
         raise ConfigError("execution.ray_variables", f"not set: {', '.join(missing)}")
     values = {name: known[name] for name in variables}
-    environment = {
-        "working_dir": str(folder),
-        "excludes": list(_EXCLUDED),
-        "env_vars": values,
-    }
+    environment = {"working_dir": str(folder), "excludes": list(_EXCLUDED)}
     if _NO_STATISTICS not in known:
         set_variables({_NO_STATISTICS: "0"})
     await _require_listener(address or known.get("RAY_ADDRESS", ""))
@@ -132,7 +132,7 @@ class RayActors:
     def __init__(self, ray: Any, folder: Path, variables: Mapping[str, str]) -> None:
         self._ray = ray
         self._folder = folder
-        self._names = {value: name for name, value in variables.items()}
+        self._variables = variables
         self._actor = ray.remote(num_cpus=1, max_restarts=0)(WorkerActor)
         self._connections: set[ActorConnection] = set()
         self._lost: str | None = None
@@ -152,7 +152,8 @@ class RayActors:
     def pack(self, task: WorkerTask) -> bytes:
         """Return the task, with names of variables instead of secrets. Raises ConfigError."""
         buffer = io.BytesIO()
-        _Pickler(buffer, self._names).dump(replace(task, folder=self._folder))
+        names = {value: name for name, value in self._variables.items()}
+        _Pickler(buffer, names).dump(replace(task, folder=self._folder))
         return buffer.getvalue()
 
     @asynccontextmanager
@@ -163,7 +164,7 @@ class RayActors:
         actor = self._actor.remote()
         try:
             async with asyncio.timeout(START_S):
-                version = await actor.start.remote(sys.version_info[:2])
+                version = await actor.start.remote(sys.version_info[:2], self._variables)
         except TimeoutError as error:
             raise BackendInitError(
                 f"the Ray cluster started no worker within {START_S:g} s; it has {self.cores} cores"
@@ -241,19 +242,36 @@ class WorkerActor:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
+        self._relaying: asyncio.Task[None] | None = None
         self._early: dict[int, bytes] = {}
         self._next = 0
 
-    async def start(self, python: tuple[int, int]) -> str:
-        """Start the process; return the version of holodeck on the node."""
+    async def start(self, python: tuple[int, int], variables: Mapping[str, str]) -> str:
+        """Start the process with these variables; return the version of holodeck on the node."""
         assert sys.version_info[:2] == tuple(python)  # noqa: S101 - Ray has checked it
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", WORKER_PROGRAM),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**process_variables(), "PYTHONSAFEPATH": "1"},
+            stderr=asyncio.subprocess.PIPE,
+            env={**process_variables(), **variables, "PYTHONSAFEPATH": "1"},
         )
+        redactor = Redactor([*collect(), *variables.values()])
+        self._relaying = asyncio.create_task(self._relay(redactor))
         return holodeck.__version__
+
+    async def _relay(self, redactor: Redactor) -> None:
+        """Write what the process writes to stderr, without secrets: Ray keeps it in its logs."""
+        assert self._process is not None  # noqa: S101 - `start` calls it
+        assert self._process.stderr is not None  # noqa: S101 - a pipe was asked for
+        rest = b""
+        while data := await self._process.stderr.read(_CHUNK):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > _CHUNK:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                write_raw(sys.stderr, redactor.redact(line.decode("utf-8", "replace")) + "\n")
+        write_raw(sys.stderr, redactor.redact(rest.decode("utf-8", "replace")))
 
     async def send(self, number: int, data: bytes) -> None:
         """Pass bytes to the process, in the order of their numbers: Ray may change it."""
