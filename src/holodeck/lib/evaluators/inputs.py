@@ -65,6 +65,8 @@ class OfferedTool:
     description: str
     parameters: Mapping[str, Any]
     """JSON Schema of its arguments."""
+    server: str | None = None
+    """Name of the MCP server whose tool it is; None for other tools."""
 
 
 _FULL_EVIDENCE = evidence(tool_calls="backend", history="runner", tools="backend")

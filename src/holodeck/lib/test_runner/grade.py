@@ -381,7 +381,9 @@ class ObservationBuilder:
         tools = self.offered if self.offered is not None else self._functions
         if tools is None:
             return Unknown("tools")
-        return tuple(OfferedTool(one.name, one.description, one.parameters) for one in tools)
+        return tuple(
+            OfferedTool(tool.name, tool.description, tool.parameters, tool.server) for tool in tools
+        )
 
     @cached_property
     def _functions(self) -> Sequence[Tool] | None:
