@@ -378,6 +378,8 @@ def test_a_better_judge_is_told_from_noise(two_judges, tmp_path):
     [
         (0, 0, "Both are right about the same responses, so nothing sets them apart."),
         (3, 0, "With 3 labels on which they differ, no difference could be told from noise"),
+        (5, 0, "With 5 labels on which they differ, no difference could be told from noise"),
+        (5, 1, "The difference may be noise (p > 0.05)."),
         (6, 2, "The difference may be noise (p > 0.05)."),
         (0, 6, "openai/wise (--against) agrees with people more often"),
     ],

@@ -70,7 +70,7 @@ class Label(Model):
             return data
         verdicts = list(data["labels"].values())
         more = verdicts.count("pass") - verdicts.count("fail")
-        majority = None if not more else "pass" if more > 0 else "fail"
+        majority = "pass" if more > 0 else "fail" if more < 0 else None
         if data.get("label") not in (None, majority):
             raise ValueError(
                 f"'label' is {data['label']!r}, and most of 'labels' say {majority!r}; remove"
@@ -222,7 +222,7 @@ def count_kinds(labels: Iterable[Label]) -> tuple[int, int]:
 
 
 def require_enough_labels(
-    labels: Sequence[Label], limits: Limits, location: str, look: int = 1, reused: int = 0
+    labels: Sequence[Label], limits: Limits, location: str, look: int, reused: int
 ) -> None:
     """Raise ConfigError if not even a perfect judge could be shown to be good enough.
 
