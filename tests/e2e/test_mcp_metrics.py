@@ -60,6 +60,18 @@ def test_servers_and_their_calls_reach_the_judge(run, agent_dir, backend):
     assert sum("MCP Server orders" in prompt for prompt in prompts) == 4
 
 
+def test_of_a_recorded_run_the_servers_are_unknown(run, agent_dir):
+    run(tools=[SERVER])
+
+    process = agent_dir.run("score", "-o", "scored.json")
+
+    assert process.code == 4
+    report = json.loads((agent_dir.path / "scored.json").read_text())
+    rows = report["results"][0]["metric_results"]
+    assert len(rows) == len(METRICS)
+    assert all("the tools that the agent can call are unknown" in row["error"] for row in rows)
+
+
 def test_without_a_server_the_rows_are_errors(run):
     rows, process = run()
 
