@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.costs import money
 from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
+from holodeck.lib.reports.preferences import describe_preference, describe_preferences
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.comparison import (
@@ -65,7 +66,6 @@ _OPEN: dict[Outcome | None, str] = {
     None: "not run",
 }
 """Outcome that is no verdict → its name."""
-_PREFERRED = {"first": "A", "second": "B", "none": "neither", "undecided": "undecided"}
 _STATES = {"same": "same", "parted": "parted", "unknown": "not comparable"}
 _RULE_COLUMNS = 60
 _ERRORS = (
@@ -151,8 +151,7 @@ def detail_lines(pair: Pair) -> Iterator[str]:
     if pair.trajectories.agents_divergence is not None:
         yield one_line(_describe_agents(pair.trajectories.agents_divergence), 2 * _MAX_LINE)
     if pair.preference is not None:
-        who = _PREFERRED[pair.preference.winner]
-        yield one_line(f"preferred: {who}: {pair.preference.reason}", 2 * _MAX_LINE)
+        yield one_line(describe_preference(pair.preference), 2 * _MAX_LINE)
     for name, scores in pair.scores.items():
         if scores.delta is None:
             continue
@@ -168,7 +167,7 @@ def _has_two_results(pair: Pair) -> bool:
 def conclusions(report: ComparisonReport) -> Iterator[str]:
     """Yield what the counts and the preferences say, and what they do not."""
     yield from _conclusions_of_verdicts(report)
-    yield from preference_lines(report)
+    yield from describe_preferences(report.preferences, SIGNIFICANT)
 
 
 def _conclusions_of_verdicts(report: ComparisonReport) -> Iterator[str]:
@@ -190,28 +189,6 @@ def _conclusions_of_verdicts(report: ComparisonReport) -> Iterator[str]:
         yield from _test_result(found, found.p_value, one)
     low, high = (percent(100 * rate, 0) for rate in found.regressions)
     yield f"Of further cases like these, {low} to {high} would pass only on A (95 % interval)."
-
-
-def preference_lines(report: ComparisonReport) -> Iterator[str]:
-    """Yield whose answers the judge prefers, and whether that may be luck."""
-    found = report.preferences
-    if found is None:
-        return
-    yield (
-        f"{found.judge} prefers the answer of A in {plural(found.first, 'case')} and that of B in"
-        f" {found.second}; {found.none} changed with the order, {found.undecided} undecided"
-        f" ({one_line(found.criteria, _MAX_LINE)})."
-    )
-    if found.left_out:
-        yield f"{plural(found.left_out, 'pair')} without two answers to one input left out."
-    if found.p_value is None:
-        return
-    test = f"(sign test, p = {found.p_value:.2g})"
-    if found.p_value <= SIGNIFICANT:
-        better = "A" if found.first > found.second else "B"
-        yield f"It prefers {better} more often than luck explains {test}."
-    else:
-        yield f"Luck may explain this difference {test}."
 
 
 def _undecided_outcomes(report: ComparisonReport) -> Iterator[str]:

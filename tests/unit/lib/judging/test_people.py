@@ -8,9 +8,16 @@ import json
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.agreement import krippendorff_alpha, mcnemar_p_value
-from holodeck.lib.judging.labels import count_kinds, read_labels, with_verdict
-from holodeck.lib.judging.people import agreement_of_people
+from holodeck.lib.judging.agreement import Proportion, krippendorff_alpha, mcnemar_p_value
+from holodeck.lib.judging.labels import Label, count_kinds, read_labels, with_verdict
+from holodeck.lib.judging.people import (
+    CEILING,
+    PeopleAgreement,
+    agreement_of_people,
+    describe_people,
+    list_disagreements,
+)
+from holodeck.models.judge_trust import Limits
 
 ROW = {"input": "What is it?", "criterion": "Does it name a price?"}
 
@@ -151,3 +158,41 @@ def test_of_three_people_it_is_krippendorffs_alpha(read):
 
 def test_labels_without_names_say_nothing_about_people(read):
     assert agreement_of_people(read({"response": "r", "label": "pass"})) is None
+
+
+def found(value, ties=0, people=("anna", "ben")):
+    tie = Label.model_validate(
+        {"input": "i", "response": "r", "labels": {"a": "pass", "b": "fail"}}
+    )
+    return PeopleAgreement(people, "Cohen's kappa", value, Proportion(4, 5), [tie] * ties)
+
+
+@pytest.mark.parametrize(
+    ("agreement", "shown", "not_shown"),
+    [
+        (found(0.59), "people themselves stay below the kappa of 0.60", "ties"),
+        (found(0.6), "4 of 5 responses with several labels; Cohen's kappa 0.60", "themselves"),
+        (found(None), "Cohen's kappa –", "themselves"),
+        (found(0.9, ties=2), "2 responses without a majority, left out", "themselves"),
+    ],
+    ids=["below", "at the limit", "unknown", "ties"],
+)
+def test_the_ceiling_is_described_with_what_is_wrong_with_it(agreement, shown, not_shown):
+    rows = describe_people(agreement, Limits())
+
+    text = "\n".join(f"{name}: {line}" for name, line in rows)
+    assert shown in text
+    assert not_shown not in text
+    assert "2: anna, ben" in text
+    assert CEILING in text
+
+
+def test_a_long_list_of_disagreements_is_cut():
+    assert list_disagreements(found(0.5)) == []
+    lines = list_disagreements(found(0.5, ties=20))
+    assert (len(lines), lines[1], lines[2]) == (
+        22,
+        "People disagree on 20:",
+        "  a pass, b fail: i r",
+    )
+    assert list_disagreements(found(0.5, ties=22))[-1] == "  and 2 more"
