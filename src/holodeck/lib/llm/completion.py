@@ -206,7 +206,7 @@ def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
 
 def _anthropic_content(content: Any) -> Any:
     """Return the content of a message with images as Anthropic's API takes them."""
-    return content if isinstance(content, str) else [_anthropic_part(part) for part in content]
+    return [_anthropic_part(part) for part in content] if isinstance(content, list) else content
 
 
 def _anthropic_part(part: Mapping[str, Any]) -> Mapping[str, Any]:

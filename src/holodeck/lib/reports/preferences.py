@@ -22,8 +22,8 @@ def describe_preferences(preferences: Preferences | None, significant: float) ->
     if preferences is None:
         return
     yield (
-        f"{preferences.judge} prefers the answer of A in {plural(preferences.first, 'case')} and that"
-        f" of B in {preferences.second}; {preferences.none} changed with the order,"
+        f"{preferences.judge} prefers the answer of A in {plural(preferences.first, 'case')} and"
+        f" that of B in {preferences.second}; {preferences.none} changed with the order,"
         f" {preferences.undecided} undecided ({one_line(preferences.criteria, _MAX_CRITERIA)})."
     )
     if preferences.left_out:
