@@ -81,7 +81,12 @@ def test_the_majority_is_the_label_and_a_tie_is_none(read):
 
 
 def test_lines_of_several_people_about_a_response_are_one_label(read):
-    labels = read(by(anna="fail"), by("other", anna="pass"), by(ben="pass"), by(cleo="pass"))
+    labels = read(
+        by(anna="fail"),
+        by("other", anna="pass"),
+        by(anna=None, ben="pass"),
+        by(cleo="pass", ben="pass"),
+    )
 
     assert [label.labels for label in labels] == [
         {"anna": "fail", "ben": "pass", "cleo": "pass"},
