@@ -178,7 +178,7 @@ WRONG = {
         {"class": "own:Rudeness", "args": {"wrod": "x"}},
         "Rudeness has no argument 'wrod'; did you mean 'word'?",
     ),
-    "what no run records": ({"class": "MCPUseMetric"}, "reads mcp_servers, which a run does not"),
+    "servers of a class": ({"class": "MCPUseMetric"}, "write 'metric: mcp_use'"),
     "a missing input": ({"class": "HallucinationMetric", "args": {}}, "needs 'files'"),
 }  # fmt: skip
 MEDIA = {

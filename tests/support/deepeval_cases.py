@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holodeck.lib.evaluators.base import Observation, Turn
+from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.models.test_result import ToolInvocation
 from support.wire_types import Request
 
@@ -17,8 +17,8 @@ ANSWER = "Dogs may come in. Cats may not."
 TRUTH = "Dogs are allowed."
 PASSAGES = ("Rule 1: dogs are allowed in the library.", "Rule 2: the library opens at nine.")
 CALLS = (
-    ToolInvocation(name="rules-search", args={"animal": "dog"}, result="allowed"),
-    ToolInvocation(name="clock", args={"zone": "UTC"}, result="9:00"),
+    ToolInvocation(name="rules-search", args={"animal": "dog"}, result="allowed", server="library"),
+    ToolInvocation(name="clock", args={"zone": "UTC"}, result="9:00", server="library"),
 )
 TURNS = (
     Turn("user", QUESTION),
@@ -34,6 +34,10 @@ SEEN = Observation(
     tool_calls=CALLS,
     expected_tools=["search", "clock"],
     turns=TURNS,
+    tools=(
+        OfferedTool("rules-search", "Searches the rules", {"type": "object"}, "library"),
+        OfferedTool("clock", "Tells the time", {"type": "object"}, "library"),
+    ),
 )
 
 
@@ -324,6 +328,35 @@ CASES |= {
     ),
     "turn_contextual_recall": _case(
         "turn_contextual_recall", YES, NO, 5, TRUTH, *PASSAGES, needs=f"{_TURNS} expected_output"
+    ),
+}
+
+
+_MCP = "exchanges tools tools_called"
+CASES |= {
+    "mcp_use": _case(
+        "mcp_use",
+        {"score": 1},
+        {"score": 0},
+        4,
+        *(QUESTION, ANSWER, "rules-search", "MCP Server library", "Searches the rules"),
+        needs=_MCP,
+    ),
+    "multi_turn_mcp_use": _case(
+        "multi_turn_mcp_use",
+        {"score": 1},
+        {"score": 0},
+        4,
+        *(QUESTION, ANSWER, "rules-search", "MCP Server library", "Searches the rules", "9:00"),
+        needs=_MCP,
+    ),
+    "mcp_task_completion": _case(
+        "mcp_task_completion",
+        {"score": 1},
+        {"score": 0},
+        2,
+        *(QUESTION, ANSWER, "rules-search", "allowed"),
+        needs=_MCP,
     ),
 }
 

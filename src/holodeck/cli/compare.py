@@ -1,5 +1,6 @@
 """`holodeck compare` and `holodeck bless`: is it still right, compared with an earlier run?"""
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from holodeck.cli.options import (
     print_report,
     report_targets,
     run_store_of,
+    trust_option,
+    untrusted_option,
     write_each,
 )
 from holodeck.lib.ui.live import echo
@@ -32,8 +35,15 @@ if TYPE_CHECKING:
     type=click.Choice(["regression"]),
     help="Exit with 1 if a case passed in BASE and fails in HEAD.",
 )
+@click.option(
+    "--arena",
+    metavar="CRITERIA",
+    help="Also ask the judge of the agent.yaml which answer fulfils CRITERIA better.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="List every case, not only regressions.")
 @agent_option
+@trust_option
+@untrusted_option
 @click.pass_context
 def compare(
     context: click.Context,
@@ -45,14 +55,17 @@ def compare(
     agent: Path,
     **options: Any,
 ) -> None:
-    """Compare the run HEAD with the run BASE, case by case. Nothing is run.
+    """Compare the run HEAD with the run BASE, case by case. No agent is run.
 
     Each is an id, the beginning of one, `last`, `previous` (the run before the last), `baseline`
     (made by `holodeck bless`), `main` (the baseline on that branch of git), or the path of a
     record, a JSON report or a baseline. HEAD must be another run than BASE, and not an older one.
+
+    With --arena, only a judge is asked, once in each order of the two answers. Exit code 4 means
+    that it gave no verdict on some.
     """
     from holodeck.cli.comparison_run import check_formats
-    from holodeck.errors import ReportError
+    from holodeck.errors import ExitCode, ReportError
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
     from holodeck.lib.test_runner.gate import require_later
     from holodeck.lib.test_runner.run_comparison import compare_runs, read_side
@@ -65,6 +78,8 @@ def compare(
     check_inputs(targets)
     require_later(*sides)
     report = cli_context.redactor.redact_report(compare_runs(*sides))
+    if options["arena"] is not None:
+        report = _with_preferences(report, agent, options["arena"], cli_context)
     if report_format is not None and not targets:
         print_report(_rendered(report, report_format), report_format)
     else:
@@ -75,6 +90,33 @@ def compare(
         raise ReportError("\n".join(failures))
     if options["fail_on"] is not None:
         context.exit(comparison_exit_code(report, "regression"))
+    if report.preferences is not None and report.preferences.undecided:
+        context.exit(ExitCode.EVALUATION)
+
+
+def _with_preferences(
+    report: "ComparisonReport", agent: Path, criteria: str, context: CliContext
+) -> "ComparisonReport":
+    """Return the comparison with the answers that the judge of the agent.yaml prefers."""
+    from holodeck.cli.trust import confirm_endpoints
+    from holodeck.errors import ConfigError
+    from holodeck.lib.test_runner.judge_check import load_agent_judge
+    from holodeck.lib.test_runner.preferences import with_preferences
+    from holodeck.lib.text import is_blank
+
+    if is_blank(criteria):
+        raise ConfigError("--arena", "is empty; write what makes an answer the better one")
+    file = agent / "agent.yaml" if agent.is_dir() else agent
+    subject = load_agent_judge(str(file), None, context.protect)
+    confirm_endpoints(subject.agent, context)
+
+    async def judged() -> "ComparisonReport":
+        try:
+            return await with_preferences(report, subject.judge, criteria)
+        finally:
+            await subject.judges.close()
+
+    return context.redactor.redact_report(asyncio.run(judged()))
 
 
 def _rendered(report: "ComparisonReport", report_format: str) -> str:

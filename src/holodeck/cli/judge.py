@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from holodeck.lib.judging.check_result import JudgeCheckResult
     from holodeck.lib.judging.labels import Label
     from holodeck.lib.test_runner.judge_check import CheckedJudge
-    from holodeck.models.judge_trust import Limits
 
 
 @click.group()
@@ -82,6 +81,12 @@ judge.add_command(label)
     help="Surely at most this share of bad responses may pass. Implies --gate.  [default: 0.1]",
 )
 @click.option(
+    "--against",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="CHECK.json",
+    help="Also compare with another judge, whose check wrote this file with --json.",
+)
+@click.option(
     "--save",
     is_flag=True,
     help="Store the result beside the agent.yaml, for `judge_trust`. Needs --metric.",
@@ -96,7 +101,7 @@ judge.add_command(label)
 @trust_option
 @untrusted_option
 @click.pass_context
-def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
+def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     context: click.Context,
     labels: Path | None,
     agent_config: str,
@@ -110,19 +115,28 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     gate: bool,
     min_kappa: float | None,
     max_false_passes: float | None,
+    against: Path | None,
     save: bool,
     json_file: Path | None,
 ) -> None:
     """Compare a judge with people, on the labelled responses in LABELS.
 
     Each line of LABELS is a JSON object with the keys input, response, criterion, label (pass or
-    fail) and optionally ground_truth. The default is a set of forty labels that comes with
-    holodeck. Exit code 4 means that some responses could not be judged.
+    fail) and optionally ground_truth; labels of several people are written as labels: {NAME: pass,
+    NAME: fail}. The default is a set of forty labels that comes with holodeck. Exit code 4 means
+    that some responses could not be judged.
     """
     from holodeck.cli.trust import confirm_endpoints
     from holodeck.errors import ExitCode
-    from holodeck.lib.judging.check_report import describe_gate, render_table
-    from holodeck.lib.judging.labels import DEFAULT_LABELS, read_labels, require_enough_labels
+    from holodeck.lib.judging.check_report import describe_gate, render_table, to_json
+    from holodeck.lib.judging.judge_pair import compare_judges, read_verdicts
+    from holodeck.lib.judging.labels import (
+        DEFAULT_LABELS,
+        read_labels,
+        require_enough_labels,
+        with_verdict,
+    )
+    from holodeck.lib.judging.people import agreement_of_people
     from holodeck.lib.safe_paths import refuse_input
     from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.ui.live import write_text
@@ -134,17 +148,14 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     )
 
     cli_context = context.ensure_object(CliContext)
-    selected = _select(read_labels(labels or DEFAULT_LABELS), criteria)
+    labelled = _select(read_labels(labels or DEFAULT_LABELS), criteria)
+    people, selected = agreement_of_people(labelled), with_verdict(labelled, str(labels))
+    other = None if against is None else read_verdicts(against, selected)
     limits = Limits(min_kappa or DEFAULT_MIN_KAPPA, max_false_passes or DEFAULT_MAX_FALSE_PASSES)
     if json_file is not None:
         refuse_input(json_file, "--json", ["report"])
         _check_writable(json_file, "--json")
-    if model is None and endpoint is not None:
-        raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")
-    if model is not None and metric is not None:
-        raise click.UsageError("--metric belongs to an agent.yaml; remove --metric or --model")
-    if save and metric is None:
-        raise click.UsageError("--save needs --metric: what is trusted is the judge of a metric")
+    _require_fitting(model, endpoint, metric, save=save)
     if model is None:
         subject = load_agent_judge(agent_config, metric, cli_context.protect)
     else:
@@ -163,9 +174,10 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
     found = look.result(
         asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
     )
-    write_text(sys.stdout, cli_context.clean(render_table(found, limits)))
+    pair = None if other is None else compare_judges(found, other)
+    write_text(sys.stdout, cli_context.clean(render_table(found, limits, people, pair)))
     if json_file is not None:
-        _write_json(json_file, found, limits, cli_context)
+        _write_json(json_file, to_json(found, limits, people, pair), cli_context)
     if metric is not None:
         path = subject.save(look, found, limits, is_trusted=save)
         what = "Stored" if save else "Stored the look, but not the result,"
@@ -177,6 +189,18 @@ def check(  # noqa: C901, PLR0913, PLR0917 - one parameter per option
         echo(f"may it gate? {describe_gate(decision)}", err=True)
         is_known = decision.verdict == "may not gate"
         context.exit(ExitCode.TEST_FAILED if is_known else ExitCode.EVALUATION)
+
+
+def _require_fitting(
+    model: str | None, endpoint: str | None, metric: str | None, *, save: bool
+) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if model is None and endpoint is not None:
+        raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")
+    if model is not None and metric is not None:
+        raise click.UsageError("--metric belongs to an agent.yaml; remove --metric or --model")
+    if save and metric is None:
+        raise click.UsageError("--save needs --metric: what is trusted is the judge of a metric")
 
 
 def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
@@ -229,11 +253,8 @@ class _Progress:
         self._last_tenth = tenth
 
 
-def _write_json(
-    path: Path, found: "JudgeCheckResult", limits: "Limits", context: CliContext
-) -> None:
-    from holodeck.lib.judging.check_report import to_json
+def _write_json(path: Path, data: dict[str, Any], context: CliContext) -> None:
     from holodeck.lib.reports.formats import write_report_text
 
-    text = json.dumps(to_json(found, limits), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     write_report_text(context.redactor.redact(text), path)

@@ -41,9 +41,19 @@ _MAX_SHOWN = 4000
     metavar="FILE",
     help="The agent with the metric.",
 )
+@click.option(
+    "--labeler",
+    metavar="NAME",
+    help="Who judges, if several people label the same responses in FILE.",
+)
 @click.pass_context
 def label(
-    context: click.Context, run: str, metric: str, labels_file: Path, agent_config: str
+    context: click.Context,
+    run: str,
+    metric: str,
+    labels_file: Path,
+    agent_config: str,
+    labeler: str | None,
 ) -> None:
     """Judge the responses of RUN yourself, to check a judge with your labels.
 
@@ -63,9 +73,13 @@ def label(
     cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
     subject = find_judged_metric(agent, metric)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
-    has_labels = labels_file.exists() and labels_file.stat().st_size > 0
-    labels = read_labels(labels_file) if has_labels else []
-    known = {one.question for one in labels}
+    labels = read_labels(labels_file) if _has_text(labels_file) else []
+    # a label without a name cannot have a second one beside it
+    known = {
+        one.question
+        for one in labels
+        if labeler is None or one.labels is None or labeler in one.verdicts
+    }
     redact = cli_context.redactor.redact
     responses = responses_to_label(agent, recorded, subject, redact)
     left = [one for one in responses if one.question not in known]
@@ -78,15 +92,22 @@ def label(
             f"Run {recorded.id}: {count}. Judge by the text alone; `q` stops, and nothing is lost."
         )
         with os.fdopen(open_file(labels_file, os.O_RDWR | os.O_APPEND), "a+b") as file:
-            labels += _ask(left, file, cli_context)
-    _print_summary(labels, labels_file, metric)
+            _ask(left, file, cli_context, labeler)
+    _print_summary(labels_file, metric)
+
+
+def _has_text(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _ask(
-    responses: "list[UnlabelledResponse]", file: BinaryIO, context: CliContext
-) -> "list[Label]":
+    responses: "list[UnlabelledResponse]",
+    file: BinaryIO,
+    context: CliContext,
+    labeler: str | None,
+) -> None:
     """Ask for each response until the person quits; each answer is in the file before the next."""
-    given: list[tuple[Label, int]] = []
+    sizes: list[int] = []
     answers: list[str] = []
     at = 0
     while at < len(responses):
@@ -100,15 +121,12 @@ def _ask(
                 continue
             at -= 1
             if answers.pop() != "skip":
-                _, size = given.pop()
-                file.truncate(size)
+                file.truncate(sizes.pop())
             continue
         answers.append(answer)
         if answer != "skip":
-            label = responses[at].label(answer)
-            given.append((label, _append(file, label)))
+            sizes.append(_append(file, responses[at].label(answer, labeler)))
         at += 1
-    return [label for label, _ in given]
 
 
 def _answer() -> str:
@@ -128,7 +146,8 @@ def _answer() -> str:
 def _append(file: BinaryIO, label: "Label") -> int:
     """Write the label; return the size of the file before."""
     size = file.seek(0, os.SEEK_END)
-    data = label.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    hidden = {"label"} if label.labels else None  # it follows from the labels of people
+    data = label.model_dump(mode="json", exclude=hidden, exclude_none=True, exclude_defaults=True)
     line = json.dumps(data, ensure_ascii=False) + "\n"
     if size:
         file.seek(size - 1)
@@ -167,12 +186,12 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"
 
 
-def _print_summary(labels: "list[Label]", path: Path, metric: str) -> None:
+def _print_summary(path: Path, metric: str) -> None:
     from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
-    from holodeck.lib.judging.labels import count_kinds
+    from holodeck.lib.judging.labels import count_kinds, read_labels
     from holodeck.lib.text import plural
 
-    good, bad = count_kinds(labels)
+    good, bad = count_kinds(read_labels(path) if _has_text(path) else [])
     more = zip(labels_needed(good, bad, DEFAULT_LIMITS), ("pass", "fail"), strict=True)
     missing = " and ".join(f"{count} more with {kind!r}" for count, kind in more if count)
     echo(f"{path}: {plural(good + bad, 'label')} ({good} pass, {bad} fail)")

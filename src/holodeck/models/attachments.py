@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,11 @@ class Image:
     def data_uri(self) -> str:
         """The image as a URL that holds it."""
         return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
+
+    @property
+    def part(self) -> dict[str, Any]:
+        """The image as a part of a message in OpenAI's protocol."""
+        return {"type": "image_url", "image_url": {"url": self.data_uri}}
 
 
 class MessageWithImages(str):

@@ -11,6 +11,7 @@ from pydantic import Field
 from holodeck.models.base import Count, Model
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestReport
+from holodeck.models.token_usage import TokenUsage
 
 
 class PairVerdict(StrEnum):
@@ -102,6 +103,34 @@ class Difference(Model):
         return self.second - self.first
 
 
+class Preference(Model):
+    """Which of two answers a judge prefers."""
+
+    winner: Literal["first", "second", "none", "undecided"]
+    """`none` if the choice changed with the order of the answers, `undecided` if the judge gave no
+    readable verdict."""
+    reason: str
+    """The judge's reason, or why there is no verdict."""
+
+
+class Preferences(Model):
+    """Which answers a judge prefers, over all pairs."""
+
+    criteria: str
+    judge: str
+    first: Count
+    """How many answers of the first side are preferred in both orders."""
+    second: Count
+    none: Count
+    undecided: Count
+    left_out: Count
+    """Pairs of conversations, and pairs without two answers."""
+    p_value: float | None = Field(default=None, ge=0, le=1)
+    """The two-sided sign test of `first` and `second`; None if both are 0."""
+    judge_calls: Count
+    judge_tokens: TokenUsage
+
+
 class Pair(Model):
     """One test case on two agents. Numbers of a repeated case are means over its repetitions."""
 
@@ -122,6 +151,8 @@ class Pair(Model):
     """Why the case did not pass on the first agent."""
     second_reasons: list[str] = []
     trajectories: Trajectories
+    preference: Preference | None = None
+    """Which answer a judge prefers; None if it was not asked."""
     scores: dict[str, Difference] = {}
     """Metric → its scores."""
     cost: Difference = Difference()
@@ -184,6 +215,8 @@ class ComparisonReport(Model):
     second: ComparedAgent
     pairs: list[Pair]
     significance: Significance
+    preferences: Preferences | None = None
+    """Which answers a judge prefers; None if it was not asked."""
     currency: str | None = None
     """Of the costs; None if the configuration has no `prices`."""
     scores: dict[str, Total] = {}

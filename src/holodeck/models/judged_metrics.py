@@ -172,6 +172,9 @@ DeepEvalName = Literal[
     "turn_contextual_relevancy",
     "turn_contextual_precision",
     "turn_contextual_recall",
+    "mcp_use",
+    "multi_turn_mcp_use",
+    "mcp_task_completion",
 ]
 DEEPEVAL_METRICS: tuple[str, ...] = get_args(DeepEvalName)
 
@@ -288,7 +291,12 @@ class DeepEvalMetric(JudgedMetric):
     """A further metric of DeepEval. A score of 1 is always good."""
 
     kind: ClassVar[MetricKind] = "deepeval"
-    evaluator_modules = ("deepeval.answers", "deepeval.conversations", "deepeval.agentic")
+    evaluator_modules = (
+        "deepeval.answers",
+        "deepeval.conversations",
+        "deepeval.agentic",
+        "deepeval.mcp",
+    )
     other_names: ClassVar = {"metric_type": "metric", "expected_schema": "schema"}
 
     type: Literal["deepeval"] = "deepeval"

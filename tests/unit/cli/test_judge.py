@@ -304,3 +304,120 @@ def test_a_wrong_line_is_named(check, tmp_path):
 
     assert ran.code == 2
     assert "Configuration Error: labels.jsonl:2: 'response' is missing" in ran.stderr
+
+
+def test_people_who_label_set_the_ceiling_and_their_majority_decides(check, server, tmp_path):
+    rows = [
+        WAGES | {"response": "Nine euros.", "labels": {"anna": "pass", "ben": "pass"}},
+        WAGES | {"response": "A chair.", "labels": {"anna": "fail", "ben": "fail"}},
+        WAGES | {"response": "Nine.", "labels": {"anna": "pass", "ben": "fail"}},
+        WAGES | {"response": "Cheap.", "labels": {"anna": "fail", "ben": None}},
+    ]
+
+    ran = check("--quick", "--json", "check.json", rows=rows)
+
+    assert ran.code == 0
+    assert "people                      2: anna, ben" in ran.stdout
+    assert "2 of 3 responses with several labels; Cohen's kappa 0.40" in ran.stdout
+    assert "no judge can be expected to agree with people more than they agree" in ran.stdout
+    assert "people themselves stay below the kappa of 0.60" in ran.stdout
+    assert "1 response without a majority, left out" in ran.stdout
+    assert "People disagree on 1:\n  anna pass, ben fail: Does it name a price? Nine." in ran.stdout
+    assert "accuracy                    1.00 (3 of 3" in ran.stdout
+    assert len(server.requests) == 3
+    people = json.loads((tmp_path / "check.json").read_text())["people"]
+    assert people["value"] == pytest.approx(0.4)
+    assert [row["response"] for row in people["disagreements"]] == ["Nine."]
+
+
+@pytest.fixture
+def two_judges(check, server):
+    """Checks a judge that fails what is `hard`, then one that fails what is `odd` against it."""
+
+    def checked(hard, odd=0, extra=()):
+        texts = ["hard"] * hard + ["odd"] * odd + ["easy"] * 8
+        good = [
+            WAGES | {"response": f"{text}, {n} euros.", "label": "pass"}
+            for n, text in enumerate(texts)
+        ]
+        rows = [*good, *labels(good=0, bad=4)]
+
+        def failing(word):
+            return lambda request: yes(
+                0.1 if word in request.prompt or "Chair" in request.prompt else 0.9
+            )
+
+        server.otherwise(failing("hard, "))
+        assert check("--quick", "--json", "before.json", rows=rows).code == 0
+        server.otherwise(failing("odd, "))
+        return check(
+            "--quick", "--against", "before.json", "--json", "now.json", rows=[*rows, *extra]
+        )
+
+    return checked
+
+
+def test_a_better_judge_is_told_from_noise(two_judges, tmp_path):
+    extra = WAGES | {"response": "Two euros, new.", "label": "pass"}
+
+    ran = two_judges(hard=9, odd=1, extra=[extra])
+
+    assert ran.code == 0
+    assert "Two judges on 22 labels; 1 label of only one are left out:" in ran.stdout
+    assert "openai/wise (now)        agrees with 21 of 22 labels (0.95)" in ran.stdout
+    assert "openai/wise (--against)  agrees with 13 of 22 labels (0.59)" in ran.stdout
+    assert "exact McNemar test: p = 0.0215" in ran.stdout
+    assert "openai/wise (now) agrees with people more often, and that is more" in ran.stdout
+    against = json.loads((tmp_path / "now.json").read_text())["against"]
+    assert against["mcnemar_exact_p_value"] == pytest.approx(0.021484375)
+    assert (against["only_this_judge_agrees"], against["only_the_other_agrees"]) == (9, 1)
+
+
+@pytest.mark.parametrize(
+    ("hard", "odd", "sentence"),
+    [
+        (0, 0, "Both are right about the same responses, so nothing sets them apart."),
+        (3, 0, "With 3 labels on which they differ, no difference could be told from noise"),
+        (5, 0, "With 5 labels on which they differ, no difference could be told from noise"),
+        (5, 1, "The difference may be noise (p > 0.05)."),
+        (6, 2, "The difference may be noise (p > 0.05)."),
+        (0, 6, "openai/wise (--against) agrees with people more often"),
+    ],
+)
+def test_two_judges_are_compared_in_a_plain_sentence(two_judges, hard, odd, sentence):
+    ran = two_judges(hard, odd)
+
+    assert sentence in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nothing", "is not the result of a check"),
+        ("{}", "is not the result of a check"),
+        ('{"schema_version": 1, "judge": "a", "judgements": [{}]}', "is not the result"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_another_check_that_cannot_be_read_is_refused_before_a_call(
+    check, server, tmp_path, text, message
+):
+    if text is not None:
+        (tmp_path / "other.json").write_text(text)
+
+    ran = check("--quick", "--against", "other.json")
+
+    assert ran.code == 2
+    assert message in ran.stderr
+    assert server.requests == []
+
+
+def test_checks_of_other_labels_are_not_compared(check, server):
+    check("--quick", "--json", "other.json", rows=labels(1, 1))
+    asked = len(server.requests)
+
+    ran = check("--quick", "--against", "other.json")
+
+    assert ran.code == 2
+    assert "other.json: is about none of these labels" in ran.stderr
+    assert len(server.requests) == asked

@@ -90,6 +90,26 @@ def test_an_answer_can_be_undone(project):
     assert [one["label"] for one in after[1:]] == ["pass"]
 
 
+def test_several_people_label_the_same_responses_in_one_file(project):
+    anna = label(project, "p\np\nf\nf\n", "--labeler", "anna")
+    ben = label(project, "p\nf\nq\n", "--labeler", "ben")
+    nobody = label(project, "", "--labeler", "anna")
+
+    assert anna.code == ben.code == 0
+    assert "4 to label" in ben.stdout
+    assert "labels.jsonl: 3 labels (1 pass, 2 fail)" in ben.stdout  # and a tie
+    assert "All 4 responses" in nobody.stdout
+    assert [row["labels"] for row in labels_in(project)][3:] == [
+        {"anna": "fail"},
+        {"ben": "pass"},
+        {"ben": "fail"},
+    ]
+    ran = run_cli("judge", "check", "labels.jsonl", "--metric", "tone", "--quick", cwd=project)
+    assert ran.code == 0
+    assert "1 of 2 responses with several labels" in ran.stdout
+    assert "answers                     3" in ran.stdout
+
+
 def test_a_label_asks_the_judge_what_the_run_asked(project, fake_openai):
     in_run = sorted(one.prompt for one in fake_openai.requests)
     label(project, "p\np\nf\nf\n")

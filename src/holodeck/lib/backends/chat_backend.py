@@ -321,9 +321,7 @@ def _user_message(message: str) -> ChatMessage:
 
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}
-    images = [
-        {"type": "image_url", "image_url": {"url": image.data_uri}} for image in message.images
-    ]
+    images = [image.part for image in message.images]
     return {"role": "user", "content": [{"type": "text", "text": str(message)}, *images]}
 
 

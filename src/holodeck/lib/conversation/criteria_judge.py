@@ -155,7 +155,8 @@ class CriteriaJudge:
         images = [image for message in messages for image in images_in(message)]
         rows: list[CriterionResult] | None
         try:
-            rows = await self._judge.ask(_with_images(prompt, images), schema, parse)
+            shown = _with_images(prompt, images)
+            rows = await self._judge.ask(shown, schema, parse, is_trial=bool(images))
         except EvaluationError as error:
             cause = error.__cause__
             if not images or not isinstance(cause, BackendError) or cause.permanent:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.models.attachments import Image
 from holodeck.models.evidence import Evidence, Unknown, evidence, unknown_reason
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.turn_result import ToolInvocation
@@ -65,6 +66,8 @@ class OfferedTool:
     description: str
     parameters: Mapping[str, Any]
     """JSON Schema of its arguments."""
+    server: str | None = None
+    """Name of the MCP server whose tool it is; None for other tools."""
 
 
 _FULL_EVIDENCE = evidence(tool_calls="backend", history="runner", tools="backend")
@@ -96,6 +99,10 @@ class Observation:
     """The tools that the agent can call; using unknown ones raises EvaluationError."""
     evidence: Evidence = _FULL_EVIDENCE
     """Where each fact comes from; None if nothing reports it."""
+    images: tuple[Image, ...] = ()
+    """The images of `files` that the agent got; none if the run is graded from its record."""
+    image_count: int = 0
+    """How many images the agent got; they are not kept in a record."""
     graded_from: int = 0
     """The index in `turns` of the first message that is graded; those before only lead there."""
 
@@ -206,6 +213,7 @@ class EvalKwargsBuilder:
             EvalParam.EXPECTED_TOOLS: observation.expected_tools,
             EvalParam.TURNS: observation.turns or None,
             EvalParam.EXCHANGES: observation.exchanges,
+            EvalParam.IMAGES: observation.images or None,
         }
         return {param: value for param, value in found.items() if _takes(spec, param)}
 

@@ -27,9 +27,9 @@ from holodeck.lib.evaluators.judge_prompt import (
     word_prompt,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
-from holodeck.lib.text import one_line
+from holodeck.lib.text import one_line, plural
 from holodeck.models.judged_metrics import (
     Criterion,
     JudgeExample,
@@ -68,9 +68,29 @@ class QuestionAsker:
 
     def __init__(self) -> None:
         self._has_probabilities = True
+        self.image_refusal: str | None = None
+        """Why images are not sent; None if the judge has refused none."""
 
     async def opinion(self, judge: Judge, question: Question, wording: int) -> Opinion:
-        """Return the judge's opinion. Raises EvaluationError."""
+        """Return the judge's opinion, if need be without the images. Raises EvaluationError."""
+        if not question.images:
+            return await self._opinion(judge, question, wording)
+        if self.image_refusal is None:
+            has_probabilities = self._has_probabilities
+            try:
+                return await self._opinion(judge, question, wording)
+            except EvaluationError as error:
+                if not is_refused_request(error.__cause__):
+                    raise
+                # Most models take no images and say so, each provider in its own words.
+                refusal, self._has_probabilities = str(error), has_probabilities
+        else:
+            refusal = self.image_refusal
+        opinion = await self._opinion(judge, replace(question, images=()), wording)
+        self.image_refusal = refusal
+        return opinion
+
+    async def _opinion(self, judge: Judge, question: Question, wording: int) -> Opinion:
         if self._has_probabilities:
             found = await self._by_probabilities(judge, question, wording)
             if found is not None:
@@ -83,7 +103,9 @@ class QuestionAsker:
         """Return None if the probabilities do not show an opinion."""
         messages = word_prompt(question, wording)
         try:
-            response = await judge.ask_for_text(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
+            response = await judge.ask_for_text(
+                messages, max_tokens=1, top_logprobs=ALTERNATIVES, is_trial=True
+            )
         except EvaluationError as error:
             fault = error.__cause__
             if not isinstance(fault, RequestError) or fault.status not in _REFUSED:
@@ -102,7 +124,8 @@ async def _by_json(judge: Judge, question: Question, wording: int) -> Opinion:
     schema = _object_schema(
         reason={"type": "string"}, answer={"type": "string", "enum": list(marks)}
     )
-    answer = await judge.ask(json_prompt(question, wording), schema)
+    messages = json_prompt(question, wording)
+    answer = await judge.ask(messages, schema, is_trial=bool(question.images))
     score = marks.index(answer["answer"]) / (len(marks) - 1)
     return Opinion(score, answer["answer"], one_line(answer["reason"], MAX_REASON) or None)
 
@@ -249,7 +272,7 @@ class JudgeEvaluator(JudgedEvaluator):
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}),
-        optional=frozenset(_PARAMS.values()) - {EvalParam.RESPONSE},
+        optional=frozenset({*_PARAMS.values(), EvalParam.IMAGES}) - {EvalParam.RESPONSE},
     )
     metric = "judge"
 
@@ -299,11 +322,16 @@ class JudgeEvaluator(JudgedEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         texts = self._texts(kwargs)
+        images = (kwargs.get(EvalParam.IMAGES) or ()) if "input" in self._inputs else ()
         scores = await gather_all(
-            self._score_criterion(Question(criterion, texts, examples))
+            self._score_criterion(Question(criterion, texts, examples, images))
             for criterion, examples in zip(self.criteria, self._examples, strict=True)
         )
-        return self._result(scores)
+        refusal = self._asker.image_refusal
+        if not images or refusal is None:
+            return self._result(scores)
+        note = f"judged without {plural(len(images), 'image')}: {one_line(refusal, MAX_REASON)}"
+        return {**self._result(scores), "note": note}
 
     async def _score_criterion(self, question: Question) -> CriterionScore:
         async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
@@ -327,6 +355,8 @@ class JudgeEvaluator(JudgedEvaluator):
         median = next(one for one in score.opinions if one.score == score.score)
         if median.reason is not None or not self._include_reason:
             return median.reason
+        if self._asker.image_refusal is not None:
+            question = replace(question, images=())
         return await ask_for_reason(self.judge, question, median.mark)
 
     def _texts(self, kwargs: Mapping[str, Any]) -> Texts:

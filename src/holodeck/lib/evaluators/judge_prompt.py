@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
+from typing import Any
 
 from holodeck.lib.evaluators.inputs import Turn
+from holodeck.models.attachments import Image
 from holodeck.models.judged_metrics import Criterion, JudgeExample, JudgeInput
 
 Texts = Mapping[JudgeInput, str]
 """The parts of a case that the judge sees."""
-Messages = list[dict[str, str]]
+Messages = list[dict[str, Any]]
 
 TAGS: dict[JudgeInput, str] = {
     "history": "conversation",
@@ -38,6 +40,7 @@ _AS_JSON = (
     'Reply with JSON only: {{"reason": one short sentence, "answer": {marks}}},'
     " the answer in quotes."
 )
+_IMAGES = "The images that came with the question:"
 _MIN_TAG_LENGTH = 4
 _PRECEDENT = "That is how it was judged."
 WORDINGS = 2 * len(_ROLES)
@@ -60,6 +63,8 @@ class Question:
     criterion: Criterion
     texts: Texts
     examples: Sequence[Example]
+    images: Sequence[Image] = ()
+    """The images that came with the input."""
 
 
 def examples_for(
@@ -123,15 +128,18 @@ def _conversation(
     question: Question, answers: Sequence[str], request: str, wording: int
 ) -> Messages:
     role = _ROLES[wording % len(_ROLES)]
-    messages = [{"role": "system", "content": _SYSTEM.format(role=role)}]
+    messages: Messages = [{"role": "system", "content": _SYSTEM.format(role=role)}]
     examples = list(zip(question.examples, answers, strict=True))
     for example, answer in reversed(examples) if _is_reversed(wording) else examples:
         text = _user_message(example.question, example.texts, request)
         messages.append({"role": "user", "content": text})
         messages.append({"role": "assistant", "content": answer})
     text = _user_message(question.criterion.question, question.texts, request)
-    messages.append({"role": "user", "content": text})
-    return messages
+    if not question.images:
+        return [*messages, {"role": "user", "content": text}]
+    parts = [image.part for image in question.images]
+    shown = [{"type": "text", "text": _IMAGES}, *parts, {"type": "text", "text": text}]
+    return [*messages, {"role": "user", "content": shown}]
 
 
 def _user_message(question: str, texts: Texts, request: str) -> str:

@@ -20,6 +20,7 @@ class EvalParam(StrEnum):
     TURNS = "turns"
     EXCHANGES = "exchanges"
     TOOLS = "tools"
+    IMAGES = "images"
 
 
 _DEEPEVAL = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.EXPECTED_OUTPUT})

@@ -91,6 +91,33 @@ class Agreement:
         return good * passed + (1 - good) * (1 - passed)
 
 
+def mcnemar_p_value(only_first: int, only_second: int) -> float:
+    """Return the two-sided p-value of McNemar's exact test (1947).
+
+    Under the null hypothesis, each of two judges is as likely as the other to be the one that is
+    right where they differ, so the smaller of both counts is binomial with a half.
+    """
+    discordant, fewer = only_first + only_second, min(only_first, only_second)
+    tail = sum(math.comb(discordant, count) for count in range(fewer + 1))
+    return float(min(1.0, 2 * tail / 2**discordant))
+
+
+def krippendorff_alpha(units: Sequence[Sequence[bool]]) -> float | None:
+    """Return Krippendorff's alpha for nominal data, of the labels that each response has.
+
+    A response with fewer than two labels says nothing. None if all labels are the same, or no
+    response has two: chance would agree as well.
+    """
+    paired = [unit for unit in units if len(unit) > 1]
+    good = sum(unit.count(True) for unit in paired)
+    total = sum(len(unit) for unit in paired)
+    expected = good * (total - good)
+    if not expected:
+        return None
+    observed = sum(unit.count(True) * unit.count(False) / (len(unit) - 1) for unit in paired)
+    return 1 - (total - 1) * observed / expected
+
+
 _CELLS = ((True, True), (False, True), (False, False), (True, False))
 
 

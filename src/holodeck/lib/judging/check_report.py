@@ -12,6 +12,13 @@ from holodeck.lib.judging.agreement import (
 )
 from holodeck.lib.judging.check_result import JudgeCheckResult, LengthEffect, OrderEffect
 from holodeck.lib.judging.gate import DEFAULT_LIMITS, GateDecision, alpha_of
+from holodeck.lib.judging.judge_pair import JudgePair, describe_pair, pair_to_json
+from holodeck.lib.judging.people import (
+    PeopleAgreement,
+    describe_people,
+    list_disagreements,
+    people_to_json,
+)
 from holodeck.lib.judging.probe_report import probes_to_json, render_probes
 from holodeck.lib.text import one_line, plural
 from holodeck.models.judge_trust import Limits
@@ -23,8 +30,13 @@ _IDENTIFIERS = re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}")
 """Request ids and the like: errors that differ only in these count as the same."""
 
 
-def to_json(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
-    """Return the result as JSON data."""
+def to_json(
+    check: JudgeCheckResult,
+    limits: Limits = DEFAULT_LIMITS,
+    people: PeopleAgreement | None = None,
+    pair: JudgePair | None = None,
+) -> dict[str, Any]:
+    """Return the result as JSON data, with the agreement of people and another judge if known."""
     found = check.agreement
     gate = check.gate(limits)
     return {
@@ -62,6 +74,8 @@ def to_json(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> dict[st
         "length": _shares(check.length),
         "injected_passes": _share(check.injected_passes),
         "probes": probes_to_json(check.probed),
+        "people": people_to_json(people),
+        "against": pair_to_json(pair),
         "calls": check.usage.requests,
         "prompt_tokens": check.usage.usage.prompt_tokens,
         "completion_tokens": check.usage.usage.completion_tokens,
@@ -98,7 +112,12 @@ def _share(share: Proportion | None) -> dict[str, Any] | None:
     }
 
 
-def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> str:
+def render_table(
+    check: JudgeCheckResult,
+    limits: Limits = DEFAULT_LIMITS,
+    people: PeopleAgreement | None = None,
+    pair: JudgePair | None = None,
+) -> str:
     """Render one figure per line, then the responses on which judge and people disagree."""
     found, gate = check.agreement, check.gate(limits)
     kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
@@ -112,6 +131,7 @@ def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> st
         ("best threshold", _threshold(check)),
         ("inconclusive", str(check.inconclusive)),
         ("errors", str(len(check.errors))),
+        *([] if people is None else describe_people(people, limits)),
         *_effects(check),
         ("cost", _cost(check.usage)),
         *_look(check, gate),
@@ -119,7 +139,11 @@ def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> st
     ]
     lines = [f"Judge {check.judge}", "", *(f"{name:<{_WIDTH}}{text}" for name, text in rows)]
     probes = render_probes(check.probed, check.injected_passes)
-    return "\n".join([*lines, *_differences(check), *probes, *_errors(check)]) + "\n"
+    others = [
+        *([] if people is None else list_disagreements(people)),
+        *([] if pair is None else describe_pair(pair)),
+    ]
+    return "\n".join([*lines, *_differences(check), *others, *probes, *_errors(check)]) + "\n"
 
 
 def describe_gate(gate: GateDecision) -> str:

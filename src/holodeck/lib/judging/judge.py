@@ -20,6 +20,7 @@ from holodeck.errors import (
     HoloDeckError,
     ModelStoreError,
 )
+from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.limits import build_limiters, call_limits
 from holodeck.lib.llm.model import (
@@ -136,13 +137,19 @@ class Judge:
         return self._model.name
 
     async def ask(
-        self, messages: Messages, schema: Mapping[str, Any], parse: Parser | None = None
+        self,
+        messages: Messages,
+        schema: Mapping[str, Any],
+        parse: Parser | None = None,
+        *,
+        is_trial: bool = False,
     ) -> Any:
         """Return the JSON of the judge's answer, valid by `schema` and converted by `parse`.
 
-        Raises EvaluationError.
+        Whether a model takes images or gives probabilities shows only when it is asked: a trial
+        that it refuses does not count against the judge. Raises EvaluationError.
         """
-        answer, _ = await self.ask_with_tokens(messages, schema, parse)
+        answer, _ = await self.ask_with_tokens(messages, schema, parse, is_trial=is_trial)
         return answer
 
     async def ask_with_tokens(
@@ -152,6 +159,7 @@ class Judge:
         parse: Parser | None = None,
         *,
         top_logprobs: int | None = None,
+        is_trial: bool = False,
     ) -> tuple[Any, Sequence[Token]]:
         """Do what `ask` does, and return the tokens of the answer with their alternatives, too.
 
@@ -163,7 +171,7 @@ class Judge:
             return value if parse is None else parse(value)
 
         request = ChatRequest(messages, schema=schema, top_logprobs=top_logprobs)
-        response = await self._send(request)
+        response = await self._send(request, is_trial=is_trial)
         try:
             return parse_valid(_json_of(response)), response.tokens
         except ValueError as error:
@@ -181,11 +189,19 @@ class Judge:
             ) from error
 
     async def ask_for_text(
-        self, messages: Messages, *, max_tokens: int | None = None, top_logprobs: int | None = None
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int | None = None,
+        top_logprobs: int | None = None,
+        is_trial: bool = False,
     ) -> ChatResponse:
-        """Return the judge's answer as unchecked text. Raises EvaluationError."""
+        """Return the judge's answer as unchecked text; for `is_trial` see `ask`.
+
+        Raises EvaluationError.
+        """
         request = ChatRequest(messages, max_tokens=max_tokens, top_logprobs=top_logprobs)
-        response = await self._send(request)
+        response = await self._send(request, is_trial=is_trial)
         if response.is_filtered:
             raise EvaluationError(f"the judge {self.name}: {_FILTERED}")
         return response
@@ -194,7 +210,7 @@ class Judge:
         """Close the connections of the running event loop."""
         await self._model.close()
 
-    async def _send(self, request: ChatRequest) -> ChatResponse:
+    async def _send(self, request: ChatRequest, *, is_trial: bool = False) -> ChatResponse:
         if self._refusal is not None:
             raise EvaluationError(self._refusal)
         meter, prompts, started = _meter.get(), _prompts.get(), time.perf_counter()
@@ -212,7 +228,8 @@ class Judge:
             raise
         except HoloDeckError as error:
             message = f"the judge {self.name}: {error}"
-            self._record_refusal(error, message)
+            if not (is_trial and is_refused_request(error)):
+                self._record_refusal(error, message)
             raise EvaluationError(message) from error
         if self._refusals or self._failures or not self._has_answered:
             self._tell("answered", "")
@@ -297,6 +314,15 @@ class Judge:
         self._refusal = message
         for task in self._in_flight:
             task.cancel()
+
+
+def is_refused_request(error: BaseException | None) -> bool:
+    """Whether a model refused this request only, so that another one may be answered."""
+    return (
+        isinstance(error, RequestError)
+        and error.status is not None
+        and not (error.permanent or error.is_transient)
+    )
 
 
 def _tell_nobody(what: str, detail: str) -> None:

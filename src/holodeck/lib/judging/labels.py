@@ -1,15 +1,15 @@
 """Responses that people have judged: what a label holds, and how labels are read."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from holodeck import errors
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.gate import labels_needed
+from holodeck.lib.strict_json import load_json
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.history import Messages
@@ -17,6 +17,9 @@ from holodeck.models.judge_trust import Limits
 
 DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
 """The forty labels that come with holodeck."""
+
+
+Verdict = Literal["pass", "fail"]
 
 
 class LabelledCall(Model):
@@ -39,8 +42,12 @@ class Label(Model):
     """The user's input."""
     response: str
     """The response."""
-    label: Literal["pass", "fail"]
-    """The person's verdict: for a criterion, yes is "pass"."""
+    label: Verdict | None = None
+    """The verdict: for a criterion, yes is "pass". Of several people it is what most of them say;
+    None if as many say one as the other."""
+    labels: Annotated[dict[NonBlank, Verdict | None], Field(min_length=1)] | None = None
+    """The verdicts of several people by their names, instead of `label`; null or no entry for a
+    person who gave none."""
     criterion: NonBlank | None = None
     """A question about the response, phrased so that yes is good; None if the label is about the
     metric as a whole."""
@@ -56,14 +63,41 @@ class Label(Model):
     """The tools that the agent should have called."""
     _location: str = PrivateAttr(default="labels")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _decide_by_majority(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("labels"), dict):
+            return data
+        verdicts = list(data["labels"].values())
+        more = verdicts.count("pass") - verdicts.count("fail")
+        majority = "pass" if more > 0 else "fail" if more < 0 else None
+        if data.get("label") not in (None, majority):
+            raise ValueError(
+                f"'label' is {data['label']!r}, and most of 'labels' say {majority!r}; remove"
+                " 'label', which follows from 'labels'"
+            )
+        return {**data, "label": majority}
+
+    @model_validator(mode="after")
+    def _require_verdict(self) -> "Label":
+        if self.label is None and not self.verdicts:
+            raise ValueError("'label' is missing; write 'pass' or 'fail'")
+        return self
+
     @property
     def is_good(self) -> bool:
         return self.label == "pass"
 
     @property
+    def verdicts(self) -> Mapping[str, bool]:
+        """Whether the response is good by each person who says; empty if nobody is named."""
+        named = (self.labels or {}).items()
+        return {name: verdict == "pass" for name, verdict in named if verdict is not None}
+
+    @property
     def question(self) -> str:
         """Everything but the verdict, as JSON; labels with the same question count once."""
-        return self.model_dump_json(exclude={"label"})
+        return self.model_dump_json(exclude={"label", "labels"})
 
     @property
     def location(self) -> str:
@@ -77,7 +111,10 @@ class Label(Model):
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Read the labels of a file, in its order. Raises ConfigError with file and line."""
+    """Read the labels of a file, in its order. Raises ConfigError with file and line.
+
+    Lines with the `labels` of people about the same response become one label.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -85,22 +122,53 @@ def read_labels(path: Path) -> list[Label]:
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
     labels: list[Label] = []
-    first_of: dict[str, Label] = {}
+    first_of: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         label = _parse_label(line, f"{path}:{number}")
-        first = first_of.setdefault(label.question, label)
-        if first.label != label.label:
-            raise ConfigError(
-                label.location,
-                f"the label is {label.label!r}, but {first.location} gives the same response"
-                f" {first.label!r}; remove one of them",
-            )
-        labels.append(label)
+        at = first_of.setdefault(label.question, len(labels))
+        if at == len(labels) or label.labels is None:
+            _require_same(labels[at] if at < len(labels) else label, label)
+            labels.append(label)
+        else:
+            labels[at] = _joined(labels[at], label)
     if not labels:
         raise ConfigError(str(path), "is empty; write one JSON object per line: " + _EXAMPLE)
     return labels
+
+
+def _require_same(first: Label, label: Label) -> None:
+    """Raise ConfigError if two lines say different things about the same response."""
+    if (first.labels is None) is not (label.labels is None):
+        raise ConfigError(
+            label.location,
+            f"{first.location} is about the same response, and only one of both says whose label it"
+            " is; write 'labels: {NAME: …}' in both",
+        )
+    if first.label != label.label:
+        raise ConfigError(
+            label.location,
+            f"the label is {label.label!r}, but {first.location} gives the same response"
+            f" {first.label!r}; remove one of them, or write 'labels: {{NAME: …}}' if two people"
+            " disagree",
+        )
+
+
+def _joined(first: Label, label: Label) -> Label:
+    """Return one label with the verdicts of two lines. Raises ConfigError if they contradict."""
+    if first.labels is None:
+        _require_same(first, label)
+    before, after = first.labels or {}, label.labels or {}
+    for name, verdict in after.items():
+        if verdict is not None and before.get(name) not in (None, verdict):
+            raise ConfigError(
+                label.location,
+                f"{name!r} says {verdict!r}, and {before[name]!r} in {first.location}; remove one",
+            )
+    given = {name: verdict for name, verdict in after.items() if verdict is not None}
+    data = first.model_dump(exclude={"label"}) | {"labels": {**before, **given}}
+    return Label.model_validate(data).at(first.location)
 
 
 _EXAMPLE = '{"input": …, "response": …, "criterion": …, "label": "pass" or "fail"}'
@@ -108,7 +176,7 @@ _EXAMPLE = '{"input": …, "response": …, "criterion": …, "label": "pass" or
 
 def _parse_label(line: str, location: str) -> Label:
     try:
-        data = json.loads(line)
+        data = load_json(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(location, f"is not JSON: {error}") from error
     if not isinstance(data, dict):
@@ -130,22 +198,31 @@ def _describe_error(error: ValidationError) -> str:
         return f"{key!r} is missing"
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         return f"unknown key {key!r}{did_you_mean_or_list(key, Label.model_fields)}"
-    if key == "label":
+    if key == "label" or key.startswith("labels."):
         return f"the label is {first['input']!r}; write 'pass' or 'fail'"
     if key in _TEXTS:
         return f"{key!r} is {first['input']!r}; write a text that is not empty"
-    return f"{key!r}: {first['msg']}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key!r}: {message}" if key else message
+
+
+def with_verdict(labels: Sequence[Label], location: str) -> list[Label]:
+    """Return the labels without ties. Raises ConfigError if people are of two minds about all."""
+    decided = [label for label in labels if label.label is not None]
+    if not decided:
+        raise ConfigError(location, "as many people say 'pass' as 'fail' of every response")
+    return decided
 
 
 def count_kinds(labels: Iterable[Label]) -> tuple[int, int]:
-    """Return how many different labels are good, and how many are bad."""
-    different = {label.question: label.is_good for label in labels}
+    """Return how many different labels are good, and how many are bad; a tie is neither."""
+    different = {label.question: label.is_good for label in labels if label.label is not None}
     good = sum(different.values())
     return good, len(different) - good
 
 
 def require_enough_labels(
-    labels: Sequence[Label], limits: Limits, location: str, look: int = 1, reused: int = 0
+    labels: Sequence[Label], limits: Limits, location: str, look: int, reused: int
 ) -> None:
     """Raise ConfigError if not even a perfect judge could be shown to be good enough.
 

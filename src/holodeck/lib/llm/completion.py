@@ -196,13 +196,32 @@ def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
     return drop_none(
         {
             "model": llm.name,
-            "messages": [dict(one) for one in request.messages if one["role"] != "system"],
+            "messages": [
+                {**message, "content": _anthropic_content(message["content"])}
+                for message in request.messages
+                if message["role"] != "system"
+            ],
             "system": "\n\n".join(system) or None,
             "max_tokens": request.max_tokens or llm.max_tokens or ANTHROPIC_MAX_TOKENS,
             "temperature": llm.temperature,
             "top_p": llm.top_p,
         }
     )
+
+
+def _anthropic_content(content: Any) -> Any:
+    """Return the content of a message with images as Anthropic's API takes them."""
+    return [_anthropic_part(part) for part in content] if isinstance(content, list) else content
+
+
+def _anthropic_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    if part.get("type") != "image_url":
+        return part
+    url = part["image_url"]["url"]
+    kind, comma, data = url.removeprefix("data:").partition(";base64,")
+    if not comma:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
 def parse_anthropic_message(body: bytes) -> Completion:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.costs import money
 from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
+from holodeck.lib.reports.preferences import describe_preference, describe_preferences
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.comparison import (
@@ -149,6 +150,8 @@ def detail_lines(pair: Pair) -> Iterator[str]:
         yield one_line(describe_trajectories(pair.trajectories), 2 * _MAX_LINE)
     if pair.trajectories.agents_divergence is not None:
         yield one_line(_describe_agents(pair.trajectories.agents_divergence), 2 * _MAX_LINE)
+    if pair.preference is not None:
+        yield one_line(describe_preference(pair.preference), 2 * _MAX_LINE)
     for name, scores in pair.scores.items():
         if scores.delta is None:
             continue
@@ -162,7 +165,12 @@ def _has_two_results(pair: Pair) -> bool:
 
 
 def conclusions(report: ComparisonReport) -> Iterator[str]:
-    """Yield what the counts say, and what they do not."""
+    """Yield what the counts and the preferences say, and what they do not."""
+    yield from _conclusions_of_verdicts(report)
+    yield from describe_preferences(report.preferences, SIGNIFICANT)
+
+
+def _conclusions_of_verdicts(report: ComparisonReport) -> Iterator[str]:
     found, counts = report.significance, report.counts
     one = "run" if report.is_of_runs else "agent"
     decided = sum(pair.verdict.is_decided for pair in report.pairs)

@@ -11,6 +11,7 @@ from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.exceptions import describe, raised_error
+from holodeck.models.attachments import Image
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
@@ -36,6 +37,8 @@ class CaseState:
 
     turns: list[TurnResult] = field(default_factory=list)
     """The turns with the agent, one for a case of one input; grading adds checks and outcomes."""
+    images: list[Sequence[Image]] = field(default_factory=list)
+    """The images that each turn sent to the agent, for judges; none of a recorded turn."""
     answers: list[ExecutionResult] = field(default_factory=list)
     """What the backend returned, including what it reported with an error."""
     agent_seconds: float | None = None

@@ -13,6 +13,7 @@ from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.lib.test_runner.judge_trust import Trust
+from holodeck.lib.test_runner.messages import count_images
 from holodeck.lib.text import one_line, plural
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
@@ -48,9 +49,8 @@ def ending_without_verdict(error: Exception) -> ConversationEnd:
 
 
 def _noting_images(row: CriterionRow, state: CaseState) -> CriterionRow:
-    """Return the row, which says so if the agent got images that the judge did not see."""
-    files = [file for turn in state.turns for file in turn.processed_files]
-    count = sum((file.metadata or {}).get("sent_as") == "image" for file in files)
+    """Return the row, which says so if the agent got images that are not in the record."""
+    count = sum(count_images(turn) for turn in state.turns) - sum(map(len, state.images))
     if not count:
         return row
     note = f"(judged without {plural(count, 'image')} of the test case, which only the agent got)"

@@ -17,6 +17,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context
 from holodeck.lib.test_runner.messages import (
     conversation_messages,
     conversation_of,
+    count_images,
     to_judge_messages,
 )
 from holodeck.lib.test_runner.scoring import compute_metrics
@@ -24,6 +25,7 @@ from holodeck.lib.test_runner.tool_checks import check_side_effects, check_tools
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
+from holodeck.models.attachments import Image
 from holodeck.models.evidence import Evidence, Unknown, evidence
 from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
 from holodeck.models.test_case import TurnModel
@@ -76,7 +78,7 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
     await _compute_metrics(state, checks.at_end, observation, state.rows)
     criteria = checks.criteria
     if criteria is not None and criteria.are_about_the_whole and not state.are_criteria_judged:
-        messages = state.messages or conversation_messages(state.turns)
+        messages = state.messages or conversation_messages(state.turns, state.images)
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
     if case.max_turns_to_done is not None:
         # Imported here because few cases limit the turns.
@@ -109,7 +111,8 @@ async def grade_turn(
         withheld=observations.withheld_tools(turn.tools or ()),
     )
     tool_checks += _check_trace(expectations, [turn])
-    observation = observations.of_turn(turn, expectations, conversation, state.case.name)
+    images = state.images[index] if index < len(state.images) else ()
+    observation = observations.of_turn(turn, expectations, conversation, state.case.name, images)
     try:
         await _compute_metrics(state, checks, observation, rows)
     finally:
@@ -293,7 +296,11 @@ class ObservationBuilder:
             known = [turn.agent_time_ms for turn in state.turns if turn.agent_time_ms is not None]
             latency = sum(known) if known else None
         found = self._build(state.turns, state.case, conversation, state.case.name, latency)
-        return replace(found, graded_from=sum(one.earlier for one in conversation))
+        return replace(
+            found,
+            graded_from=sum(one.earlier for one in conversation),
+            images=tuple(image for images in state.images for image in images),
+        )
 
     def of_turn(
         self,
@@ -301,10 +308,11 @@ class ObservationBuilder:
         expectations: TurnModel,
         conversation: tuple[Turn, ...],
         name: str | None,
+        images: Sequence[Image] = (),
     ) -> Observation:
         """Return the observation of one turn of the case of that name."""
         found = self._build([turn], expectations, conversation, name, turn.agent_time_ms)
-        return replace(found, graded_from=len(conversation) - 1)
+        return replace(found, graded_from=len(conversation) - 1, images=tuple(images))
 
     def with_tools(self, observed: Evidence) -> Evidence:
         """Return the evidence with where the tools of the agent are known from."""
@@ -359,6 +367,7 @@ class ObservationBuilder:
             case_name=name,
             latency_ms=latency_ms,
             file_content="\n\n".join(files) or None,
+            image_count=sum(count_images(turn) for turn in turns),
             expected_tools=expectations.expected_tools,
             turns=conversation,
             instructions=self._instructions,
@@ -381,7 +390,9 @@ class ObservationBuilder:
         tools = self.offered if self.offered is not None else self._functions
         if tools is None:
             return Unknown("tools")
-        return tuple(OfferedTool(one.name, one.description, one.parameters) for one in tools)
+        return tuple(
+            OfferedTool(tool.name, tool.description, tool.parameters, tool.server) for tool in tools
+        )
 
     @cached_property
     def _functions(self) -> Sequence[Tool] | None:

@@ -35,9 +35,10 @@ class UnlabelledResponse:
         """What makes it the same as a label, whatever the verdict."""
         return self.label("pass").question
 
-    def label(self, verdict: str) -> Label:
-        """Return the label with a person's verdict, "pass" or "fail"."""
-        return Label.model_validate({**self.keys, "label": verdict})
+    def label(self, verdict: str, labeler: str | None = None) -> Label:
+        """Return the label with the verdict of a person, "pass" or "fail"."""
+        given = {"label": verdict} if labeler is None else {"labels": {labeler: verdict}}
+        return Label.model_validate({**self.keys, **given})
 
 
 def responses_to_label(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
 from holodeck.config.source import location_of
@@ -22,6 +22,7 @@ from holodeck.lib.conversation.messages import text_of as message_text
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.inputs import exchanges_in
 from holodeck.models.agent import Agent
+from holodeck.models.attachments import Image
 from holodeck.models.evidence import Unknown
 from holodeck.models.history import EarlierCall, EarlierMessage
 from holodeck.models.test_case import TestCaseModel
@@ -224,14 +225,31 @@ def messages_beyond_turns(
     return [] if conversation_messages(turns) == messages else messages
 
 
-def conversation_messages(turns: Iterable[TurnResult]) -> list[JudgeMessage]:
-    """Return the messages of the turns, tool calls and their results included."""
-    return [one for number, turn in enumerate(turns, 1) for one in _exchange(turn, number)]
+def conversation_messages(
+    turns: Iterable[TurnResult], images: Sequence[Sequence[Image]] = ()
+) -> list[JudgeMessage]:
+    """Return the messages of the turns, tool calls and their results included.
+
+    `images` are those of each turn; they become parts of the user's messages.
+    """
+    shown = chain(images, repeat(()))
+    return [
+        message
+        for number, (turn, of_turn) in enumerate(zip(turns, shown, strict=False), 1)
+        for message in _exchange(turn, of_turn, number)
+    ]
 
 
-def _exchange(turn: TurnResult, number: int) -> Iterator[JudgeMessage]:
-    yield {"role": "user", "content": with_files(turn.input, turn.processed_files)}
+def _exchange(turn: TurnResult, images: Sequence[Image], number: int) -> Iterator[JudgeMessage]:
+    text = with_files(turn.input, turn.processed_files)
+    parts = [{"type": "text", "text": text}, *(image.part for image in images)]
+    yield {"role": "user", "content": parts if images else text}
     yield from response_messages(turn, number)
+
+
+def count_images(turn: TurnResult) -> int:
+    """Return how many images the agent got in a turn."""
+    return sum((file.metadata or {}).get("sent_as") == "image" for file in turn.processed_files)
 
 
 def with_files(text: str, files: Sequence[ProcessedFileInput]) -> str:

@@ -250,6 +250,7 @@ class _Turn:
 
     def add_to(self, state: CaseState) -> None:
         state.turns.append(self._result(state.case))
+        state.images.append(self.images)
         prefix = "" if state.case.input else f"turn {len(state.turns)}: "
         state.errors += [prefix + error for error in self.errors]
         state.faults += [prefix + fault for fault in self.faults]

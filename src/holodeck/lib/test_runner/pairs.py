@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from math import comb, fsum
+from math import fsum
 from statistics import fmean
 
-from holodeck.lib.judging.agreement import Proportion
+from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
 from holodeck.lib.test_runner.trajectories import compare_trajectories
 from holodeck.lib.text import one_line
 from holodeck.models.comparison import (
@@ -114,21 +114,9 @@ def _significance(pairs: Iterable[Pair]) -> Significance:
     return Significance(
         only_first=only_first,
         only_second=only_second,
-        p_value=mcnemar_p_value(only_first, only_second),
+        p_value=mcnemar_p_value(only_first, only_second) if only_first + only_second else None,
         regressions=Proportion(only_first, decided).interval,
     )
-
-
-def mcnemar_p_value(only_first: int, only_second: int) -> float | None:
-    """Return how likely a split at least this uneven is for equally good agents; None without one.
-
-    This is the exact, two-sided McNemar test: each case that only one agent passed is a coin toss.
-    """
-    differing = only_first + only_second
-    if not differing:
-        return None
-    tail = sum(comb(differing, count) for count in range(min(only_first, only_second) + 1))
-    return min(1.0, tail / (1 << (differing - 1)))
 
 
 def _repetitions(result: TestResult) -> list[TestResult]:

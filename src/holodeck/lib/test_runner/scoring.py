@@ -9,12 +9,15 @@ from functools import partial
 from itertools import chain
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import Observation, Score
+from holodeck.lib.evaluators.base import BaseEvaluator, Observation, Score
+from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
+from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import count_judge_usage, keep_judge_prompts
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.test_runner.checks import Check
+from holodeck.lib.text import plural
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.test_result import MetricResult, TestResult, TurnResult
 from holodeck.models.token_usage import UsageMeter
@@ -69,7 +72,7 @@ async def _compute_metric(
             await check.evaluator.prepare()
             started = time.perf_counter()  # the time to load a library is not the metric's
             score = await check.evaluator.evaluate_observation(observation, check.name)
-            row = _row(check, score, started)
+            row = _row(check, score, observation, started)
         except asyncio.CancelledError:
             why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
             row = _error_row(check, EvaluationError(why), started)
@@ -106,7 +109,7 @@ def _with_usage(row: MetricResult, usage: UsageMeter, prompts: list[str]) -> Met
     return row.model_copy(update=costs)
 
 
-def _row(check: Check, score: Score, started: float) -> MetricResult:
+def _row(check: Check, score: Score, observation: Observation, started: float) -> MetricResult:
     verdict, reason, trust = score.passed, score.reason, check.trust
     if trust is not None and trust.is_missing:
         reason = f"{DISTRUSTED.format(trust.state)}{'; ' if reason else ''}{reason}"
@@ -131,8 +134,21 @@ def _row(check: Check, score: Score, started: float) -> MetricResult:
         judge_limits=None if trust is None else trust.limits,
         reasoning=reason or None,
         votes=list(score.votes),
-        note=score.note,
+        note="; ".join(filter(None, [score.note, _unseen_images(check.evaluator, observation)]))
+        or None,
     )
+
+
+def _unseen_images(evaluator: BaseEvaluator, observation: Observation) -> str | None:
+    """Return a note about images that the agent got and the judge did not; None if it has all."""
+    if not evaluator.asks_judge or isinstance(evaluator, CustomEvaluator):
+        return None  # what a grader shows the judge is up to the grader
+    takes_images = EvalParam.IMAGES in evaluator.get_param_spec().optional
+    count = observation.image_count - (len(observation.images) if takes_images else 0)
+    if not count:
+        return None
+    why = "which are not in the record" if takes_images else "which its prompt has no place for"
+    return f"judged without {plural(count, 'image')} of the test case, {why}"
 
 
 def _error_row(check: Check, error: Exception, started: float) -> MetricResult:

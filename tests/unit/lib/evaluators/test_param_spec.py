@@ -5,7 +5,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 
 def test_the_inputs_have_the_documented_names():
     assert {param.name.lower() for param in EvalParam} == {param.value for param in EvalParam}
-    assert len(EvalParam) == 13
+    assert len(EvalParam) == 14
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Labels of people, and the figures that tell how far a judge agrees with them."""
 
 import json
+import re
 
 import pytest
 
@@ -12,7 +13,14 @@ from holodeck.lib.judging.agreement import (
     best_threshold,
     held_out_accuracy,
 )
-from holodeck.lib.judging.labels import DEFAULT_LABELS, Label, pair_labels, read_labels
+from holodeck.lib.judging.labels import (
+    DEFAULT_LABELS,
+    Label,
+    pair_labels,
+    read_labels,
+    require_enough_labels,
+)
+from holodeck.models.judge_trust import Limits
 
 ROW = {"input": "Hi", "response": "Hello.", "criterion": "Is it polite?", "label": "pass"}
 
@@ -46,6 +54,8 @@ def without(key):
         ("{", "is not JSON"),
         ("[1]", "is not a JSON object"),
         (without("response"), "'response' is missing"),
+        (without("label"), "'label' is missing; write 'pass' or 'fail'"),
+        (ROW | {"label": None}, "'label' is missing; write 'pass' or 'fail'"),
         (ROW | {"tool_calls": [{"tool": "x"}]}, "'tool_calls.0.name' is missing"),
         (ROW | {"history": [{"role": "bot"}]}, "'history.0.role': Input should be"),
         (ROW | {"grounds": "x"}, "unknown key 'grounds'"),
@@ -147,3 +157,17 @@ def test_labels_that_contradict_each_other_are_refused_with_both_lines(tmp_path)
         read_labels(path)
 
     assert caught.value.field == f"{path}:3"
+
+
+@pytest.mark.parametrize(
+    ("look", "reused", "why"),
+    [
+        (1, 0, "are too few: not even"),
+        (2, 0, "are too few (this is look 2 at labels of this metric): not even"),
+        (1, 3, "are too few (3 more do not count, as other settings"),
+        (3, 3, "(this is look 3 at labels of this metric, and 3 more do not count"),
+    ],
+)
+def test_too_few_labels_are_an_error_that_says_why_so_many_are_needed(look, reused, why):
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        require_enough_labels([], Limits(), "labels.jsonl", look, reused)

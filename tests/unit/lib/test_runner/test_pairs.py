@@ -8,7 +8,6 @@ from holodeck.lib.test_runner.pairs import (
     bootstrap_interval,
     build_comparison,
     build_pair,
-    mcnemar_p_value,
 )
 from holodeck.models.comparison import ComparedAgent, PairVerdict
 from holodeck.models.price import Cost
@@ -57,14 +56,6 @@ def comparison(*pairs, currency=None, **report):
 )
 def test_only_two_verdicts_decide_a_pair(first, second, verdict):
     assert pair(first, second).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("only_first", "only_second", "p_value"),
-    [(0, 0, None), (1, 0, 1.0), (3, 0, 0.25), (0, 6, 0.03125), (2, 2, 1.0), (8, 1, 0.0390625)],
-)
-def test_the_mcnemar_test_is_exact_and_two_sided(only_first, only_second, p_value):
-    assert mcnemar_p_value(only_first, only_second) == p_value
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,20 @@ def dag_params(dag: Any) -> set[str]:
     return {str(one.value) for one in found}
 
 
+def mcp_call_type() -> Any:
+    """Return what marks a tool call as one of an MCP server."""
+    from deepeval.test_case.llm_test_case import ToolCallType
+
+    return ToolCallType.MCP
+
+
+def arena_prompt(**context: Any) -> str:
+    """Return DeepEval's prompt that asks for the better of two answers."""
+    from deepeval.metrics.arena_g_eval.arena_g_eval import ArenaGEvalTemplate
+
+    return str(ArenaGEvalTemplate.generate_arena_winner(**context))
+
+
 def clean_text(text: str) -> str:
     """Return the text in the form DeepEval accepts: not empty, valid Unicode, without pictures."""
     clean = text.encode(errors="replace").decode()

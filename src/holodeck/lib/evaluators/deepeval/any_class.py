@@ -233,6 +233,12 @@ def _required_inputs(metric: Any) -> frozenset[EvalParam]:
     if getattr(metric, "_requires_mcp_servers", False):
         declared.add("mcp_servers")
     unseen = sorted((declared - _INPUTS.keys()) | _media_of(type(metric)))
+    if "mcp_servers" in unseen:
+        raise ConfigError(
+            "class",
+            f"{type(metric).__name__} reads MCP servers, which a class does not get; write 'metric:"
+            " mcp_use', 'multi_turn_mcp_use' or 'mcp_task_completion' instead of 'class'",
+        )
     if unseen:
         raise ConfigError(
             "class",

@@ -161,6 +161,70 @@ def test_calls_of_a_subagent_that_nobody_announced_may_be_some_of_several():
     assert "are not seen" in turn.tool_calls_problem
 
 
+@pytest.mark.parametrize(
+    ("data", "task_type", "name"),
+    [
+        ({"subagent_type": "billing"}, "remote_agent", "billing"),
+        ({}, "remote_agent", "remote_agent"),
+        ({}, None, "a task"),
+    ],
+)
+def test_a_task_without_a_seen_call_is_named_by_what_is_known_of_it(data, task_type, name):
+    turn = TurnRecord()
+    reader = TurnReader(turn, None, set())
+    task = {"task_id": "t", "uuid": "u", "session_id": "s", "description": "bill"}
+
+    reader.read(sdk.TaskStartedMessage("task_started", data, **task, task_type=task_type))
+    reader.finish()
+
+    assert f"those of {name!r} are not seen" in turn.tool_calls_problem
+
+
+def test_only_servers_without_tools_are_reported_and_once(caplog):
+    servers = [
+        {"name": "orders", "status": "connected"},
+        {"name": "mail", "status": "failed"},
+    ]
+    reader = TurnReader(TurnRecord(), None, set())
+
+    for _ in range(2):
+        reader.read(sdk.SystemMessage("init", {"mcp_servers": servers}))
+
+    [message] = [record.message for record in caplog.records]
+    assert message == "the agent has no tools of its MCP server 'mail': failed"
+
+
+FIRST = {"inputTokens": 10, "outputTokens": 2}
+CACHED = {"inputTokens": 30, "cacheReadInputTokens": 4, "outputTokens": None}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "models", "usage", "expected"),
+    [
+        (None, None, {"input_tokens": 7, "cache_read_input_tokens": 2, "output_tokens": 3}, (9, 3)),
+        (None, None, {"input_tokens": 0, "output_tokens": 3}, None),
+        (None, None, None, None),
+        ((10, 2), {"a": FIRST, "b": CACHED}, {"input_tokens": 30}, (34, 0)),
+    ],
+    ids=["of the result", "no prompt", "nothing", "of all models since the turn before"],
+)
+def test_the_tokens_of_a_turn_are_those_that_are_known(earlier, models, usage, expected):
+    turn = TurnRecord()
+    reader = TurnReader(turn, earlier, set())
+    numbers = {"duration_ms": 1, "duration_api_ms": 1, "num_turns": 1}
+
+    reader.read(
+        sdk.ResultMessage(
+            "success", is_error=False, session_id="s", usage=usage, model_usage=models, **numbers
+        )
+    )
+    now = reader.finish()
+
+    tokens = turn.usage and (turn.usage["prompt_tokens"], turn.usage["completion_tokens"])
+    assert tokens == expected
+    assert now == (None if models is None else (44, 2))
+
+
 async def test_a_tool_that_nobody_allowed_is_an_error_of_the_tool(server):
     [result] = await ask(options_for(server, allowed_tools=[]), "Where is order 7?")
 

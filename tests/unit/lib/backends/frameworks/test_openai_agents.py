@@ -205,6 +205,23 @@ async def test_a_guardrail_that_stops_a_run_is_named(server, model):
     assert [call["name"] for call in caught.value.seen.tool_calls] == ["lookup_order"]
 
 
+async def test_a_refusal_that_ends_the_run_is_the_result_of_its_call(server, model):
+    """No hook tells of it, and no further request contains it."""
+
+    @agents.tool_input_guardrail
+    def nobody(data):
+        return agents.ToolGuardrailFunctionOutput.reject_content("not for you")
+
+    secret = function_tool(lambda: "4711", name_override="secret", tool_input_guardrails=[nobody])
+    server.reply(tool_calls=[("secret", {})])
+    agent = support(model, tools=[secret], tool_use_behavior="stop_on_first_tool")
+
+    result = await CallableBackend(agent).invoke_once("Tell me")
+
+    assert [call["name"] for call in result.tool_calls] == ["secret"]
+    assert [row["result"] for row in result.tool_results] == ["not for you"]
+
+
 async def test_a_call_that_waits_for_approval_is_an_error(server, model):
     risky = function_tool(lambda: "done", name_override="risky", needs_approval=True)
     server.reply(tool_calls=[("risky", {})])
