@@ -13,9 +13,9 @@ from support.played import USER, an_agent, report_of, says
 HANGS = """\
 import asyncio
 import threading
+from importlib import import_module  # keeps the metrics in this process, whose clock they change
 
-from support.time_is_over import end_the_case
-import time
+end_the_case = import_module("support.time_is_over").end_the_case
 
 
 async def forever(*_):
@@ -93,7 +93,7 @@ async def test_a_metric_that_holds_the_loop_until_time_is_over_is_not_the_agents
     result = await run_late(HOUR, input="hi", evaluations=metric)
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons() == ["the case took longer than 3600 s: still computing metrics"]
+    assert result.reasons()[0] == "the case took longer than 3600 s: still computing metrics"
 
 
 NOT_DONE = "the case ended before the metric was computed"
