@@ -54,7 +54,7 @@ def _read(
 
     if is_report(run):
         return read_named(run, store, context).report, []
-    found = read_run(store, run, context, is_streamed=True)
+    found = read_run(store, run, context)
     return report_of(found), past_outcomes(found, store)
 
 
@@ -65,7 +65,7 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
     from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import write_report_text
     from holodeck.lib.reports.html import page_of
-    from holodeck.lib.reports.page_file import page_parts
+    from holodeck.lib.reports.page_file import render_page
 
     report, trends = _read(run, store, context)
     page = page_of(context.redactor.redact_report(report), trends=trends)
@@ -78,7 +78,7 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
         ) from error
     _remove_old_pages(folder.parent)
     path = folder / "report.html"
-    write_report_text(page_parts(page), path)
+    write_report_text(render_page(page), path)
     return path
 
 

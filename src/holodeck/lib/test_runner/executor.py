@@ -113,7 +113,6 @@ class TestExecutor:
             otherwise they are its first step.
         worker_template: Forks the worker processes, if it was started before they were needed.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
-        writes_json: Whether a JSON report of the run will be written, which is prepared meanwhile.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -132,7 +131,6 @@ class TestExecutor:
     is_checked = False
     worker_template: "Template | None" = None
     is_one_at_a_time = False
-    writes_json = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
         self,
@@ -249,13 +247,7 @@ class TestExecutor:
             index: with_cost(result, self.agent_config)
             for index, result in self.carried_over.items()
         }
-        self._run_state = RunState(
-            self.agent_config,
-            self._report_result,
-            carried_over,
-            self.clean,
-            is_indented=self.writes_json,
-        )
+        self._run_state = RunState(self.agent_config, self._report_result, carried_over, self.clean)
         self._started = time.perf_counter()
         self._run_state.skip(result_if_skipped)
         return bool(self._run_state.remaining)

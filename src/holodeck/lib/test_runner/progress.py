@@ -20,7 +20,6 @@ from holodeck.lib.reports.recap import (
     wrapped,
 )
 from holodeck.lib.reports.summary import RunTotals, unknown_usage_note
-from holodeck.lib.result_store import ResultStore
 from holodeck.lib.test_runner.live_status import LiveStatus
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui import SpinnerMixin, is_tty
@@ -75,9 +74,7 @@ class ProgressIndicator(SpinnerMixin):
         self.current_test_name: str | None = None
         self._last: TestResult | None = None
         self._totals = RunTotals()
-        self._results = ResultStore()
-        self._not_passed: list[int] = []
-        """Where those that did not pass are among the results."""
+        self._results: list[TestResult] = []
         self._clock = clock
         self._began = clock()
         self.live = LiveStatus()
@@ -86,7 +83,7 @@ class ProgressIndicator(SpinnerMixin):
     @property
     def test_results(self) -> Sequence[TestResult]:
         """The results so far, in the order in which they became known."""
-        return self._results.at(range(self.current_test))
+        return self._results
 
     def start_test(self, test_name: str, runs: int = 1) -> None:
         """Note that a test starts in the present task; several may run at the same time.
@@ -99,9 +96,7 @@ class ProgressIndicator(SpinnerMixin):
     def update(self, result: TestResult) -> None:
         """Add the result of a test."""
         self._totals.add(self.current_test, result)
-        self._results.add(self.current_test, result)
-        if result.outcome in NOT_PASSED:
-            self._not_passed.append(self.current_test)
+        self._results.append(result)
         self.current_test += 1
         self._last = result
         self.passed += result.passed
@@ -178,8 +173,7 @@ class ProgressIndicator(SpinnerMixin):
 
         A line for each cause if quiet, or if `verbose` has shown the reasons before.
         """
-        failures = self._results.at(self._not_passed)
-        return recap_failures(failures, brief=self.quiet or self.verbose)
+        return recap_failures(self._results, brief=self.quiet or self.verbose)
 
     def __str__(self) -> str:
         """Return the last progress line, or the summary once all tests are done."""
