@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
     from holodeck.lib.test_runner.events import OnConversation
-    from holodeck.lib.test_runner.worker_template import Template
     from holodeck.lib.tools.base import Tool
 
 __all__ = [
@@ -111,7 +110,6 @@ class TestExecutor:
         run_id: The record of the run, which events name; None without a record.
         is_checked: Whether the static checks of `holodeck validate` were done before the run;
             otherwise they are its first step.
-        worker_template: Forks the worker processes, if it was started before they were needed.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
 
     Raises:
@@ -129,7 +127,6 @@ class TestExecutor:
     is_debugged = False
     run_id: str | None = None
     is_checked = False
-    worker_template: "Template | None" = None
     is_one_at_a_time = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
@@ -315,7 +312,6 @@ class TestExecutor:
                 count,
                 self._setup,
                 self._run_state,
-                template=self.worker_template,
                 on_start=self._report_start,
                 on_conversation=self.on_conversation,
             ) as lane:

@@ -250,12 +250,6 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=parameters)
 
 
-def import_all() -> None:
-    """Import what `build_service` imports for most providers, for a process that will be forked."""
-    import semantic_kernel.connectors.ai.open_ai  # noqa: F401
-    from openai import DefaultAioHttpClient  # noqa: F401 - it imports aiohttp
-
-
 def build_service(
     llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
 ) -> ChatCompletionClientBase:
