@@ -1,7 +1,7 @@
 """The costs of cases and runs, as far as prices and tokens are known."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import fsum
@@ -106,14 +106,6 @@ class _Amount:
 
     def sum(self) -> float | None:
         return fsum(self.known) if self.is_known else None
-
-
-def total_cost(results: Iterable[TestResult]) -> Cost | None:
-    """Return what all the results cost; None if none of them has a cost."""
-    found = CostSum()
-    for number, result in enumerate(results):
-        found.add(number, result)
-    return found.total()
 
 
 def describe_cost(cost: Cost) -> str:

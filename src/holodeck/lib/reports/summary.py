@@ -34,18 +34,6 @@ def pass_all(passed: int, ran: int, k: int) -> float:
     return comb(passed, k) / comb(ran, k)
 
 
-def estimate_passes(results: Iterable[TestResult], estimator: Estimator) -> dict[int, float]:
-    """Return the mean over the repeated cases for each k, up to the fewest repetitions of a case.
-
-    Empty if a repeated case has repetitions that were not run or are undecided: leaving them out
-    would bias the estimate.
-    """
-    repeats = [one.repeats for one in results if one.repeats is not None]
-    if not all(map(_is_whole, repeats)):
-        return {}
-    return _mean_estimates([(one.passed, one.planned) for one in repeats], estimator)
-
-
 def _is_whole(repeats: Repeats) -> bool:
     all_ran = len(repeats.runs) == repeats.planned
     return all_ran and all(one.outcome in _DECIDED for one in repeats.runs)
