@@ -12,7 +12,7 @@ from typing import Protocol
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.reports.summary import RunTotals
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import Agent
@@ -48,7 +48,6 @@ class RunState:
         self._on_result = on_result
         self._clean = clean
         self._results: dict[int, TestResult] = {}
-        self._totals = RunTotals()
         self._has_answers = False
         for index, result in (carried_over or {}).items():
             self._keep(index, result)
@@ -81,7 +80,7 @@ class RunState:
 
     def summary(self, wall_time_ms: int) -> ReportSummary:
         """Return the results so far in numbers."""
-        return self._totals.summary(wall_time_ms)
+        return summarize(self.results, wall_time_ms)
 
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
@@ -93,7 +92,6 @@ class RunState:
 
     def _keep(self, index: int, result: TestResult) -> None:
         self._results[index] = result
-        self._totals.add(index, result)
         self._has_answers |= result.outcome in _ANSWERED
 
     def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
