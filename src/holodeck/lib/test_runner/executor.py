@@ -24,7 +24,6 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.exceptions import describe, with_location
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.lazy_names import lazy_names
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
@@ -59,11 +58,9 @@ __all__ = [
     "validate_tool_calls",
 ]
 
-_RAG = "holodeck.lib.evaluators.deepeval.rag"
-__getattr__ = lazy_names(__name__, {"RAG_EVALUATOR_MAP": _RAG, "RAGEvaluatorConstructor": _RAG})
-
 logger = logging.getLogger(__name__)
 
+_OF_DEEPEVAL = ("RAG_EVALUATOR_MAP", "RAGEvaluatorConstructor")
 PREPARED = (
     "before the first case, the tools took {} and {} tokens for documents; budgets count these, the"
     " costs of the report do not"
@@ -472,3 +469,12 @@ class TestExecutor:
             await backend.teardown()
         except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
             logger.warning("closing the agent failed: %s", describe(error))
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_DEEPEVAL:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imported here because few metrics are DeepEval's.
+    from holodeck.lib.evaluators.deepeval import rag  # noqa: PLC0415
+
+    return getattr(rag, name)
