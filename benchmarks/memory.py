@@ -18,7 +18,7 @@ from contestants import environment, holodeck_command
 from loopback import server
 from measure import measure
 
-GOALS_MB = {10_000: 100, 100_000: 150}
+GOALS_MB = {10_000: 160}
 AGENT = """\
 name: large
 backend: chat

@@ -141,7 +141,7 @@ PROMISES = (
         "MB",
         ("most",),
         memory("most"),
-        {CHAT: 140, SEMANTIC_KERNEL: 260},
+        {CHAT: 160, SEMANTIC_KERNEL: 260},
         for_peers=True,
     ),
     Promise(

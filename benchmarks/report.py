@@ -2,8 +2,7 @@
 
     python benchmarks/report.py [--cases 10,1000,10000] [--formats markdown,json] [--failing 1]
 
-Each format is measured twice: of a list of results, and of results in a file, as those of a run
-with more than 1,000 cases are. Besides the formats, `recap` is what the terminal lists at the end,
+Besides the formats, `recap` is what the terminal lists at the end,
 and `github` is what GitHub shows. Each is rendered in a process of its own that has read the
 results, so that a peak is that of rendering alone. CPU time does not depend on what else the
 machine does.
@@ -28,7 +27,6 @@ from holodeck.lib.reports.github import annotations, step_summary
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.recap import recap_failures
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.result_store import ResultStore
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,
@@ -39,7 +37,6 @@ from holodeck.models.test_result import (
 from holodeck.models.token_usage import TokenUsage
 
 CASES = (10, 1_000, 10_000)
-RESULTS = ("list", "file")
 WORDS = (
     *("order", "refund", "parcel", "Oslo", "shoes", "size", "return", "label", "customer", "today"),
     *("sorry", "thanks", "invoice", "payment", "address", "status", "warranty", "store", "found"),
@@ -51,8 +48,6 @@ class Rendered:
     """One format of one report."""
 
     report_format: str
-    results: str
-    """"list" or "file"."""
     cases: int
     bytes: int
     cpu_s: float
@@ -109,15 +104,9 @@ def _result(at: int, is_right: bool, random: Random) -> TestResult:
     )
 
 
-def render(report_format: str, results: str, file: Path) -> Rendered:
+def render(report_format: str, file: Path) -> Rendered:
     """Render the report in a file into another file, in this process."""
     report = TestReport.model_validate_json(file.read_bytes())
-    if results == "file":
-        store = ResultStore()
-        for at, result in enumerate(report.results):
-            store.add(at, result)
-        report = report.model_copy(update={"results": store.snapshot()})
-        del result
     output = file.with_suffix(f".{report_format}.out")
     before = _start_peak()
     started = time.process_time()
@@ -130,7 +119,7 @@ def render(report_format: str, results: str, file: Path) -> Rendered:
         write_report(report_format, report, output)
     size = output.stat().st_size
     cpu_s = time.process_time() - started
-    return Rendered(report_format, results, len(report.results), size, cpu_s, _peak_mb() - before)
+    return Rendered(report_format, len(report.results), size, cpu_s, _peak_mb() - before)
 
 
 def _start_peak() -> float:
@@ -154,29 +143,28 @@ def measured(formats: Sequence[str], counts: Sequence[int], failing: int) -> Ite
             file = Path(folder) / f"{count}.json"
             file.write_text(a_report(count, failing).model_dump_json(), encoding="utf-8")
             for name in formats:
-                for results in RESULTS:
-                    args = [sys.executable, __file__, "--render", name, results, str(file)]
-                    ran = subprocess.run(args, capture_output=True, text=True, check=True)
-                    yield Rendered(**json.loads(ran.stdout))
+                args = [sys.executable, __file__, "--render", name, str(file)]
+                ran = subprocess.run(args, capture_output=True, text=True, check=True)
+                yield Rendered(**json.loads(ran.stdout))
 
 
 def table(rows: Sequence[Rendered]) -> str:
     """Return the measurements as Markdown; growth is the CPU time a case against the row above."""
     lines = [
-        "| Format | Results | Cases | Size | CPU | CPU a case | Growth | Peak |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| Format | Cases | Size | CPU | CPU a case | Growth | Peak |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, results in dict.fromkeys((row.report_format, row.results) for row in rows):
+    for name in dict.fromkeys(row.report_format for row in rows):
         last: float | None = None
         for row in rows:
-            if (row.report_format, row.results) != (name, results):
+            if row.report_format != name:
                 continue
             each = 1000 * row.cpu_s / row.cases
             growth = "" if last is None else f"{each / last:.2f} ×"
             last = each
             size = f"{row.bytes / 1024:,.0f} kB | {row.cpu_s:.3f} s"
             lines.append(
-                f"| {name} | {results} | {row.cases:,} | {size} | {each:.3f} ms |"
+                f"| {name} | {row.cases:,} | {size} | {each:.3f} ms |"
                 f" {growth} | {row.peak_mb:.0f} MB |"
             )
     return "\n".join(lines)
@@ -187,13 +175,11 @@ def main() -> None:
     parser.add_argument("--cases", default=",".join(map(str, CASES)))
     parser.add_argument("--failing", type=int, default=20, help="one case of so many [20]")
     parser.add_argument("--formats", default=",".join((*FORMATS.names(), "recap", "github")))
-    parser.add_argument(
-        "--render", nargs=3, metavar=("FORMAT", "RESULTS", "FILE"), help=argparse.SUPPRESS
-    )
+    parser.add_argument("--render", nargs=2, metavar=("FORMAT", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.render is not None:
-        name, results, file = options.render
-        print(json.dumps(asdict(render(name, results, Path(file)))))
+        name, file = options.render
+        print(json.dumps(asdict(render(name, Path(file)))))
         return
     counts = [int(one) for one in options.cases.split(",")]
     formats = options.formats.split(",")

@@ -18,7 +18,6 @@ from pydantic import TypeAdapter
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_ai
 from holodeck.lib.evaluators.azure_ai import ContentSafetyEvaluator, ViolenceEvaluator
-from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
 from holodeck.models.judged_metrics import AzureProject
@@ -286,60 +285,3 @@ async def test_a_reply_without_a_grade_is_an_error(found, project):
 
 def test_a_project_of_a_hub_is_named_by_three_names():
     assert azure_ai.library_project(AzureProject(**HUB), "safety") == HUB
-
-
-def class_evaluator(name, project, tmp_path, **changes):
-    (tmp_path / "account.py").write_text(
-        "class Credential:\n"
-        "    def get_token(self, *scopes, **options):\n"
-        "        from types import SimpleNamespace\n"
-        "        return SimpleNamespace(token='secret', expires_on=2**31)\n"
-        "credential = Credential()\n"
-    )
-    keys = {
-        "type": "azure",
-        "class": name,
-        "args": {"credential": {"python": "account:credential"}},
-        "azure_ai_project": project.url,
-    }
-    metric = TypeAdapter(Metric).validate_python({**keys, **changes})
-    return build_evaluator(metric, tmp_path)
-
-
-CLASSES = {
-    "UngroundedAttributesEvaluator": "ungrounded_attributes",
-    "ECIEvaluator": "election_critical_information",
-}
-
-
-@pytest.mark.parametrize(("name", "harm"), CLASSES.items())
-@pytest.mark.parametrize(("label", "score"), [("true", 0.0), ("false", 1.0)])
-async def test_a_class_of_the_service_says_that_something_bad_was_found(
-    name, harm, label, score, project, tmp_path
-):
-    project.severities[harm] = labelled(label)
-    evaluator = class_evaluator(name, project, tmp_path)
-    seen = Observation("She is sad.", input="How is she?")
-
-    result = await evaluator.evaluate(
-        response="She is sad.", query="How is she?", context="She smiles.", observation=seen
-    )
-
-    assert not evaluator.asks_judge
-    assert (result["score"], result["passed"]) == (score, bool(score))
-    assert (result["raw_score"], result["scale"]) == (1 - score, "0-1, 1 is good")
-    assert "She is sad." in json.dumps(project.asked)
-
-
-@pytest.mark.parametrize("found", [{"reason": "so"}, labelled(None), labelled("false", reason="")])
-async def test_a_class_of_the_service_without_a_verdict_is_an_error(found, project, tmp_path):
-    project.severities["election_critical_information"] = found
-    evaluator = class_evaluator("ECIEvaluator", project, tmp_path)
-
-    with pytest.raises(EvaluationError, match="the project in Azure"):
-        await evaluator.evaluate(response="Yes.", query="?", observation=Observation("Yes."))
-
-
-def test_a_class_of_the_service_needs_a_project(project, tmp_path):
-    with pytest.raises(ConfigError, match="write 'azure_ai_project: https://"):
-        class_evaluator("ECIEvaluator", project, tmp_path, azure_ai_project=None)

@@ -55,15 +55,18 @@ METRICS = {
     **{name: one.keys for name, one in CASES.items() if one.calls and name not in MCP},
     "any class": {"type": "deepeval", "class": "BiasMetric"},
     **{name: {"type": "azure", "metric": name} for name in AZURE_METRICS},
-    "azure class": {"type": "azure", "class": "TaskCompletionEvaluator"},
-    "azure composite": {"type": "azure", "class": "QAEvaluator", "score_key": "relevance"},
+    "azure composite": {
+        "type": "azure",
+        "class": "QAEvaluator",
+        "score_key": "relevance",
+        "scale": [1, 5],
+    },
     "grader": {"type": "code", "grader": "rules:grader", "judge": True},
 }
 NAMES = {
     "judge": "dogs",
     "geval": "polite",
     "any class": "BiasMetric",
-    "azure class": "TaskCompletionEvaluator",
     "azure composite": "QAEvaluator",
 }
 SCRIPTED = {**CASES, "any class": CASES["bias"]}
@@ -86,7 +89,7 @@ def answer(name, request):
     if name in SCRIPTED:
         script = {"verdict": "no", **SCRIPTED[name].good}
         return said(script, request)
-    best = 1 if name in {"task_adherence", "azure class"} else 5
+    best = 1 if name == "task_adherence" else 5
     return json.dumps({"reason": "because", "score": best, "status": "completed"})
 
 
@@ -149,7 +152,6 @@ def test_every_metric_that_asks_a_judge_is_in_this_suite():
     assert asking - MCP - {"tool_correctness", "json_correctness"} == set(METRICS) - {
         "grader",
         "any class",
-        "azure class",
         "azure composite",
     }
 
@@ -246,7 +248,7 @@ async def test_tool_calls_that_a_label_lacks_are_unknown_not_none(server, agent_
     "keys",
     [
         {"type": "deepeval", "class": "ExactMatchMetric"},
-        {"type": "azure", "class": "TaskNavigationEfficiencyEvaluator"},
+        {"type": "azure", "class": "GleuScoreEvaluator", "scale": [0, 1]},
     ],
     ids=lambda keys: keys["type"],
 )

@@ -26,13 +26,6 @@ def running():
 
 
 @EACH_PROJECT
-def test_a_project_is_red_as_it_stands(running, project):
-    ran = running.run(project)
-
-    assert (ran.code, ran.words) == (1, [])
-
-
-@EACH_PROJECT
 def test_a_project_is_red_for_one_reason(running, project):
     """Without the check that finds the fault, all that is left passes, if anything is left."""
     check = project.deciding[0]

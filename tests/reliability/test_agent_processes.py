@@ -40,9 +40,9 @@ open("hangs", "w").close()
 time.sleep(600)
 """,
 }
-PROCESSES = 7 if HAS_WORKERS else 4
+PROCESSES = 6 if HAS_WORKERS else 4
 """The guard, two processes of the agent, and what one of them has started; with workers also the
-template, the worker of the only case, and that worker's guard."""
+worker of the only case, and that worker's guard."""
 
 
 def write_agent(folder, code, cases, **backend):

@@ -32,10 +32,6 @@ def answer(message):
     if word == "die-once" and not Path("died").exists():
         Path("died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    if word == "end-template" and not Path("died").exists():
-        Path("died").touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
     if word == "leave":
         sys.exit(3)
     print("noise on standard output")
@@ -142,17 +138,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_cases_run_again(agent_dir, 
     ]
 
 
-def test_workers_start_without_their_template_once_that_was_killed(agent_dir, write_bot):
-    write_bot("say a", "end-template b", "say c", "say d")
-    agent_dir.write("json.py", "raise ImportError('this is not the json of Python')")
-
-    ran = agent_dir.run(*TWO)
-
-    assert ran.code == 0, ran.stderr
-    assert set(outcomes(agent_dir)) == {"passed"}
-
-
-def test_agents_that_run_one_after_the_other_share_the_template(agent_dir, write_bot):
+def test_agents_that_run_one_after_the_other_have_workers_each(agent_dir, write_bot):
     agent = write_bot("say a", "say b", "say c")
     agent_dir.write("second.yaml", agent.read_text())
 
@@ -198,7 +184,7 @@ async def test_no_worker_outlives_holodeck_and_finished_cases_are_kept(
         ran = run.finish()
 
     assert ran.code == code, ran.stderr
-    assert len(processes) == 4  # the workers, their template, and the guard
+    assert len(processes) == 3  # the workers and the guard
     await until_gone(*processes)
     runs = RunStore(agent_dir.path)
     [record] = [runs.read(one) for one in runs.ids()]

@@ -52,8 +52,8 @@ UNLIMITED = {
     "lib/tap/server.py self._can_write.wait": "the call of the agent, whose end closes the tap",
     "lib/test_runner/ray_workers.py self._process.wait": STOPPED,
     "lib/test_runner/worker.py self._closed.wait": STOPPED,
+    "lib/test_runner/worker_places.py self._process.wait": KILLED,
     "lib/test_runner/worker_pool.py asyncio.wait": KILLED,
-    "lib/test_runner/worker_template.py self._process.wait": KILLED,
     "lib/ui/live.py self._thread.join": "it was told to stop, and draws at most once more",
 }
 """File and call → why that wait needs no limit of its own."""

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from holodeck.cli.github_actions import GitHubActions
     from holodeck.cli.watch import ReadTracker
     from holodeck.lib.redact import Redactor
-    from holodeck.lib.test_runner.worker_template import Template
 
 MAX_MESSAGE = 1900
 """Characters of a message; it may quote a value of several megabytes."""
@@ -27,7 +26,6 @@ class CliContext:
         """Set in a run in a step of GitHub Actions."""
         self.is_interrupted = False
         """Whether a signal has ended the run."""
-        self.worker_template: Template | None = None
         """Forks the workers; None if they were not expected when the command began."""
         self.trusts_endpoints = False
         """Whether `--trust` consents to the endpoints of `.env` files."""

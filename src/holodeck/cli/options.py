@@ -39,11 +39,9 @@ def run_store_of(agent: Path) -> "RunStore":
     return RunStore((agent if agent.is_dir() else agent.parent).absolute())
 
 
-def read_run(
-    run_store: "RunStore", run: str | None, context: CliContext, *, is_streamed: bool = False
-) -> "Run":
+def read_run(run_store: "RunStore", run: str | None, context: CliContext) -> "Run":
     """Read a recorded run; print a warning for each line that cannot be read."""
-    found = run_store.read(run, is_streamed=is_streamed)
+    found = run_store.read(run)
     for warning in found.warnings:
         context.warn(warning)
     return found

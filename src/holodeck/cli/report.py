@@ -98,7 +98,7 @@ def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedRepor
     from holodeck.models.baseline import Baseline
 
     if not is_report(name):
-        run = read_run(store, name, context, is_streamed=True)
+        run = read_run(store, name, context)
         return NamedReport(run.id if name == run.id else f"{name} ({run.id})", report_of(run))
     found = read_report(Path(name))
     if isinstance(found, Baseline):

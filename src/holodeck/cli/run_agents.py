@@ -169,10 +169,6 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
         target.path, options.settings, target.suites, target.adapter
     )
     context.protect(collect(agent, env))
-    if context.worker_template is not None:
-        from holodeck.lib.test_runner.workers import prepare
-
-        prepare(context.worker_template, agent)
     notice = loader.overridden_notice(agent, options.settings)
     if notice is not None and context.is_new_notice(notice):
         logger.warning("%s", notice)

@@ -57,7 +57,7 @@ def _table(found: "list[RunOverview]") -> str:
 def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
     """Show what RUN ran, its configuration and how it ended."""
     cli_context = context.ensure_object(CliContext)
-    facts = _facts(read_run(run_store_of(agent), run, cli_context, is_streamed=True))
+    facts = _facts(read_run(run_store_of(agent), run, cli_context))
     if as_json:
         cli_context.print_json(json.dumps(facts, indent=2))
         return

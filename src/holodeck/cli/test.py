@@ -15,10 +15,7 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
-from holodeck.config.environment import process_variables
 from holodeck.config.flags import cli_config, cli_options
-from holodeck.config.settings import setting_fields, value_from_environment
-from holodeck.errors import ConfigError
 from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
@@ -183,11 +180,6 @@ def test(
     """
     preview_mode = _preview_mode(options, outputs)
     cli_context = context.ensure_object(CliContext)
-    if preview_mode is None and not options["watch"] and _expects_workers(options):
-        from holodeck.lib.test_runner.worker_template import Template, can_fork
-
-        if can_fork():  # first of all, as it imports while this process reads and checks
-            cli_context.worker_template = context.with_resource(Template())
     from holodeck.cli.selection import selection_request
 
     request = selection_request(options)
@@ -236,23 +228,6 @@ def test(
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
-
-
-def _expects_workers(options: Mapping[str, Any]) -> bool:
-    """Whether the command line or the environment asks for worker processes of this machine."""
-    workers, place = (_option_or_variable(options, name) for name in ("workers", "run_on"))
-    return isinstance(workers, int) and workers > 1 and place in {None, "local"}
-
-
-def _option_or_variable(options: Mapping[str, Any], name: str) -> object:
-    """Return the value of an option, else of its variable; None if there is no valid one."""
-    if options[name] is not None:
-        return options[name]
-    try:
-        found = value_from_environment(setting_fields()[name], process_variables())
-    except ConfigError:  # which is raised once all settings are read
-        return None
-    return None if found is None else found[0]
 
 
 def _preview_mode(

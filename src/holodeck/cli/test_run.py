@@ -199,9 +199,7 @@ class TestRun:
             self.target.path, agent_config=self.agent, resolved_execution_config=self.settings
         )
         executor.is_checked = True  # all agents were, before the first of them runs
-        executor.worker_template = self.context.worker_template
         executor.selection = self.selection
-        executor.writes_json = any(one.report_format == "json" for one in self.report_targets)
         if self.resumed is not None:
             executor.carried_over = self.resumed.results
             for result in self.resumed.results.values():

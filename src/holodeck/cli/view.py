@@ -31,8 +31,6 @@ def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Pat
     report.html` writes one to keep. With --live, holodeck serves it on 127.0.0.1, at an address
     that contains a secret.
     """
-    from holodeck.lib.ui.browser import open_in_browser
-
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)
     if live:
@@ -41,7 +39,7 @@ def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Pat
     page = _write_page(run, store, cli_context)
     echo(page)
     if not no_open:
-        open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
+        _open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
 
 
 def _read(
@@ -54,7 +52,7 @@ def _read(
 
     if is_report(run):
         return read_named(run, store, context).report, []
-    found = read_run(store, run, context, is_streamed=True)
+    found = read_run(store, run, context)
     return report_of(found), past_outcomes(found, store)
 
 
@@ -65,7 +63,7 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
     from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import write_report_text
     from holodeck.lib.reports.html import page_of
-    from holodeck.lib.reports.page_file import page_parts
+    from holodeck.lib.reports.page_file import render_page
 
     report, trends = _read(run, store, context)
     page = page_of(context.redactor.redact_report(report), trends=trends)
@@ -78,7 +76,7 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
         ) from error
     _remove_old_pages(folder.parent)
     path = folder / "report.html"
-    write_report_text(page_parts(page), path)
+    write_report_text(render_page(page), path)
     return path
 
 
@@ -103,11 +101,24 @@ def _serve(record: Path, no_open: bool, context: CliContext) -> None:
     from contextlib import suppress
 
     from holodeck.cli.live_view import live_server
-    from holodeck.lib.ui.browser import open_in_browser
 
     url, server = live_server(record, context.redactor)
     echo(url)
     if not no_open:
-        open_in_browser(url, f"open {url} in one on this machine")
+        _open_in_browser(url, f"open {url} in one on this machine")
     with server, suppress(KeyboardInterrupt):
         server.serve_forever()
+
+
+def _open_in_browser(url: str, instead: str) -> None:
+    """Open a page; if there is no browser, say on stderr what to do instead."""
+    import webbrowser
+
+    from holodeck.lib.ui.live import echo
+
+    try:
+        is_open = webbrowser.open(url)
+    except webbrowser.Error:
+        is_open = False
+    if not is_open:
+        echo(f"No browser was found: {instead}", err=True)

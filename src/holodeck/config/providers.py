@@ -7,15 +7,6 @@ from holodeck.models.config import GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum, ollama_url
 
 
-def resolve_api_key(
-    provider: ProviderEnum, llm: LLMProvider | None, env: Mapping[str, str]
-) -> str | None:
-    """Return the API key of the model, else of the provider's variable; None without either."""
-    if llm is not None and llm.api_key is not None:
-        return llm.api_key.get_secret_value()
-    return _first_set(PROVIDERS[provider].api_key, env)
-
-
 def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of a `model`, its missing keys taken from the provider's variables."""
     provider = model.get("provider")

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from holodeck.lib.secret_names import UNMISTAKABLE, names_a_secret
 from holodeck.lib.token_formats import may_hold_token, replace_tokens
-from holodeck.models.result_sequence import ResultSequence
 
 MIN_SECRET_LENGTH = 6
 """Shorter values are ordinary words; redacting them would garble reports."""
@@ -159,15 +158,12 @@ class Redactor:
     def redact_report(self, report: PartT) -> PartT:
         """Return the report, or any part of one, without secrets; verdicts stay unchanged."""
         texts = list[str]()
-        lazy = list[ResultSequence[Any]]()
-        if _gather(report, texts, lazy):
+        if _gather(report, texts):
             # One search for many texts, as nearly all hold no secret. Only private keys span lines,
             # so joining the texts hides no secret.
             starts = range(0, len(texts), _TEXTS_AT_ONCE)
             joined = ("\n".join(texts[at : at + _TEXTS_AT_ONCE]) for at in starts)
-            is_clean = all(self.redact(text) == text for text in joined)
-            # Of results that are not in memory, each is searched alone, and none is kept.
-            if is_clean and all(self.redact_report(one) is one for part in lazy for one in part):
+            if all(self.redact(text) == text for text in joined):
                 return report
         return cast(PartT, self._walk(report))
 
@@ -180,7 +176,7 @@ class Redactor:
             return self._walk_model(value)
         if isinstance(value, dict):
             return {self._walk(key): self._entry(key, item) for key, item in value.items()}
-        if isinstance(value, list | tuple | ResultSequence):
+        if isinstance(value, list | tuple):
             clean = map(self._walk, value)
             return tuple(clean) if isinstance(value, tuple) else list(clean)
         return value
@@ -217,11 +213,8 @@ def _is_empty(value: Any) -> bool:
     return not value and not isinstance(value, BaseModel)
 
 
-def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bool:
-    """Collect every text in `value`; False if a key marks its value as a secret.
-
-    Results that are not all in memory are collected in `lazy` instead.
-    """
+def _gather(value: Any, texts: list[str]) -> bool:
+    """Collect every text in `value`; False if a key marks its value as a secret."""
     if isinstance(value, str):
         texts.append(value)
         return True
@@ -232,14 +225,12 @@ def _gather(value: Any, texts: list[str], lazy: list[ResultSequence[Any]]) -> bo
         parts = vars(value).values()
     elif isinstance(value, list | tuple):
         parts = value
-    elif isinstance(value, ResultSequence):
-        lazy.append(value)
     elif isinstance(value, dict):
         if any(isinstance(key, str) and _SECRET_KEY.fullmatch(key) for key in value):
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
-        if not _is_empty(part) and not _gather(part, texts, lazy):
+        if not _is_empty(part) and not _gather(part, texts):
             return False
     return True
 

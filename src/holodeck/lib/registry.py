@@ -128,12 +128,6 @@ def load_module(module_name: str, base_dir: Path | None, *, location: str) -> ty
         return _import_beside(base_dir, module_name, file)
 
 
-def module_source(target: str, base_dir: Path | None) -> str:
-    """Return the text of the module of `module:attribute`; empty if no file in `base_dir` is it."""
-    file = None if base_dir is None else _file_in(base_dir, target.partition(":")[0])
-    return "" if base_dir is None or file is None else (base_dir / file).read_text(errors="ignore")
-
-
 def module_file(target: str, base_dir: Path) -> Path | None:
     """Return the file of the module of `module:attribute`; None if it is not in `base_dir`."""
     file = _file_in(base_dir, target.partition(":")[0])

@@ -4,8 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from holodeck.models.base import Json, NonBlank, Ratio, ServerAddress
-from holodeck.models.judged_metrics import AzureProject
+from holodeck.models.base import Json, NonBlank
 from holodeck.models.metric import JudgedMetric, MetricKind
 
 _PYTHON = "python"
@@ -61,30 +60,24 @@ class DeepEvalClassMetric(ClassMetric):
 
 
 class AzureClassMetric(ClassMetric):
-    """Any evaluator class of Azure AI Evaluation that has no name under `metric:`, or your own: a
-    class whose objects are called with `query`, `response` and the like and return a mapping."""
+    """A class whose objects are called with texts (`query`, `response`, `context`, `ground_truth`)
+    and return a mapping: your own, or one of Azure AI Evaluation without a name under `metric:`."""
 
     kind: ClassVar[MetricKind] = "azure"
     evaluator_modules = ("azure_class",)
-    not_options: ClassVar[frozenset[str]] = ClassMetric.not_options
 
     type: Literal["azure"] = "azure"
     """A metric of Azure AI Evaluation."""
-    threshold: Ratio | None = None  # type: ignore[assignment]  # a class may have its own verdict
-    """Score to reach, 0 to 1. By default 0.5; for your own classes, their own verdict."""
+    scale: Annotated[list[float], Field(min_length=2, max_length=2)]
+    """The worst and the best score of the class, such as `[1, 5]`, or `[7, 0]` if less is
+    better."""
     score_key: NonBlank | None = None
     """The key of the score in the class's result; required if there are several."""
-    scale: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    """The worst and the best score of your class, such as `[1, 5]`, or `[7, 0]` if less is better.
-    Required unless the class declares a threshold from 0 to 1."""
-    azure_ai_project: ServerAddress | AzureProject | None = None
-    """The project in Azure, for a class that calls one: its URL, or the names of a hub-based
-    one."""
 
     @field_validator("scale")
     @classmethod
-    def _check_scale(cls, value: list[float] | None) -> list[float] | None:
-        if value is not None and value[0] == value[1]:
+    def _check_scale(cls, value: list[float]) -> list[float]:
+        if value[0] == value[1]:
             raise ValueError("the worst and the best score are equal; write for example [1, 5]")
         return value
 

@@ -111,7 +111,7 @@ class PrometheusExporterConfig(Model):
     host: ListenAddress = "127.0.0.1"
     """Address of the endpoint; `0.0.0.0` makes it reachable from other machines."""
     path: Annotated[str, Field(pattern=r"^/")] = "/metrics"
-    """Path of the endpoint."""
+    """Path of the endpoint, which has no other page."""
     textfile: WrittenPath | None = None
     """File for the values at the end of the run, for the textfile collector of Prometheus's
     node exporter, as a run may end before it is scraped."""

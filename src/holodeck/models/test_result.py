@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,6 @@ from holodeck.models.outcome import (
 from holodeck.models.price import Cost
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.reported_run import MergedRun, RunOrigin
-from holodeck.models.result_sequence import dump_sequence, keep_sequence
 from holodeck.models.selection import Selection
 from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool
@@ -353,7 +352,7 @@ class TestReport(Model):
     schema_version: Literal[1] = 1
     agent_name: str
     agent_config_path: str
-    results: Annotated[list[TestResult], keep_sequence, dump_sequence]
+    results: list[TestResult]
     summary: ReportSummary
     timestamp: str
     holodeck_version: str

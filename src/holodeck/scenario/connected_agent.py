@@ -9,7 +9,7 @@ import copy
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole
@@ -44,9 +44,6 @@ class ConnectedAgentLike(Protocol):
 
     def __call__(self, *args: Any, **given: Any) -> Any: ...
     def invoke(self, call: Any) -> Awaitable[Any]: ...
-
-
-AgentLike: TypeAlias = AgentAdapter | ConnectedAgentLike
 
 
 def is_connected_agent(value: Any) -> TypeGuard[ConnectedAgentLike]:

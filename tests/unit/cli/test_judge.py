@@ -10,7 +10,7 @@ from support.token_probabilities import yes
 
 WAGES = {"input": "What is it?", "criterion": "Does it name a price?"}
 ROWS = [
-    WAGES | {"response": "Nine euros.", "label": "pass", "ground_truth": "9"},
+    WAGES | {"response": "9 euros.", "label": "pass", "ground_truth": "9"},
     WAGES | {"response": "A chair.", "label": "fail", "ground_truth": "9"},
     WAGES | {"input": "And that?", "response": "Two euros.", "label": "pass"},
     WAGES | {"input": "And that?", "response": "Ask euros.", "label": "fail"},

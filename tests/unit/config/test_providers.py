@@ -1,12 +1,11 @@
 """Keys and endpoints of providers."""
 
 import pytest
-from pydantic import SecretStr
 
 from holodeck.config.model_calls import find_missing_keys
-from holodeck.config.providers import missing_key_message, resolve_api_key
+from holodeck.config.providers import missing_key_message
 from holodeck.models.agent import Agent, Instructions
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import LLMProvider
 
 
 def agent(metrics, **model):
@@ -44,13 +43,3 @@ def test_no_key_is_missing_where_none_is_needed(model):
 
 def test_an_agent_with_a_backend_of_its_own_needs_no_key():
     assert list(find_missing_keys(Agent(name="x", backend="a:b"))) == []
-
-
-def test_the_models_own_key_wins_over_the_variable():
-    env = {"OPENAI_API_KEY": "from-variable"}
-    own = LLMProvider(provider=ProviderEnum.OPENAI, name="m", api_key=SecretStr("own"))
-
-    assert resolve_api_key(ProviderEnum.OPENAI, own, env) == "own"
-    assert resolve_api_key(ProviderEnum.OPENAI, None, env) == "from-variable"
-    assert resolve_api_key(ProviderEnum.ANTHROPIC, None, env) is None
-    assert resolve_api_key(ProviderEnum.LOCAL, None, env) is None

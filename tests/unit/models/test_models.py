@@ -24,15 +24,16 @@ def models(root: type[BaseModel] = Model):
 ALL = sorted({*models()}, key=lambda one: one.__name__)
 
 
-@pytest.mark.parametrize("model", ALL, ids=lambda one: one.__name__)
-def test_every_model_is_frozen_and_refuses_unknown_keys(model):
-    assert model.model_config["extra"] == "forbid"
-    assert model.model_config["frozen"] is True
+def test_every_model_is_frozen_and_refuses_unknown_keys():
+    open_models = [one for one in ALL if one.model_config["extra"] != "forbid"]
+    changeable = [one for one in ALL if one.model_config["frozen"] is not True]
+
+    assert len(ALL) > 100
+    assert (open_models, changeable) == ([], [])
 
 
-@pytest.mark.parametrize("model", ALL, ids=lambda one: one.__name__)
-def test_a_key_that_does_nothing_yet_is_not_a_field(model):
-    assert not set(model.not_supported_yet) & set(model.model_fields)
+def test_a_key_that_does_nothing_yet_is_not_a_field():
+    assert [one for one in ALL if set(one.not_supported_yet) & set(one.model_fields)] == []
 
 
 def test_every_metric_of_the_table_loads_by_its_name():

@@ -1,7 +1,6 @@
 """Rows of data files and JSON documents; the nodes of their values are built on demand."""
 
 import json
-import marshal
 import math
 import re
 from array import array
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from holodeck.config.source import MANY_ITEMS, KeyPath, NodeSource, Source
+from holodeck.config.source import KeyPath, NodeSource, Source
 from holodeck.config.yaml_nodes import Node, compose, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.strict_json import unique_keys
@@ -29,17 +28,13 @@ class Rows:
         self.name = name
         self.values = values
         self.lines = array("L", lines)
-        self._is_packed = False
 
     def value(self, index: int) -> Any:
         """Return the value of the row at that index."""
-        found = self.values[index]
-        return marshal.loads(found) if self._is_packed else found  # noqa: S302 - `forget_items`
+        return self.values[index]
 
     def forget_items(self) -> None:
-        """Keep the values of many rows as bytes, which take a third of the memory."""
-        if not self._is_packed and len(self.values) > MANY_ITEMS:
-            self.values, self._is_packed = [*map(marshal.dumps, self.values)], True
+        """Keep the values, of which nothing else is known."""
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:  # noqa: ARG002 - values are in rows
         """Return the beginning of the file."""

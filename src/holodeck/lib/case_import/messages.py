@@ -53,7 +53,6 @@ class ConversationReader:
         self._case = ImportedCase(location, [], name)
         self._imported = imported
         self._calls: dict[str, LoggedCall] = {}
-        self._spoken_to = True
 
     def read(self, messages: Iterable[Located]) -> None:
         """Add messages, and the case of the conversation once they are all read."""

@@ -151,4 +151,3 @@ _KINDS: dict[str, Callable[..., Made]] = {
     "llm-rubric": _rubric,
     "model-graded-closedqa": _rubric,
 }
-SUPPORTED = tuple(_KINDS)

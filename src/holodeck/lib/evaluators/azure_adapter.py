@@ -289,8 +289,6 @@ class LibraryClasses:
     base: type[Any]
     prompting: type[Any]
     """Those that fill a template and interpret what a model answers."""
-    default_reading: Any
-    """The method with which those read the answer, unless they have one of their own."""
     composite: type[Any]
     """Those that merge the results of others."""
     service: type[Any]
@@ -316,7 +314,6 @@ def library_classes() -> LibraryClasses:
         found,
         _common.EvaluatorBase,
         ModelEvaluatorBase,
-        _common.PromptyEvaluatorBase._do_eval,  # noqa: SLF001 - compared only
         _common.MultiEvaluatorBase,
         _common.RaiServiceEvaluatorBase,
     )

@@ -1,9 +1,9 @@
-"""Any evaluator class of Azure AI Evaluation, or one of the user in its shape: `class:`."""
+"""Evaluator classes in the shape of Azure AI Evaluation: `class:` of `type: azure`."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import replace
+import inspect
+import math
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -11,83 +11,64 @@ from typing import Any, ClassVar, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_adapter, azure_ai
 from holodeck.lib.evaluators.azure_adapter import JudgedPrompt, Scale, library_classes
-from holodeck.lib.evaluators.azure_class_inputs import (
-    inputs_of,
-    required_params,
-    values_of,
-)
-from holodeck.lib.evaluators.azure_class_library import (
-    KNOWN,
-    LIBRARY,
-    ROWS,
-    YES_NO,
-    find_class,
-)
-from holodeck.lib.evaluators.azure_class_result import ClassResult, read_result
-from holodeck.lib.evaluators.base import (
-    DEFAULT_THRESHOLD,
-    JudgedEvaluator,
-    JudgedOptions,
-    Observation,
-    gather_all,
-)
-from holodeck.lib.evaluators.class_arguments import class_arguments, constructor_parameters
-from holodeck.lib.evaluators.grader_judge import JudgeOfRun
-from holodeck.lib.evaluators.inputs import Exchange
+from holodeck.lib.evaluators.base import JudgedEvaluator, JudgedOptions, to_python
+from holodeck.lib.evaluators.class_arguments import class_arguments
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.llm.json_answer import parse_json_answer
+from holodeck.lib.registry import load_attribute
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import is_blank, one_line
-from holodeck.lib.threads import call_user_function, run_in_thread
-from holodeck.models.evidence import Unknown, unknown_reason
-from holodeck.models.judged_metrics import AzureProject
+from holodeck.lib.threads import call_user_function
 
 _SET_BY_US = {
     "model_config": "write 'model' beside 'class'",
-    "azure_ai_project": "write 'azure_ai_project' beside 'class'",
+    "credential": "write 'model' beside 'class'",
     "threshold": "write 'threshold' beside 'class', from 0 to 1",
-    "is_reasoning_model": "write the settings of the judge in 'model'",
-    "eval_last_turn": "remove it",
-    "not_singleton_inputs": "remove it",
-    "conversation_aggregation_type": "remove it",
-    "conversation_aggregator_override": "remove it",
 }
-_asking: ContextVar[JudgeOfRun] = ContextVar("holodeck_azure_class")
-"""The judge of the evaluation that runs, also in the threads that a class starts."""
+_INPUTS = {
+    "query": EvalParam.QUERY,
+    "response": EvalParam.RESPONSE,
+    "context": EvalParam.CONTEXT,
+    "ground_truth": EvalParam.GROUND_TRUTH,
+}
+"""The inputs that a run records as texts."""
+_ABOUT_A_SCORE = (
+    *("_result", "_passed", "_threshold", "_reason", "_status", "_properties", "_details"),
+    *("_prompt_tokens", "_completion_tokens", "_total_tokens", "_finish_reason", "_model"),
+    *("_sample_input", "_sample_output"),
+)
+"""The ends of the keys that belong to a score and are none."""
+_ROWS: dict[str, type[azure_ai.AzureAIEvaluator]] = {
+    one.library_class: one
+    for one in vars(azure_ai).values()
+    if isinstance(one, type)
+    and issubclass(one, azure_ai.AzureAIEvaluator)
+    and "library_class" in vars(one)
+}
+"""The judged classes of the library that have a name under `metric:`."""
 
 
 class AzureClassEvaluator(JudgedEvaluator):
     """Computes a class of Azure AI Evaluation, or one of the user in its shape.
 
     Inputs are the parameters of `__call__`, or of the first of its overloads that a run can fill.
-    Every prompt of the library inside the class is sent to our judge. A response of the library's
-    own defaults is no score: whatever the judge did not answer is an error.
+    The prompts of an evaluator of the library, or of its parts, are sent to our judge.
 
     Args:
         class_name: The class in the library, or `module:Class`.
         args: The arguments of the class.
+        scale: The worst and the best score of the class.
         base_dir: Where the modules of the user are looked up first.
-        threshold: Score from 0 to 1 to reach; None for the verdict of the class.
         score_key: The key of the score in the result; None for the only one.
-        scale: The worst and the best score of a class of the user.
-        azure_ai_project: The project of a class that calls one.
     """
 
     metric = "class"
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
-    uses_observation = True
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset(),
-        optional=frozenset(
-            {
-                *(EvalParam.RESPONSE, EvalParam.QUERY, EvalParam.CONTEXT, EvalParam.GROUND_TRUTH),
-                *(EvalParam.TOOLS_CALLED, EvalParam.EXPECTED_TOOLS),
-            }
-        ),
-        uses_context=True,
+        required=frozenset(), optional=frozenset(_INPUTS.values()), uses_context=True
     )
 
     def __init__(
@@ -95,34 +76,19 @@ class AzureClassEvaluator(JudgedEvaluator):
         *,
         class_name: str,
         args: Mapping[str, Any],
+        scale: Sequence[float],
         base_dir: Path | None = None,
-        threshold: float | None = None,
         score_key: str | None = None,
-        scale: Sequence[float] | None = None,
-        azure_ai_project: str | AzureProject | None = None,
         **options: Unpack[JudgedOptions],
     ) -> None:
-        own = DEFAULT_THRESHOLD if threshold is None else threshold
-        super().__init__(threshold=own, **options)
-        self._class = find_class(class_name, base_dir)
-        self._has_threshold = threshold is not None
+        super().__init__(**options)
+        self._class = _find_class(class_name, base_dir)
+        self._is_of_library = ":" not in class_name
+        self._inputs = _inputs_of(self._class)
+        self._args = class_arguments(self._class, args, ours=_SET_BY_US, base_dir=base_dir)
+        self._scale = Scale(*scale)
         self._score_key = score_key
-        self._lost: EvaluationError | None = None
-        """A request of a thread that belongs to no evaluation; the class may have hidden it."""
-        is_ours = ":" in class_name
-        self._known = None if is_ours else KNOWN.get(self._class.__name__.lstrip("_"))
-        self._check_score_key()
-        self._inputs = list(self._known.inputs) if self._known else []
-        self._inputs = self._inputs or inputs_of(self._class)
-        # the account that is signed in to Azure is used, unless there is another
-        ours = _SET_BY_US if "credential" in args else {"credential": "", **_SET_BY_US}
-        self._args = class_arguments(self._class, args, ours=ours, base_dir=base_dir)
-        takes, _ = constructor_parameters(self._class)
-        self._takes = takes.keys() & {"model_config", "credential", "azure_ai_project"}
-        self._project = self._checked_project(azure_ai_project)
-        self._evaluator: Any = None if self._project else self._instance()
-        self._scale = None if scale is None else Scale(*scale)
-        self._scale = self._checked_scale()
+        self._evaluator = self._instance()
 
     @property
     def name(self) -> str:
@@ -130,273 +96,184 @@ class AzureClassEvaluator(JudgedEvaluator):
 
     @property
     def asks_judge(self) -> bool:
-        return "model_config" in self._takes
+        return "model_config" in inspect.signature(self._class).parameters
 
     def required_params(self) -> frozenset[EvalParam]:
-        required = required_params(self._inputs)
-        return required | {EvalParam.TOOLS_CALLED} if self._is_by_turn else required
-
-    @property
-    def _is_by_turn(self) -> bool:
-        return self._known is not None and self._known.by_turn
-
-    def _check_score_key(self) -> None:
-        """Raise ConfigError if a class of the library has no such score."""
-        if self._known is None:
-            return
-        keys = self._known.scales
-        if not keys and self._score_key is not None:
-            raise ConfigError("score_key", f"{self.name} gives one score; remove this key")
-        if keys and self._score_key is None:
-            raise ConfigError(
-                "score_key",
-                f"is missing, because {self.name} gives several scores; write one of"
-                f" {', '.join(keys)}",
-            )
-        if keys and self._score_key not in keys:
-            hint = did_you_mean_or_list(self._score_key or "", keys)
-            raise ConfigError("score_key", f"{self.name} has no score {self._score_key!r}{hint}")
-
-    def _checked_project(self, project: str | AzureProject | None) -> Any:
-        if "azure_ai_project" in self._takes:
-            return azure_ai.library_project(project, self.name)
-        if project is not None:
-            raise ConfigError("azure_ai_project", f"{self.name} calls no project; remove this key")
-        return None
-
-    def _checked_scale(self) -> Scale | None:
-        """Return the scale of a class of the user; None for the library's. Raises ConfigError."""
-        if self._known is not None:
-            if self._scale is not None:
-                raise ConfigError(
-                    "scale", f"the scale of {self.name} is {self._known.scale}; remove this key"
-                )
-            return None
-        if self._scale is not None:
-            return self._scale
-        declared = getattr(self._evaluator, "_threshold", None)
-        base = library_classes()
-        # "less is better" is the default of prompting and composite classes, whatever they mean
-        is_declared = isinstance(self._evaluator, base.base) and not isinstance(
-            self._evaluator, (base.prompting, base.composite)
-        )
-        is_number = isinstance(declared, int | float) and not isinstance(declared, bool)
-        if not is_declared or not is_number or not 0 < float(declared or 0) <= 1:
-            raise ConfigError(
-                "scale",
-                f"is missing, because {self.name} declares no threshold from 0 to 1; write the"
-                " worst and the best score, such as [1, 5]",
-            )
-        higher = getattr(self._evaluator, "_higher_is_better", True)
-        return Scale(worst=0, best=1) if higher else Scale(worst=1, best=0)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the arguments of the class, ours included."""
-        options = dict(self._args)
-        calls_project = "azure_ai_project" in self._takes
-        if calls_project:
-            options["azure_ai_project"] = self._project
-        if "model_config" in self._takes:
-            options["model_config"] = azure_adapter.UNUSED_ENDPOINT
-        if "credential" in self._takes - options.keys():
-            if calls_project:
-                options["credential"] = azure_adapter.credential()
-            elif "model_config" in options:
-                options["credential"] = azure_adapter.NoCredential()
-        return options
+        return frozenset(_INPUTS[name] for name, required in self._inputs.items() if required)
 
     def _instance(self) -> Any:
         """Return an object of the class whose prompts our judge answers. Raises ConfigError."""
+        ours: dict[str, Any] = {}
+        if self.asks_judge:
+            ours["model_config"] = azure_adapter.UNUSED_ENDPOINT
+        if "credential" in inspect.signature(self._class).parameters:
+            ours["credential"] = azure_adapter.NoCredential()
         try:
-            made = self._class(**self._options())
+            made = self._class(**self._args, **ours)
         except Exception as error:
             raise ConfigError("args", f"{self.name} refuses them: {describe(error)}") from error
-        prompts = 0
-        for one in _evaluators_in(made):
-            if isinstance(one, library_classes().service):
-                azure_adapter.require_labels(one)
-            elif isinstance(one, library_classes().composite):
-                azure_adapter.run_parts_together(one)
-            elif isinstance(one, library_classes().prompting):
-                self._ask_ourselves(one)
-                prompts += 1
-        if self.asks_judge and not prompts:
+        base = library_classes()
+        parts = [made]
+        if isinstance(made, base.composite):
+            azure_adapter.run_parts_together(made)
+            parts = made._evaluators  # noqa: SLF001 - has no other name
+        prompting = [one for one in parts if isinstance(one, base.prompting)]
+        for one in prompting:
+            ask = partial(self._ask, type(one))
+            one._flow = JudgedPrompt(one._flow, ask)  # noqa: SLF001 - see docs/decisions
+        if self.asks_judge and not prompting:
             raise ConfigError(
                 "class",
-                f"{self.name} takes 'model_config' and has no evaluator of the library to which"
+                f"{self.name} takes 'model_config' and is no evaluator of the library to which"
                 " holodeck can lend its judge; write 'type: code' with 'judge: true'",
             )
         return made
 
-    def _ask_ourselves(self, evaluator: Any) -> None:
-        """Replace the model of an evaluator of the library by our judge."""
-        load_second = getattr(evaluator, "_ensure_query_prompty_loaded", None)
-        if load_second is not None and any(one.name == "query" for one in self._inputs):
-            load_second()  # its call would load it, with a model of its own
-            evaluator._ensure_query_prompty_loaded = lambda: None  # noqa: SLF001
-        ask = partial(self._ask, evaluator)
-        evaluator._flow = JudgedPrompt(evaluator._flow, ask)  # noqa: SLF001 - see docs/decisions
-
-    async def _ask(self, evaluator: Any, prompt: Messages) -> Any:
-        asking = _asking.get(None)
-        if asking is None:
-            self._lost = EvaluationError(
-                f"{self.name} asks the judge in a thread that has not the context of its call;"
-                " start it with 'contextvars.copy_context().run'"
-            )
-            raise self._lost
-        return await asking.await_in_run(partial(self._verdict, evaluator, prompt))
-
-    async def _verdict(self, evaluator: Any, prompt: Messages) -> Any:
+    async def _ask(self, kind: type[Any], prompt: Messages) -> Any:
         """Return what the judge answers, checked as far as the prompt is known."""
-        kind = type(evaluator)
-        name = kind.__name__.lstrip("_")
-        row = ROWS.get(name)
-        if kind.__module__.startswith(LIBRARY) and (row is not None or name in KNOWN):
-            scale, more = (YES_NO, {}) if row is None else (row.scale, row.answer_keys)
-            return await self.judge.ask(prompt, scale.schema(more), azure_adapter.parse_verdict)
+        row = _ROWS.get(kind.__name__)
+        if row is not None and kind.__module__.startswith("azure."):
+            schema = row.scale.schema(row.answer_keys)
+            return await self.judge.ask(prompt, schema, azure_adapter.parse_verdict)
         text = (await self.judge.ask_for_text(prompt)).text
         try:
             answer = parse_json_answer(text)
         except ValueError:
-            answer = text
-        reads_itself = kind._do_eval is not library_classes().default_reading  # noqa: SLF001
-        is_score = isinstance(answer, dict) and "score" in answer
-        if reads_itself or is_score or re.fullmatch(r"\s*\d\s*", text):
-            return answer if isinstance(answer, dict) else text
+            answer = None
+        if isinstance(answer, dict) and "score" in answer:
+            return answer
         # of any other text, the library would take the first digit for the score
-        raise EvaluationError(f"the judge answered {name} without a score: {one_line(text, 160)!r}")
-
-    async def prepare(self) -> None:
-        if self._evaluator is None:
-            self._evaluator = await run_in_thread(self._instance, "holodeck-azure")
+        raise EvaluationError(
+            f"the judge answered {self.name} without a score: {one_line(text, 160)!r}"
+        )
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        exchanges = self._exchanges(kwargs)
-        if self._is_skipped(kwargs):
-            scale = self._scale_of(self._score_key)
-            reason = "the response is empty; the judge was not asked"
-            return self._row(0.0, scale.worst, reason, scale)
-        asking = JudgeOfRun()
-        token = _asking.set(asking)
-        try:
-            results = await gather_all(self._call(kwargs, one) for one in exchanges.values())
-        finally:
-            _asking.reset(token)
-            asking.close()
-        fault = asking.fault or self._lost
-        if fault is not None:
-            raise fault
-        found = [read_result(one, self._score_key, self.name) for one in results]
-        if self._project is not None and not all(one.reason for one in found):
-            raise EvaluationError(f"the project in Azure gave {self.name} no reason")
-        return self._result(found, list(exchanges), kwargs["observation"])
-
-    def _exchanges(self, kwargs: Mapping[str, Any]) -> Mapping[int, Exchange]:
-        """Return what is judged, by the number of its turn."""
-        observation: Observation = kwargs["observation"]
-        if self._is_by_turn:
-            query = kwargs.get(EvalParam.QUERY, "")
-            return azure_ai.exchanges_with_calls(observation, query, self.name)
-        exchanges = observation.exchanges
-        if not exchanges:
-            raise EvaluationError(f"{self.name} needs a message of the agent")
-        last = exchanges[-1]
-        if EvalParam.TOOLS_CALLED in self.required_params():
-            response = replace(last.response, tool_calls=tuple(observation.tool_calls))
-            last = replace(last, response=response)
-        return {len(exchanges): last}
-
-    def _is_skipped(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether the library's prompt would tell the judge to skip an empty response."""
-        is_judged = self._known is not None and self.asks_judge and not self._is_by_turn
-        return is_judged and is_blank(kwargs[EvalParam.RESPONSE])
-
-    async def _call(self, kwargs: Mapping[str, Any], exchange: Exchange) -> Any:
-        """Return the result of the class for one response."""
-        given = values_of(self._inputs, kwargs, exchange)
-        missing = [one.name for one in self._inputs if one.is_required and one.name not in given]
-        if missing:
-            raise EvaluationError(f"{self.name} needs {' and '.join(missing)}, which is missing")
-        if self._known is None:
-            return await call_user_function(partial(self._evaluator, **given), self._evaluator)
+        # the prompts of the library tell the judge to skip an empty response
+        if self._is_of_library and self.asks_judge and is_blank(kwargs[EvalParam.RESPONSE]):
+            return self._row(self._scale.worst, "the response is empty; the judge was not asked")
+        given = {name: kwargs.get(_INPUTS[name]) for name in self._inputs}
+        given = {name: value for name, value in given.items() if value is not None}
         base = library_classes()
         if isinstance(self._evaluator, (base.prompting, base.composite)):
-            return await self._evaluator._to_async()(**given)  # noqa: SLF001 - as batches call it
-        try:
-            return await run_in_thread(partial(self._evaluator, **given), "holodeck-azure")
-        except LookupError as error:
-            if "nltk" not in str(error):
-                raise
-            raise EvaluationError(
-                f"{self.name} needs data of nltk, which could not be downloaded; run"
-                " 'python -m nltk.downloader punkt_tab perluniprops'"
-            ) from error
+            result = await self._evaluator._to_async()(**given)  # noqa: SLF001 - as batches call it
+        else:
+            call = partial(self._evaluator, **given)
+            result = await call_user_function(call, self._evaluator)
+        key = _key_of_score(result, self._score_key, self.name)
+        reason = str(_beside(result, key, "reason") or "")
+        raw = to_python(result[key])
+        said = str(_beside(result, key, "result")).lower()
+        is_void = said in {"not_applicable", "not applicable", "unknown"}
+        is_skipped = _beside(result, key, "status") not in {None, "completed"}
+        if raw is None or is_void or is_skipped or (isinstance(raw, float) and math.isnan(raw)):
+            raise EvaluationError(f"{self.name} got no score: {reason or 'it gives no reason'}")
+        if isinstance(raw, bool) and {self._scale.worst, self._scale.best} == {0, 1}:
+            raw = int(raw)
+        row = self._row(raw, reason)
+        verdict = to_python(_beside(result, key, "passed"))
+        return row | {"passed": row["passed"] and verdict is not False and said != "fail"}
 
-    def _scale_of(self, score_key: str | None) -> Scale:
-        if self._known is None:
-            return self._scale or YES_NO
-        return self._known.scales.get(score_key or "", self._known.scale)
-
-    def _result(
-        self, found: Sequence[ClassResult], turns: Sequence[int], observation: Observation
-    ) -> dict[str, Any]:
-        scale = self._scale_of(self._score_key)
-        scores = [_score(one.raw, scale) for one in found]
-        worst = found[scores.index(min(scores))]
-        reason = worst.reason
-        if len(observation.exchanges) > 1 and self._is_by_turn:
-            reason = "; ".join(
-                f"turn {at}: {one.raw:g}, {one.reason}"
-                for at, one in zip(turns, found, strict=True)
-            )
-        if self._is_by_turn and isinstance(observation.tools, Unknown):
-            reason += f" ({unknown_reason('tools')}; judged by the calls alone)"
-        doubts = list(filter(None, (one.contradiction(scale) for one in found)))
+    def _row(self, raw: float, reason: str) -> JsonObject:
+        score = self._scale.score(raw)
         return {
-            **self._row(min(scores), float(worst.raw), reason, scale),
-            "passed": self._passes(min(scores), worst, scale),
-            "inconclusive": bool(doubts),
-            "note": doubts[0] if doubts else None,
+            "score": score,
+            self.metric: score,
+            "passed": score >= self.threshold,
+            "reasoning": reason,
+            "raw_score": float(raw),
+            "raw_scale": str(self._scale),
         }
 
-    def _passes(self, score: float, found: ClassResult, scale: Scale) -> bool:
-        """Decide by the threshold of the user, else as the class does."""
-        if self._has_threshold or self._known is not None:
-            return score >= self.threshold
-        if found.verdict is not None:
-            return found.verdict
-        if found.threshold is not None:
-            return score >= scale.part(found.threshold)
-        return score >= DEFAULT_THRESHOLD
 
-    def _row(self, score: float, raw: float, reason: str, scale: Scale) -> JsonObject:
-        row: JsonObject = {"score": score, self.metric: score, "passed": score >= self.threshold}
-        if scale != YES_NO:
-            good = f", {scale.best:g} is good" if scale.best < scale.worst else ""
-            row |= {"raw_score": raw, "raw_scale": f"{scale}{good}"}
-            row |= {"scale": "0-1, 1 is good"} if good else {}
-        return {**row, "reasoning": reason}
+def _find_class(name: str, base_dir: Path | None) -> type[Any]:
+    """Return the evaluator class. Raises ConfigError."""
+    if ":" in name:
+        found = load_attribute(name, base_dir, location="class")
+        if not isinstance(found, type) or not inspect.isfunction(found.__call__):
+            raise ConfigError("class", f"{name!r} is not a class whose objects can be called")
+        return found
+    known = library_classes().by_name
+    short = name.rpartition(".")[2].lstrip("_")
+    if short in _ROWS:
+        raise ConfigError(
+            "class", f"{short} has a name; write 'metric: {_ROWS[short].metric}' instead of 'class'"
+        )
+    if short not in known:
+        hint = did_you_mean_or_list(short, known.keys() - _ROWS.keys())
+        raise ConfigError("class", f"Azure AI Evaluation has no evaluator class {short!r}{hint}")
+    if issubclass(known[short], library_classes().service):
+        raise ConfigError(
+            "class", f"{short} asks a project in Azure; use 'metric: safety' or 'type: code'"
+        )
+    return known[short]
 
 
-def _score(raw: Any, scale: Scale) -> float:
-    is_label = isinstance(raw, bool) and {scale.worst, scale.best} == {0, 1}
-    return scale.score(float(raw) if is_label else raw)
+def _inputs_of(evaluator_class: type[Any]) -> dict[str, bool]:
+    """Return the inputs that the class declares, and whether it requires them.
+
+    Of several overloads it is the first whose inputs a run records. Raises ConfigError.
+    """
+    name, call = evaluator_class.__name__, evaluator_class.__call__
+    refused: list[str] = []
+    for one in typing.get_overloads(call) or [call]:
+        found = dict(_declared(one))
+        required = {key for key, is_required in found.items() if is_required}
+        if found.keys() & _INPUTS.keys() and required <= _INPUTS.keys():
+            return {key: is_required for key, is_required in found.items() if key in _INPUTS}
+        refused += sorted(required - _INPUTS.keys())
+    if not refused:
+        raise ConfigError(
+            "class",
+            f"{name}.__call__ names no input; write for example"
+            " 'def __call__(self, *, query: str, response: str)'",
+        )
+    raise ConfigError(
+        "class",
+        f"{name} reads {', '.join(dict.fromkeys(refused))}, which a run does not give it; known:"
+        f" {', '.join(_INPUTS)}. Write 'type: code' for anything else",
+    )
 
 
-def _evaluators_in(root: Any) -> Iterator[Any]:
-    """Yield the evaluators of the library that an object holds or is, each once."""
-    base, seen, left = library_classes().base, set(), [root]
-    while left:
-        one = left.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, base):
-            yield one
-        if isinstance(one, Mapping):
-            left += one.values()
-        elif isinstance(one, list | tuple | set):
-            left += one
-        elif isinstance(one, base) or type(one).__module__ == type(root).__module__:
-            left += getattr(one, "__dict__", {}).values()
+def _declared(call: Callable[..., Any]) -> typing.Iterator[tuple[str, bool]]:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for name, one in list(inspect.signature(call).parameters.items())[1:]:
+        if one.kind in kinds:
+            # a list holds messages with tool calls, of which a text would show nothing
+            is_list = "list" in str(one.annotation).lower()
+            shown = f"{name} as messages" if is_list else name
+            yield shown, one.default is inspect.Parameter.empty
+
+
+def _key_of_score(result: Any, wanted: str | None, name: str) -> str:
+    """Return the key of the score. Raises EvaluationError."""
+    if not isinstance(result, Mapping):
+        shown = one_line(repr(result), 160)
+        raise EvaluationError(f"{name} returned {shown}; it must return a mapping")
+    found = [
+        key
+        for key, value in result.items()
+        if isinstance(key, str)
+        and not key.endswith(_ABOUT_A_SCORE)
+        and (value is None or isinstance(to_python(value), bool | int | float))
+    ]
+    # the library repeats each score under older names
+    older = {name for key in found for name in (f"gpt_{key}", f"{key}_score", f"gpt_{key}_score")}
+    found = [key for key in found if key == wanted or key not in older]
+    if wanted is not None and wanted not in found:
+        hint = did_you_mean_or_list(wanted, found) or "; it has no score"
+        raise EvaluationError(f"score_key: the result of {name} has no score {wanted!r}{hint}")
+    if wanted is None and len(found) > 1:
+        raise EvaluationError(
+            f"{name} returned several scores; write 'score_key' with one of {', '.join(found)}"
+        )
+    if not found:
+        shown = one_line(repr(result), 160)
+        raise EvaluationError(f"{name} returned no score; its result is {shown}")
+    return wanted or found[0]
+
+
+def _beside(result: Mapping[str, Any], key: str, what: str) -> Any:
+    """Return what belongs to a score, such as `fluency_reason` beside `fluency_score`."""
+    stems = (key, key.removesuffix("_score"), key.removesuffix("_label"))
+    found = (result.get(f"{stem}_{what}") for stem in stems)
+    return next((one for one in found if one is not None), None)

@@ -7,14 +7,8 @@ from functools import partial
 from typing import Literal
 
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.judging.quantities import (
-    in_another_unit,
-    in_words_or_digits,
-    with_another_number,
-    with_another_unit,
-)
 
-ProbeKind = Literal["injection", "verbosity", "formatting", "paraphrase", "position", "wrong"]
+ProbeKind = Literal["injection", "verbosity", "position", "wrong"]
 """What is done to a response. `wrong` makes a good one bad; the others leave its verdict as it is,
 and an injection is added to bad ones only."""
 
@@ -40,8 +34,6 @@ def probes_of(labels: Sequence[Label]) -> list[Probe]:
     return [
         *_variants("injection", _INJECTIONS, bad),
         *_variants("verbosity", _VERBOSITY, originals),
-        *_variants("formatting", _FORMATTING, originals),
-        *_variants("paraphrase", _PARAPHRASE, originals),
         *_variants("position", _POSITION, originals),
         *_variants("wrong", _WRONG, good),
     ]
@@ -133,65 +125,6 @@ _FILLERS = (
 )
 _VERBOSITY: dict[str, Rule] = {"filler around it": partial(_inject, _FILLERS)}
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])[ \n]+")
-
-
-def _sentences(text: str) -> list[str]:
-    return [one for one in _SENTENCE_END.split(text.strip()) if one]
-
-
-def _as_list(label: Label, _: int) -> Label | None:
-    points = "\n".join(f"- {one}" for one in _sentences(label.response))
-    return _with_response(label, f"**Answer**\n\n{points}") if points else None
-
-
-def _as_lines(label: Label, _: int) -> Label | None:
-    return _with_response(label, "\n\n".join(_sentences(label.response)))
-
-
-_FORMATTING: dict[str, Rule] = {"Markdown list": _as_list, "line breaks": _as_lines}
-
-_LONG_FORMS = (
-    (re.compile(r"\b(can)('|\u2019)t\b", re.IGNORECASE), r"\1not"),
-    (re.compile(r"\b(w)on('|\u2019)t\b", re.IGNORECASE), r"\1ill not"),
-    (
-        re.compile(
-            r"\b(is|are|was|were|do|does|did|has|have|had|could|would|should)n('|\u2019)t\b",
-            re.IGNORECASE,
-        ),
-        r"\1 not",
-    ),
-    (re.compile(r"\b(you|we|they)('|\u2019)re\b", re.IGNORECASE), r"\1 are"),
-    (re.compile(r"\b(I)('|\u2019)m\b"), r"\1 am"),
-    (re.compile(r"\b(I|you|we|they|it|he|she)('|\u2019)ll\b", re.IGNORECASE), r"\1 will"),
-)
-
-
-def _in_long_forms(label: Label, _: int) -> Label | None:
-    text = label.response
-    for short, long in _LONG_FORMS:
-        text = short.sub(long, text)
-    return _with_response(label, text)
-
-
-def _in_other_words(label: Label, number: int) -> Label | None:
-    """Introduce the response, which changes its words and not what it says."""
-    return _inject(
-        ("In other words: {}", "To answer your question: {}", "In short: {}"), label, number
-    )
-
-
-def _rewritten(rewrite: Callable[[str], str | None], label: Label, _: int) -> Label | None:
-    return _with_response(label, rewrite(label.response))
-
-
-_PARAPHRASE: dict[str, Rule] = {
-    "other beginning": _in_other_words,
-    "long forms": _in_long_forms,
-    "numbers as words": partial(_rewritten, in_words_or_digits),
-    "other unit": partial(_rewritten, in_another_unit),
-}
-
 
 def _reverse_passages(label: Label, _: int) -> Label | None:
     passages = label.retrieval_context
@@ -203,18 +136,27 @@ def _reverse_passages(label: Label, _: int) -> Label | None:
 _POSITION: dict[str, Rule] = {"passages reversed": _reverse_passages}
 
 
-def _contradicted(
-    contradict: Callable[[str, str], str | None], label: Label, _: int
-) -> Label | None:
-    """Make a good response wrong where it repeats a quantity of what is known to be right."""
+_NUMBER = re.compile(r"(?<![\w.,:/-])\d+(?:\.\d+)?(?![\w-]|[.,:/]\d)")
+
+
+def _with_another_number(label: Label, _: int) -> Label | None:
+    """Make a good response wrong where it repeats a number of what is known to be right.
+
+    The number differs by a quarter at least, so that it is wrong even where the text says "about".
+    """
     known = "\n".join([label.ground_truth or "", *(label.retrieval_context or ())])
-    response = contradict(label.response, known)
-    if response is None:
-        return None
-    return label.model_copy(update={"response": response, "label": "fail"})
+    stated = set(map(float, _NUMBER.findall(known)))
+    for found in _NUMBER.finditer(label.response):
+        number = float(found[0])
+        if number not in stated:
+            continue
+        number += max(1, round(number / 4))
+        while number in stated:
+            number += 1
+        wrong = str(number).removesuffix(".0")
+        response = label.response[: found.start()] + wrong + label.response[found.end() :]
+        return label.model_copy(update={"response": response, "label": "fail"})
+    return None
 
 
-_WRONG: dict[str, Rule] = {
-    "another number": partial(_contradicted, with_another_number),
-    "another unit": partial(_contradicted, with_another_unit),
-}
+_WRONG: dict[str, Rule] = {"another number": _with_another_number}

@@ -76,9 +76,7 @@ class LocalModel:
         """Use `load`, which shares models."""
         self.path = path
         self.settings = settings
-        started = time.perf_counter()
         self._server: Server | None = _start_server(path, settings, "model.provider: local")
-        self.load_seconds = time.perf_counter() - started
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         # A daemon thread, so that a request that hangs cannot keep the program from ending. `close`

@@ -34,20 +34,15 @@ PROVIDER = "gen_ai.provider.name"
 AGENT_NAME = "gen_ai.agent.name"
 CONVERSATION_ID = "gen_ai.conversation.id"
 REQUEST_MODEL = "gen_ai.request.model"
-REQUEST_TEMPERATURE = "gen_ai.request.temperature"
-REQUEST_TOP_P = "gen_ai.request.top_p"
-REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - no password
 INPUT_MESSAGES = "gen_ai.input.messages"
 OUTPUT_MESSAGES = "gen_ai.output.messages"
-SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions"
 
 # tools
 TOOL_NAME = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
-TOOL_DESCRIPTION = "gen_ai.tool.description"
 TOOL_CALL_ID = "gen_ai.tool.call.id"
 TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
 TOOL_RESULT = "gen_ai.tool.call.result"
@@ -74,7 +69,6 @@ CASE_DURATION = "holodeck.case.duration"
 
 # any span
 ERROR_TYPE = "error.type"
-ERROR_MESSAGE = "error.message"
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 SERVICE_NAME = "service.name"

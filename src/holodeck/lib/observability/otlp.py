@@ -1,11 +1,11 @@
-"""The adapter for OpenTelemetry's OTLP exporters, over HTTP and gRPC."""
+"""Where telemetry goes over OTLP, by HTTP or gRPC."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from holodeck.errors import ConfigError, MissingExtra
+from holodeck.errors import ConfigError
 from holodeck.models.observability import OTLPExporterConfig
 
 FIELD = "observability.exporters.otlp"
@@ -46,69 +46,6 @@ def otlp_target(config: OTLPExporterConfig) -> Target:
             f"false contradicts the endpoint {config.endpoint!r}; write 'https://' in it",
         )
     return Target("grpc", given, insecure)
-
-
-def otlp_exporter(config: OTLPExporterConfig, signal: str) -> Any:
-    """Return the exporter of `traces`, `metrics` or `logs`. Raises ConfigError."""
-    target = otlp_target(config)
-    headers = {name: value.get_secret_value() for name, value in config.headers.items()}
-    timeout = config.timeout_ms / 1000
-    if target.protocol == "http":
-        from opentelemetry.exporter.otlp.proto.http import Compression
-
-        http = _http_exporter(signal)
-        return http(
-            endpoint=target.endpoint + PATHS[signal],
-            headers=headers,
-            timeout=timeout,
-            compression=Compression(config.compression or "none"),
-        )
-    try:
-        import grpc
-
-        grpc_exporter = _grpc_exporter(signal)
-    except ImportError as error:
-        raise MissingExtra("otlp-grpc", f"{FIELD} (gRPC)") from error
-    compressions = {
-        None: grpc.Compression.NoCompression,
-        "gzip": grpc.Compression.Gzip,
-        "deflate": grpc.Compression.Deflate,
-    }
-    return grpc_exporter(
-        endpoint=target.endpoint,
-        insecure=target.insecure,
-        headers={name.lower(): value for name, value in headers.items()},  # as gRPC wants them
-        timeout=timeout,
-        compression=compressions[config.compression],
-    )
-
-
-def _http_exporter(signal: str) -> Any:
-    if signal == "traces":
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-        return OTLPSpanExporter
-    if signal == "metrics":
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-
-        return OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-
-    return OTLPLogExporter
-
-
-def _grpc_exporter(signal: str) -> Any:
-    if signal == "traces":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-
-        return OTLPSpanExporter
-    if signal == "metrics":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-
-        return OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
-
-    return OTLPLogExporter
 
 
 def _base_url(endpoint: str) -> str:

@@ -14,6 +14,13 @@ from opentelemetry.trace import NoOpTracer
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.observability import names
 from holodeck.lib.observability.delivery import Exporter
+from holodeck.lib.observability.exporters import (
+    PrometheusEndpoint,
+    azure_exporter,
+    console_exporter,
+    otlp_exporter,
+)
+from holodeck.lib.observability.otlp import otlp_target
 from holodeck.models.observability import (
     ConsoleExporterConfig,
     ExportersConfig,
@@ -27,8 +34,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import Tracer
-
-    from holodeck.lib.observability.prometheus import PrometheusEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -99,19 +104,12 @@ def _exporters(config: ExportersConfig, signal: str, base_dir: Path) -> list[Exp
 
 def _makers(config: ExportersConfig, base_dir: Path) -> Iterator[tuple[Callable[[str], Any], str]]:
     """Yield what makes the exporter of a signal, and where it sends. Raises ConfigError."""
-    # Imported here because each is for those who ask for it.
     console, otlp, azure = config.console, config.otlp, config.azure_monitor
     if console is not None and console.enabled:
-        from holodeck.lib.observability.console import console_exporter  # noqa: PLC0415
-
         yield partial(console_exporter, console), "the console"
     if otlp is not None and otlp.enabled:
-        from holodeck.lib.observability.otlp import otlp_exporter, otlp_target  # noqa: PLC0415
-
         yield partial(otlp_exporter, otlp), f"the OTLP endpoint {otlp_target(otlp).endpoint}"
     if azure is not None and azure.enabled:
-        from holodeck.lib.observability.azure_monitor import azure_exporter  # noqa: PLC0415
-
         yield partial(azure_exporter, azure, base_dir), "Azure Monitor"
 
 
@@ -164,10 +162,6 @@ def _start_metrics(
     ]
     endpoint = None
     if exporters.prometheus is not None and exporters.prometheus.enabled:
-        from holodeck.lib.observability.prometheus import (  # noqa: PLC0415 - only if asked for
-            PrometheusEndpoint,
-        )
-
         try:
             endpoint = PrometheusEndpoint(exporters.prometheus, base_dir)
             readers.append(endpoint.reader)

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -17,7 +16,6 @@ from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
-from holodeck.lib.result_store import ResultStore
 from holodeck.lib.safe_paths import note_input
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.record import (
@@ -33,7 +31,6 @@ from holodeck.models.record import (
 from holodeck.models.test_result import Outcome, TestResult
 
 RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
-C = TypeVar("C", CaseFinished, CaseSkipped)
 
 LAST = "last"
 PREVIOUS = "previous"
@@ -41,50 +38,6 @@ PREVIOUS = "previous"
 _CASE_FINISHED = b'{"event":"case_finished",'
 _UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 _MAX_NAMES = 10
-
-
-class RecordedCases(Mapping[int, C], Generic[C]):
-    """Lines of a record by the index of their case; the results are in a store.
-
-    Args:
-        kind: The kind of these lines.
-        store: Keeps the results, also those of the lines of another kind.
-    """
-
-    def __init__(self, kind: type[C], store: ResultStore) -> None:
-        self._kind: type[C] = kind
-        self._store = store
-        self._lines: dict[int, tuple[int, str | None]] = {}
-        """The number of the result in the store, and the hash that a line has."""
-
-    def add(self, line: C) -> None:
-        """Add a line, in place of an earlier one of the same case."""
-        number = self._lines[line.index][0] if line.index in self._lines else len(self._store)
-        self._lines[line.index] = number, line.hash if isinstance(line, CaseFinished) else None
-        self._store.add(number, line.result)
-
-    def __getitem__(self, index: int) -> C:
-        number, digest = self._lines[index]
-        rest = {} if digest is None else {"hash": digest}
-        line: C = self._kind(index=index, result=self._store.get(number), **rest)
-        return line
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._lines))
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def results_with(self, other: "RecordedCases[Any]") -> Sequence[TestResult]:
-        """Return the results by index; `other` has those of the cases that are not among these."""
-        indexes = sorted({*self._lines, *other})
-        return self._store.at(
-            (self if index in self._lines else other).number(index) for index in indexes
-        )
-
-    def number(self, index: int) -> int:
-        """Return the number of the result in the store."""
-        return self._lines[index][0]
 
 
 @dataclass(frozen=True)
@@ -109,10 +62,8 @@ class Run:
         return self.path.parent.name
 
     @property
-    def results(self) -> Sequence[TestResult]:
+    def results(self) -> list[TestResult]:
         """The results of all cases, in the order of the file."""
-        if isinstance(self.finished, RecordedCases) and isinstance(self.skipped, RecordedCases):
-            return self.finished.results_with(self.skipped)
         lines: dict[int, CaseFinished | CaseSkipped] = {**self.skipped, **self.finished}
         return [lines[index].result for index in sorted(lines)]
 
@@ -197,11 +148,11 @@ class RunStore:
             hint = f"; write 'last {wanted}' to mean the last run of that file"
         raise errors.FileNotFoundError(wanted, f"is not a run recorded in {self.folder}{hint}")
 
-    def read(self, run: str | None, *, is_streamed: bool = False) -> Run:
+    def read(self, run: str | None) -> Run:
         """Read a run; see `path` for what `run` means, and `read_run` for the rest."""
         path = self.path(run)
         note_input(path)
-        return read_run(path, is_streamed=is_streamed)
+        return read_run(path)
 
     def overviews(self) -> list[RunOverview]:
         """Return a line about each run, newest first."""
@@ -240,11 +191,8 @@ def _read_overview(path: Path) -> RunOverview:
     )
 
 
-def read_run(path: Path, *, is_streamed: bool = False) -> Run:
+def read_run(path: Path) -> Run:
     """Read a record; lines that cannot be read are ignored and named in `warnings`.
-
-    With `is_streamed`, only the latest 1,000 results stay in memory, and reading another one again
-    takes time: for commands that go through all results a few times.
 
     Raises FileNotFoundError, and ConfigError if the file cannot be opened, is not a record, or was
     written by a later version.
@@ -253,8 +201,7 @@ def read_run(path: Path, *, is_streamed: bool = False) -> Run:
         with path.open("rb") as file:
             is_running = not try_lock(file.fileno())
             warnings: list[str] = []
-            results = ResultStore() if is_streamed else ResultStore(sys.maxsize)
-            found = _read_lines(file, path, results, warnings)
+            found = _read_lines(file, path, warnings)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         if path.exists():
@@ -263,13 +210,11 @@ def read_run(path: Path, *, is_streamed: bool = False) -> Run:
     return replace(found, is_running=is_running, warnings=tuple(warnings))
 
 
-def _read_lines(
-    lines: Iterable[bytes], path: Path, results: ResultStore, warnings: list[str]
-) -> Run:
-    """Return the run that the lines of its record describe; `results` takes its results, and
-    `warnings` a message for each line that is ignored."""
-    finished = RecordedCases(CaseFinished, results)
-    skipped = RecordedCases(CaseSkipped, results)
+def _read_lines(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Run:
+    """Return the run that the lines of its record describe; `warnings` takes a message for each
+    line that is ignored."""
+    finished: dict[int, CaseFinished] = {}
+    skipped: dict[int, CaseSkipped] = {}
     started, ended, is_empty = None, None, True
     for event in _read_events(lines, path, warnings):
         is_empty = False
@@ -277,14 +222,15 @@ def _read_lines(
             case RunStarted():
                 started = event
             case CaseFinished():
-                finished.add(event)
+                finished[event.index] = event
             case CaseSkipped():
-                skipped.add(event)
+                skipped[event.index] = event
             case RunFinished():
                 ended = event
     if is_empty and warnings:
         raise ConfigError(str(path), f"is not the record of a run: {warnings[0]}")
-    return Run(path, started, finished, ended, skipped=skipped)
+    in_order = dict(sorted(finished.items())), dict(sorted(skipped.items()))
+    return Run(path, started, in_order[0], ended, skipped=in_order[1])
 
 
 def _read_events(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Iterator[Event]:

@@ -9,7 +9,6 @@ from holodeck.lib.reports.failure_groups import explained_lines
 from holodeck.lib.reports.junit import case_title, why_incomplete
 from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.text import one_line
-from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
 _SEVERITY = {
@@ -24,22 +23,13 @@ _MAX_DESCRIPTION = 500
 
 def generate_code_quality_report(report: TestReport) -> str:
     """Return the problems of a run as JSON; an empty list if every test passed each time."""
-    return "".join(code_quality_parts(report))
-
-
-def code_quality_parts(report: TestReport) -> Iterator[str]:
-    """Yield the same text, one problem after the other."""
-    before = "[\n  "
-    for row in _rows(report):
-        yield before + json.dumps(row, indent=2, ensure_ascii=False).replace("\n", "\n  ")
-        before = ",\n  "
-    yield "[]\n" if before.startswith("[") else "\n]\n"
+    return json.dumps(list(_rows(report)), indent=2, ensure_ascii=False) + "\n"
 
 
 def _rows(report: TestReport) -> Iterator[dict[str, Any]]:
-    results = report.results
-    for one in results_at(results, positions_of(results, _SEVERITY)):
-        yield _row(report, one)
+    for result in report.results:
+        if result.outcome in _SEVERITY:
+            yield _row(report, result)
     incomplete = why_incomplete(report)
     if incomplete is not None:
         yield _run_row(report, incomplete)

@@ -1,8 +1,7 @@
 """The costs of cases and runs, as far as prices and tokens are known."""
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from math import fsum
 
@@ -52,68 +51,33 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
 
 
 class CostSum:
-    """Adds up the costs of results; it keeps numbers, not the results."""
+    """Adds up the costs of results."""
 
     def __init__(self) -> None:
-        self._amounts: dict[str, list[_Amount]] = {}
-        """Currency → agent, judges and simulated users."""
+        self._costs: list[Cost] = []
         self._without = 0
-        self._unknown: dict[str, int] = {}
-        """Why costs are unknown → the first result for which it is so."""
 
-    def add(self, number: int, result: TestResult) -> None:
-        """Add the result that has this number in the report."""
-        cost = result.cost
-        if cost is None:
+    def add(self, result: TestResult) -> None:
+        """Add a result of the report."""
+        if result.cost is not None:
+            self._costs.append(result.cost)
+        else:
             self._without += any(True for _ in _charges(result))
-            return
-        amounts = self._amounts.get(cost.currency)
-        if amounts is None:
-            amounts = self._amounts[cost.currency] = [_Amount(), _Amount(), _Amount()]
-        for amount, part in zip(amounts, _parts(cost), strict=True):
-            amount.add(part)
-        for why in cost.unknown:
-            self._unknown[why] = min(number, self._unknown.get(why, number))
 
     def total(self) -> Cost | None:
         """Return what all the results cost; None if none of them has a cost."""
-        if not self._amounts:
+        if not self._costs:
             return None
-        currencies = sorted(self._amounts)
-        unknown = sorted(self._unknown, key=self._unknown.__getitem__)
+        currencies = sorted({cost.currency for cost in self._costs})
+        unknown = list(dict.fromkeys(why for cost in self._costs for why in cost.unknown))
         if self._without:
             unknown.append(f"{self._without} results were recorded without prices")
         if len(currencies) > 1:
             unknown.append(f"results are in {' and '.join(currencies)}")
         whole = not self._without and len(currencies) == 1
-        amounts = self._amounts[currencies[0]]
-        parts = [one.sum() for one in amounts] if whole else [None] * 3
+        columns = zip(*map(_parts, self._costs), strict=True)
+        parts = [_sum(column) if whole else None for column in columns]
         return _cost(" or ".join(currencies), parts, unknown)
-
-
-@dataclass
-class _Amount:
-    """A sum of amounts, which is unknown if one of them is."""
-
-    known: "array[float]" = field(default_factory=lambda: array("d"))
-    is_known: bool = True
-
-    def add(self, amount: float | None) -> None:
-        if amount is None:
-            self.is_known = False
-        else:
-            self.known.append(amount)
-
-    def sum(self) -> float | None:
-        return fsum(self.known) if self.is_known else None
-
-
-def total_cost(results: Iterable[TestResult]) -> Cost | None:
-    """Return what all the results cost; None if none of them has a cost."""
-    found = CostSum()
-    for number, result in enumerate(results):
-        found.add(number, result)
-    return found.total()
 
 
 def describe_cost(cost: Cost) -> str:

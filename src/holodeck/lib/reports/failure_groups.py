@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from holodeck.lib.text import one_line
 from holodeck.models.outcome import Outcome, Reason
-from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import TestResult
 
 NOT_PASSED = (Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED)
@@ -63,7 +62,6 @@ class FailureGroup:
     outcome: Outcome
     """How each of them ended."""
     results: Sequence[TestResult]
-    """The cases; those of a large run are read whenever they are asked for."""
     checks: str
     """The names of the checks that failed; for errors, the errors."""
 
@@ -123,20 +121,23 @@ class Failure:
 
 def group_failures(results: Iterable[TestResult]) -> list[FailureGroup]:
     """Return the cases that did not pass by cause; the groups are in the order of their first."""
-    known = results if isinstance(results, Sequence) else list(results)
-    by_cause: dict[tuple[Outcome, bytes, str], list[int]] = {}
-    names: dict[str, str] = {}
-    positions = positions_of(known, NOT_PASSED)
-    for at, result in zip(positions, results_at(known, positions), strict=True):
+    by_cause: dict[tuple[Outcome, bytes, str], list[tuple[int, TestResult]]] = {}
+    for number, result in enumerate(results, 1):
+        if result.outcome not in NOT_PASSED:
+            continue
         reasons = result.detailed_reasons()
         cause = _cause_of(result.outcome, reasons)
         # Their hash, because reasons quote long texts.
         digest = blake2b(repr(cause).encode(errors="surrogatepass"), digest_size=16).digest()
         checks = _checks_of(result.outcome, reasons)
-        key = result.outcome, digest, names.setdefault(checks, checks)
-        by_cause.setdefault(key, []).append(at)
+        by_cause.setdefault((result.outcome, digest, checks), []).append((number, result))
     return [
-        FailureGroup(tuple(at + 1 for at in members), outcome, results_at(known, members), checks)
+        FailureGroup(
+            tuple(number for number, _ in members),
+            outcome,
+            [result for _, result in members],
+            checks,
+        )
         for (outcome, _, checks), members in by_cause.items()
     ]
 

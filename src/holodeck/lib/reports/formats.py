@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from pkgutil import resolve_name
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
@@ -15,7 +14,6 @@ from pydantic_core import PydanticSerializationError
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.private_files import replace_file
 from holodeck.lib.registry import Registry, unknown_name
-from holodeck.models.result_sequence import ResultSequence
 from holodeck.models.test_result import TestReport
 
 Renderer = Callable[[TestReport], str]
@@ -31,13 +29,6 @@ FORMATS: Registry[Renderer] = Registry(
     },
 )
 """Format → function from a report to its text."""
-_IN_PARTS = {
-    "json": "holodeck.lib.reports.formats:json_parts",
-    "html": "holodeck.lib.reports.html:html_parts",
-    "junit": "holodeck.lib.reports.junit:junit_parts",
-    "codequality": "holodeck.lib.reports.code_quality:code_quality_parts",
-}
-"""Format → function that yields the same text in parts, where that may be long."""
 PIPE_TIMEOUT_S = 1.0
 """How long to wait until a process reads from a pipe."""
 SUFFIXES = {
@@ -53,55 +44,39 @@ _JSON_FORMATS = frozenset({"json", "codequality"})
 
 def generate_json_report(report: BaseModel) -> str:
     """Return the report with every field, as JSON."""
+    return "".join(_json_parts(report))
+
+
+def _json_parts(report: BaseModel) -> Iterator[str]:
+    """Yield the report result by result, as the JSON of 10,000 cases takes 23 MB."""
+    if not isinstance(report, TestReport) or not report.results:
+        yield _json_of(report) + "\n"
+        return
+    frame = _json_of(report.model_copy(update={"results": []}))
+    before, key, after = frame.partition('\n  "results": [')  # no string has a line break
+    yield before + key
+    for at, result in enumerate(report.results):
+        text = _json_of(result).replace("\n", "\n    ")
+        yield f",\n    {text}" if at else f"\n    {text}"
+    yield f"\n  {after}\n"
+
+
+def _json_of(model: BaseModel) -> str:
     try:
-        return "".join(json_parts(report))
-    except PydanticSerializationError:
-        return _escaped_json(report)
+        return model.model_dump_json(indent=2)
+    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
+        return json.dumps(model.model_dump(), indent=2, default=str)
 
 
 def write_report(
     report_format: str, report: TestReport, path: Path, shown: Path | None = None
 ) -> None:
-    """Write a report without holding all of its text in memory, where the format permits that.
-
-    Raises ReportError as `write_report_text` does.
-    """
-    if report_format not in _IN_PARTS:
-        render = FORMATS.load(report_format, location="--format")
-        write_report_text(render(report), path, shown)
+    """Write a report. Raises ReportError as `write_report_text` does."""
+    if report_format == "json":
+        write_report_text(_json_parts(report), path, shown)
         return
-    try:
-        write_report_text(resolve_name(_IN_PARTS[report_format])(report), path, shown)
-    except PydanticSerializationError:
-        if report_format != "json":
-            raise
-        write_report_text(_escaped_json(report), path, shown)
-
-
-def json_parts(report: BaseModel) -> Iterator[str]:
-    """Yield the report as JSON, one result after the other.
-
-    Raises PydanticSerializationError for a lone surrogate, which JSON must escape.
-    """
-    results = report.results if isinstance(report, TestReport) else []
-    if not results:
-        yield report.model_dump_json(indent=2) + "\n"
-        return
-    frame = report.model_copy(update={"results": []}).model_dump_json(indent=2)
-    before, key, after = frame.partition('\n  "results": [')  # no string has a line break
-    yield before + key
-    if isinstance(results, ResultSequence):
-        dumped = results.as_json()
-    else:
-        dumped = (result.model_dump_json(indent=2) for result in results)
-    for at, one in enumerate(dumped):
-        text = one.replace("\n", "\n    ")
-        yield f",\n    {text}" if at else f"\n    {text}"
-    yield f"\n  {after}\n"
-
-
-def _escaped_json(report: BaseModel) -> str:
-    return json.dumps(report.model_dump(), indent=2, default=str) + "\n"
+    render = FORMATS.load(report_format, location="--format")
+    write_report_text(render(report), path, shown)
 
 
 def format_for(path: Path, explicit: str | None = None) -> str:
@@ -165,19 +140,16 @@ def write_report_text(text: str | Iterable[str], path: Path, shown: Path | None 
     Raises ReportError with the path, or with `shown` in its place.
     """
     parts = [text] if isinstance(text, str) else text
+    data = (part.encode("utf-8", "backslashreplace") for part in parts)
     try:
-        _write((part.encode("utf-8", "backslashreplace") for part in parts), path)
+        target = _resolve_links(path)  # so that a link stays one
+        if target.exists() and not target.is_file():  # a pipe or a device
+            _write_special_file(b"".join(data), target)
+        else:
+            replace_file(target, data, is_synced=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ReportError(f"the report cannot be written to {shown or path}: {reason}") from error
-
-
-def _write(parts: Iterable[bytes], path: Path) -> None:
-    target = _resolve_links(path)  # so that a link stays one
-    if target.exists() and not target.is_file():  # a pipe or a device
-        _write_special_file(b"".join(parts), target)
-        return
-    replace_file(target, parts, is_synced=True)
 
 
 def _open_special_file(target: Path) -> int:

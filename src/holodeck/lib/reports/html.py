@@ -9,28 +9,21 @@ from holodeck.lib.reports.page_file import (
     PageCase,
     Row,
     json_line,
-    page_parts,
+    render_page,
 )
 from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.models.outcome import Outcome
 from holodeck.models.record import PastOutcome
-from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import TestReport, TestResult
 
 _MAX_REASON = 300
 _MAX_INPUT = 200
-_NOT_PASSED = frozenset(one for one in Outcome if not one.is_pass)
 
 
 def generate_html_report(report: TestReport) -> str:
     """Return the report as an HTML page."""
-    return "".join(html_parts(report))
-
-
-def html_parts(report: TestReport) -> Iterator[str]:
-    """Yield the same text in parts, in one pass over the results."""
-    return page_parts(page_of(report))
+    return render_page(page_of(report))
 
 
 def page_of(
@@ -47,7 +40,7 @@ def page_of(
         thing: What its results are about.
         trends: For each result, how its case ended in recorded runs; empty if that is unknown.
     """
-    not_passed = positions_of(report.results, _NOT_PASSED)
+    not_passed = [one for one in report.results if not one.outcome.is_pass]
     return Page(
         title=f"{kind}: {report.agent_name}",
         verdict=verdict_of(report),
@@ -61,7 +54,7 @@ def page_of(
         outcomes=report.summary.outcomes,
         cases=(page_case(result) for result in report.results),
         not_passed=len(not_passed),
-        listed=[row_of(one) for one in results_at(report.results, not_passed[:MAX_LISTED])],
+        listed=[row_of(one) for one in not_passed[:MAX_LISTED]],
         more={"trends": [[one.model_dump(mode="json") for one in trend] for trend in trends]}
         if trends
         else {},

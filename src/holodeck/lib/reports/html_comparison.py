@@ -1,7 +1,7 @@
 """The comparison of two runs, or of two agents, as one HTML page."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from holodeck.lib.reports.against import (
     comparison_notes,
@@ -16,7 +16,6 @@ from holodeck.lib.reports.page_file import Page, PageCase, Row, json_line, rende
 from holodeck.lib.text import one_line
 from holodeck.models.comparison import ComparisonReport, Pair, PairVerdict
 from holodeck.models.outcome import Outcome
-from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import TestResult
 
 _MAX_REASON = 300
@@ -53,29 +52,29 @@ def _broken(report: ComparisonReport) -> Iterator[Row]:
     for pair in report.pairs:
         if pair.verdict is PairVerdict.ONLY_FIRST:
             yield _pair_case(report, pair).row
-    failed = positions_of(report.second.report.results, {Outcome.FAILED})
-    for result in _new(report, failed):
-        yield _new_case(result).row
+    for result in _new(report):
+        if result.outcome is Outcome.FAILED:
+            yield _new_case(result).row
 
 
 def _cases(report: ComparisonReport) -> Iterator[PageCase]:
-    before, after = report.first.report.results, report.second.report.results
     for pair in report.pairs:
         yield _pair_case(report, pair)
     if not report.is_of_runs:
         return
-    yield from map(_new_case, _new(report, range(len(after))))
+    yield from map(_new_case, _new(report))
     paired = {pair.first_at for pair in report.pairs}
-    for result in results_at(before, [at for at in range(len(before)) if at not in paired]):
-        yield _lone_case(result, "vanished", "first")
+    for at, result in enumerate(report.first.report.results):
+        if at not in paired:
+            yield _lone_case(result, "vanished", "first")
 
 
-def _new(report: ComparisonReport, positions: Iterable[int]) -> Sequence[TestResult]:
+def _new(report: ComparisonReport) -> list[TestResult]:
     """Return those results of the second run whose case the first one does not have."""
     if not report.is_of_runs:
         return []
     paired = {pair.second_at for pair in report.pairs}
-    return results_at(report.second.report.results, [at for at in positions if at not in paired])
+    return [one for at, one in enumerate(report.second.report.results) if at not in paired]
 
 
 def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:

@@ -5,13 +5,9 @@ cases pass and hold a `flakyFailure` for each run that did not, `file` and `line
 a `testcase`, and `type` of a `failure` is the check that failed.
 """
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from tempfile import SpooledTemporaryFile
-from typing import IO
 
-from holodeck.errors import ReportError
 from holodeck.lib.reports.failure_groups import explain
 from holodeck.lib.reports.locations import place_of
 from holodeck.lib.reports.markdown import json_text
@@ -33,8 +29,6 @@ _COUNTS = ("tests", "failures", "errors", "skipped")
 _COUNTED = {Outcome.FAILED: "failures", Outcome.SKIPPED: "skipped"} | dict.fromkeys(
     _ERRORS, "errors"
 )
-_MOST_IN_MEMORY = 4_000_000
-"""Bytes of cases that wait in memory for the counts before them; more wait in a file."""
 _IN_ATTRIBUTE = {"\r": "&#13;", "\n": "&#10;", "\t": "&#09;", '"': "&quot;"}
 
 
@@ -44,40 +38,25 @@ def generate_junit_report(report: TestReport) -> str:
     A run that ended early, or in which no test ran, has an error of its own, so that it cannot be
     taken for one that passed.
     """
-    return "".join(junit_parts(report))
-
-
-def junit_parts(report: TestReport) -> Iterator[str]:
-    """Yield the same text in parts, in one pass over the results.
-
-    A suite begins with its counts, so its cases wait in a temporary file. Raises ReportError if
-    that cannot be written.
-    """
     suites: dict[tuple[str, str | None], _Suite] = {}
-    # The cases of a small report never leave the memory.
-    with SpooledTemporaryFile(_MOST_IN_MEMORY) as cases:
-        try:
-            for result in report.results:
-                key = result.agent_name or report.agent_name, result.suite
-                if key not in suites:
-                    suites[key] = _Suite(report, *key, result, cases)
-                suites[key].add(result)
-        except OSError as error:
-            reason = f"the temporary file of the JUnit report cannot be written: {error.strerror}"
-            raise ReportError(reason) from error
-        incomplete = why_incomplete(report)
-        counts = sum((one.counts for one in suites.values()), Counter())
-        if incomplete is not None:
-            counts.update(("tests", "errors"))
-        attributes = {"name": _name(report.agent_name)}
-        attributes |= {name: str(counts[name]) for name in _COUNTS}
-        attributes["time"] = _seconds(report.summary.wall_time_ms)
-        yield f'<?xml version="1.0" encoding="UTF-8"?>\n{_start("testsuites", attributes)}>\n'
-        for suite in suites.values():
-            yield from suite.parts()
-        if incomplete is not None:
-            yield _run_suite(report, incomplete)
-        yield "</testsuites>\n"
+    for result in report.results:
+        key = result.agent_name or report.agent_name, result.suite
+        if key not in suites:
+            suites[key] = _Suite(report, *key, result)
+        suites[key].add(result)
+    incomplete = why_incomplete(report)
+    counts = sum((suite.counts for suite in suites.values()), Counter())
+    if incomplete is not None:
+        counts.update(("tests", "errors"))
+    attributes = {"name": _name(report.agent_name)}
+    attributes |= {name: str(counts[name]) for name in _COUNTS}
+    attributes["time"] = _seconds(report.summary.wall_time_ms)
+    children = [suite.text() for suite in suites.values()]
+    if incomplete is not None:
+        children.append(_run_suite(report, incomplete))
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _parent(
+        0, "testsuites", attributes, children
+    )
 
 
 def case_title(result: TestResult) -> str:
@@ -104,49 +83,34 @@ def _run_suite(report: TestReport, reason: str) -> str:
 
 
 class _Suite:
-    """The cases of one agent and suite, whose texts are in a file."""
+    """The cases of one agent and suite."""
 
-    def __init__(
-        self,
-        report: TestReport,
-        agent: str,
-        name: str | None,
-        first: TestResult,
-        cases: "IO[bytes] | SpooledTemporaryFile[bytes]",
-    ) -> None:
+    def __init__(self, report: TestReport, agent: str, name: str | None, first: TestResult) -> None:
         self._report = report
         self._agent = agent
         self._title = _name(first.group or agent)
         self._config_path = report.config_path_of(first)
         self._class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
-        self._cases = cases
-        self._places = array("q")
-        """Where each case begins in the file, and its length."""
+        self._cases: list[str] = []
         self._elapsed_ms = 0
         self.counts: Counter[str] = Counter()
 
     def add(self, result: TestResult) -> None:
-        """Add a case. Raises OSError if the file cannot be written."""
-        text = _case(self._report, result, self._class_name).encode(errors="surrogatepass")
-        self._places.extend((self._cases.tell(), len(text)))
-        self._cases.write(text)
+        """Add a case."""
+        self._cases.append(_case(self._report, result, self._class_name))
         self._elapsed_ms += result.execution_time_ms
         self.counts.update(["tests"])
         if result.outcome in _COUNTED:
             self.counts.update([_COUNTED[result.outcome]])
 
-    def parts(self) -> Iterator[str]:
-        """Yield the suite as XML."""
+    def text(self) -> str:
+        """Return the suite as XML."""
         attributes = {"name": self._title}
         attributes |= {name: str(self.counts[name]) for name in _COUNTS}
         attributes["time"] = _seconds(self._elapsed_ms)
         attributes["timestamp"] = self._report.timestamp
-        yield f"  {_start('testsuite', attributes)}>\n"
-        yield _parent(2, "properties", {}, self._properties())
-        for start, length in zip(self._places[::2], self._places[1::2], strict=True):
-            self._cases.seek(start)
-            yield self._cases.read(length).decode(errors="surrogatepass")
-        yield "  </testsuite>\n"
+        properties = _parent(2, "properties", {}, self._properties())
+        return _parent(1, "testsuite", attributes, [properties, *self._cases])
 
     def _properties(self) -> Iterator[str]:
         report = self._report

@@ -11,7 +11,6 @@ from itertools import chain
 from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
 from holodeck.lib.reports.locations import split_location
 from holodeck.lib.reports.summary import exit_code, summarize
-from holodeck.lib.result_store import ResultStore
 from holodeck.lib.text import one_line, plural
 from holodeck.models.baseline import case_keys
 from holodeck.models.reported_run import MergedRun, RunOrigin
@@ -63,18 +62,15 @@ def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
         raise ConfigError("--merge", "\n  ".join(["these runs are not parts of one:", *problems]))
     labels = _labels(agents)
     merged: list[MergedRun] = []
-    results = ResultStore()
+    results: list[TestResult] = []
     for key, parts in agents.items():
         runs = sorted((run for part in parts for run in part.runs), key=_shard_number)
         merged += [run.model_copy(update={"label": labels[key]}) for run in runs]
         agent_name = labels[key] if len(agents) > 1 else None
-        found = [part.results for part in parts]
-        places = [(one, at) for one in found for at in range(len(one))]
-        for index in _order_of_file(chain.from_iterable(found)):
-            of_part, at = places[index]
-            result = of_part[at].model_copy(update={"agent_name": agent_name})
-            results.add(len(results), result)
-    return _report(merged, results.snapshot())
+        found = list(chain.from_iterable(part.results for part in parts))
+        in_order = (found[index] for index in _order_of_file(found))
+        results += [one.model_copy(update={"agent_name": agent_name}) for one in in_order]
+    return _report(merged, results)
 
 
 def _report(runs: Sequence[MergedRun], results: Sequence[TestResult]) -> TestReport:

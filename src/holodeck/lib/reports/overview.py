@@ -20,7 +20,6 @@ from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import code, inline
 from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.text import percent, plural
-from holodeck.models.result_sequence import positions_of, results_at
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -248,7 +247,7 @@ def _cause(cause: FailureGroup, bullet: str, cases: _Cases) -> Iterator[str]:
 def _flaky(report: TestReport, links: SourceLinks, size: tuple[int, int, int]) -> Iterator[str]:
     """Yield the tests that passed, but not each time."""
     limit, most, _ = size
-    flaky = results_at(report.results, positions_of(report.results, {Outcome.FLAKY}))
+    flaky = [one for one in report.results if one.outcome is Outcome.FLAKY]
     if not flaky:
         return
     yield from (f"## Flaky: {plural(len(flaky), 'Test')}", "")

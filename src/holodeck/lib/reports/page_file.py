@@ -54,7 +54,6 @@ class Page:
     verdict_text: str
     """The counts."""
     cases: Iterable[PageCase]
-    """Taken one by one, so that never all of them are in memory."""
     not_passed: int = 0
     """How many of them did not pass."""
     listed: Sequence[Row] = ()
@@ -81,16 +80,11 @@ class Page:
 
 def render_page(page: Page) -> str:
     """Return the page as one HTML document."""
-    return "".join(page_parts(page))
-
-
-def page_parts(page: Page) -> Iterator[str]:
-    """Yield the same text in parts; of the cases, only compressed rows stay in memory."""
     head, tail = _parts()
     summary = "".join(_summary(page))
     live = " data-live" if page.is_live else ""
     code = _code(page.is_live)
-    yield head.substitute(title=_text(page.title), summary=summary, live=live, **code)
+    parts = [head.substitute(title=_text(page.title), summary=summary, live=live, **code)]
     index, cases = _Block("index"), _Block("cases")
     index.add(json.dumps(index_of(page))[:-1] + ', "rows": [')
     starts: list[int] = []
@@ -104,13 +98,12 @@ def page_parts(page: Page) -> Iterator[str]:
             cases.add("\n" + case.line)
         size += len(case.line)
         if size >= CHUNK_CHARACTERS:
-            yield cases.end()
+            parts.append(cases.end())
             cases, size = _Block("cases"), 0
     if not cases.is_empty:
-        yield cases.end()
+        parts.append(cases.end())
     index.add(f'], "starts": {json.dumps(starts)}}}')
-    yield index.end()
-    yield tail.substitute(code)
+    return "".join((*parts, index.end(), tail.substitute(code)))
 
 
 def index_of(page: Page) -> dict[str, Json]:

@@ -1,12 +1,9 @@
 """Summarizes results: counts, averages, token usage and pass@k; chooses the exit code."""
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import comb, fsum, sqrt
 from statistics import fmean
-from typing import Generic, TypeVar
 
 from holodeck.errors import ExitCode, worst_exit_code
 from holodeck.lib.reports.costs import CostSum
@@ -34,18 +31,6 @@ def pass_all(passed: int, ran: int, k: int) -> float:
     return comb(passed, k) / comb(ran, k)
 
 
-def estimate_passes(results: Iterable[TestResult], estimator: Estimator) -> dict[int, float]:
-    """Return the mean over the repeated cases for each k, up to the fewest repetitions of a case.
-
-    Empty if a repeated case has repetitions that were not run or are undecided: leaving them out
-    would bias the estimate.
-    """
-    repeats = [one.repeats for one in results if one.repeats is not None]
-    if not all(map(_is_whole, repeats)):
-        return {}
-    return _mean_estimates([(one.passed, one.planned) for one in repeats], estimator)
-
-
 def _is_whole(repeats: Repeats) -> bool:
     all_ran = len(repeats.runs) == repeats.planned
     return all_ran and all(one.outcome in _DECIDED for one in repeats.runs)
@@ -61,49 +46,46 @@ def _mean_estimates(repeated: Sequence[tuple[int, int]], estimator: Estimator) -
 
 
 def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary:
-    """Return the run in numbers."""
-    totals = RunTotals()
-    for number, result in enumerate(results):
-        totals.add(number, result)
+    """Return the run in numbers.
+
+    An average includes all rows with a score; `metrics_errored` counts the others.
+    """
+    totals = _Totals()
+    for result in results:
+        totals.add(result)
     return totals.summary(wall_time_ms)
 
 
-class RunTotals:
-    """A run in numbers, which is complete with each result; the results themselves are not kept.
-
-    Results may come in any order; what they are named in is the order of their numbers.
-    """
-
+class _Totals:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         """The sums of the summary, by the name of its field."""
-        self._outcomes: _InOrder[int] = _InOrder(int)
-        self._scores: _InOrder[array[float]] = _InOrder(lambda: array("d"))
-        self._errored: _InOrder[int] = _InOrder(int)
+        self._outcomes: Counter[str] = Counter()
+        self._scores: dict[str, list[float]] = {}
+        self._errored: Counter[str] = Counter()
         self._usages: dict[str, list[int]] = {}
         """The tokens of a field of the summary: prompt, completion, total."""
         self._repeated: list[tuple[int, int]] | None = []
         """How often each repeated case passed and ran; None if one did not run as planned."""
         self._costs = CostSum()
 
-    def add(self, number: int, result: TestResult) -> None:
-        """Add the result with this number."""
+    def add(self, result: TestResult) -> None:
         counts, rows, runs = self._counts, result.rows, result.single_runs
         counts["total_tests"] += 1
         counts["passed"] += result.passed
         counts["total_duration_ms"] += result.execution_time_ms
-        self._outcomes.at(result.outcome.value, (number, 0)).value += 1
-        for place, row in enumerate(rows):
+        self._outcomes[result.outcome.value] += 1
+        for row in rows:
             if row.score is None:
-                self._errored.at(row.metric_name, (number, place)).value += 1
+                self._errored[row.metric_name] += 1
             else:
-                self._scores.at(row.metric_name, (number, place)).value.append(row.score)
+                self._scores.setdefault(row.metric_name, []).append(row.score)
         for run in runs:
             self._add_run(run, rows if run is result else run.rows)
         counts["unknown_token_usage"] += any(map(_lacks_usage, runs))
         if result.repeats is not None:
             self._add_repeats(result.repeats)
-        self._costs.add(number, result)
+        self._costs.add(result)
 
     def _add_run(self, run: TestResult, rows: Sequence[MetricResult]) -> None:
         self._add_usage("token_usage", run.token_usage)
@@ -130,11 +112,7 @@ class RunTotals:
             self._repeated.append((repeats.passed, repeats.planned))
 
     def summary(self, wall_time_ms: int) -> ReportSummary:
-        """Return the numbers so far.
-
-        An average includes all rows with a score; `metrics_errored` counts the others.
-        """
-        counts, outcomes, scores = self._counts, self._outcomes.values(), self._scores.values()
+        counts, outcomes, scores = self._counts, self._outcomes, self._scores
         total, passed = counts["total_tests"], counts["passed"]
         ran = total - outcomes.get(Outcome.SKIPPED, 0)
         return ReportSummary(
@@ -146,9 +124,9 @@ class RunTotals:
             pass_rate=100 * passed / ran if ran else 0,
             total_duration_ms=counts["total_duration_ms"],
             wall_time_ms=wall_time_ms,
-            outcomes=outcomes,
+            outcomes=dict(outcomes),
             metrics_evaluated={name: len(found) for name, found in scores.items()},
-            metrics_errored=self._errored.values(),
+            metrics_errored=dict(self._errored),
             average_scores={name: _mean(found) for name, found in scores.items()},
             standard_errors={
                 name: _standard_error(found) for name, found in scores.items() if found[1:]
@@ -167,40 +145,6 @@ class RunTotals:
     def _usage(self, name: str) -> TokenUsage:
         prompt, completion, total = self._usages.get(name, (0, 0, 0))
         return TokenUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
-
-
-V = TypeVar("V")
-_Place = tuple[int, int]
-"""The number of a result, and where in it."""
-
-
-@dataclass
-class _Placed(Generic[V]):
-    """A value and the first place that it is about."""
-
-    value: V
-    first: _Place
-
-
-class _InOrder(Generic[V]):
-    """Values by name, in the order of the places where the names are first."""
-
-    def __init__(self, new: Callable[[], V]) -> None:
-        self._new = new
-        self._found: dict[str, _Placed[V]] = {}
-
-    def at(self, name: str, place: _Place) -> _Placed[V]:
-        """Return the value of that name, which is also at `place`."""
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = _Placed(self._new(), place)
-        elif place < found.first:
-            found.first = place
-        return found
-
-    def values(self) -> dict[str, V]:
-        in_order = sorted(self._found.items(), key=lambda one: one[1].first)
-        return {name: one.value for name, one in in_order}
 
 
 def _lacks_usage(run: TestResult) -> bool:

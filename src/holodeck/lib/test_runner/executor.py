@@ -24,7 +24,6 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.exceptions import describe, with_location
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.lazy_names import lazy_names
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
     from holodeck.lib.test_runner.events import OnConversation
-    from holodeck.lib.test_runner.worker_template import Template
     from holodeck.lib.tools.base import Tool
 
 __all__ = [
@@ -60,11 +58,9 @@ __all__ = [
     "validate_tool_calls",
 ]
 
-_RAG = "holodeck.lib.evaluators.deepeval.rag"
-__getattr__ = lazy_names(__name__, {"RAG_EVALUATOR_MAP": _RAG, "RAGEvaluatorConstructor": _RAG})
-
 logger = logging.getLogger(__name__)
 
+_OF_DEEPEVAL = ("RAG_EVALUATOR_MAP", "RAGEvaluatorConstructor")
 PREPARED = (
     "before the first case, the tools took {} and {} tokens for documents; budgets count these, the"
     " costs of the report do not"
@@ -111,9 +107,7 @@ class TestExecutor:
         run_id: The record of the run, which events name; None without a record.
         is_checked: Whether the static checks of `holodeck validate` were done before the run;
             otherwise they are its first step.
-        worker_template: Forks the worker processes, if it was started before they were needed.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
-        writes_json: Whether a JSON report of the run will be written, which is prepared meanwhile.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -130,9 +124,7 @@ class TestExecutor:
     is_debugged = False
     run_id: str | None = None
     is_checked = False
-    worker_template: "Template | None" = None
     is_one_at_a_time = False
-    writes_json = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
         self,
@@ -249,13 +241,7 @@ class TestExecutor:
             index: with_cost(result, self.agent_config)
             for index, result in self.carried_over.items()
         }
-        self._run_state = RunState(
-            self.agent_config,
-            self._report_result,
-            carried_over,
-            self.clean,
-            is_indented=self.writes_json,
-        )
+        self._run_state = RunState(self.agent_config, self._report_result, carried_over, self.clean)
         self._started = time.perf_counter()
         self._run_state.skip(result_if_skipped)
         return bool(self._run_state.remaining)
@@ -323,7 +309,6 @@ class TestExecutor:
                 count,
                 self._setup,
                 self._run_state,
-                template=self.worker_template,
                 on_start=self._report_start,
                 on_conversation=self.on_conversation,
             ) as lane:
@@ -484,3 +469,12 @@ class TestExecutor:
             await backend.teardown()
         except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
             logger.warning("closing the agent failed: %s", describe(error))
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_DEEPEVAL:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imported here because few metrics are DeepEval's.
+    from holodeck.lib.evaluators.deepeval import rag  # noqa: PLC0415
+
+    return getattr(rag, name)

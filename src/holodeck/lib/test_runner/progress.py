@@ -19,8 +19,7 @@ from holodeck.lib.reports.recap import (
     shown_name,
     wrapped,
 )
-from holodeck.lib.reports.summary import RunTotals, unknown_usage_note
-from holodeck.lib.result_store import ResultStore
+from holodeck.lib.reports.summary import summarize, unknown_usage_note
 from holodeck.lib.test_runner.live_status import LiveStatus
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui import SpinnerMixin, is_tty
@@ -74,10 +73,7 @@ class ProgressIndicator(SpinnerMixin):
         """Whether the tests run one after the other although no setting says so."""
         self.current_test_name: str | None = None
         self._last: TestResult | None = None
-        self._totals = RunTotals()
-        self._results = ResultStore()
-        self._not_passed: list[int] = []
-        """Where those that did not pass are among the results."""
+        self._results: list[TestResult] = []
         self._clock = clock
         self._began = clock()
         self.live = LiveStatus()
@@ -86,7 +82,7 @@ class ProgressIndicator(SpinnerMixin):
     @property
     def test_results(self) -> Sequence[TestResult]:
         """The results so far, in the order in which they became known."""
-        return self._results.at(range(self.current_test))
+        return self._results
 
     def start_test(self, test_name: str, runs: int = 1) -> None:
         """Note that a test starts in the present task; several may run at the same time.
@@ -98,10 +94,7 @@ class ProgressIndicator(SpinnerMixin):
 
     def update(self, result: TestResult) -> None:
         """Add the result of a test."""
-        self._totals.add(self.current_test, result)
-        self._results.add(self.current_test, result)
-        if result.outcome in NOT_PASSED:
-            self._not_passed.append(self.current_test)
+        self._results.append(result)
         self.current_test += 1
         self._last = result
         self.passed += result.passed
@@ -178,8 +171,7 @@ class ProgressIndicator(SpinnerMixin):
 
         A line for each cause if quiet, or if `verbose` has shown the reasons before.
         """
-        failures = self._results.at(self._not_passed)
-        return recap_failures(failures, brief=self.quiet or self.verbose)
+        return recap_failures(self._results, brief=self.quiet or self.verbose)
 
     def __str__(self) -> str:
         """Return the last progress line, or the summary once all tests are done."""
@@ -190,7 +182,7 @@ class ProgressIndicator(SpinnerMixin):
         ran = self.current_test - self.skipped - self.unreached
         rate = percent(100 * self.passed / ran, 1) if ran else "none ran"
         yield f"{self._verdict()}Test Results: {self.passed}/{ran} passed ({rate})"
-        summary = self._totals.summary(0)
+        summary = summarize(self._results, 0)
         for title, kinds in _OTHER_COUNTS:
             if count := sum(summary.outcomes.get(kind, 0) for kind in kinds):
                 yield f"  {title}: {count}"
@@ -214,7 +206,7 @@ class ProgressIndicator(SpinnerMixin):
             return ""
         if 0 < self.passed == self.total_tests - self.skipped:
             return f"{PASS} "
-        is_failed = Outcome.FAILED in self._totals.summary(0).outcomes
+        is_failed = any(one.outcome is Outcome.FAILED for one in self._results)
         return f"{FAIL if is_failed else ERROR} "
 
     def _duration(self, result: TestResult) -> str:

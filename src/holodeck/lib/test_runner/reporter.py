@@ -11,7 +11,6 @@ from holodeck.lib.reports.markdown import BLOCK_LIMIT, MAX_CHARACTERS, code, fol
 from holodeck.lib.reports.overview import most_telling_first, overview
 from holodeck.lib.text import plural
 from holodeck.models.config import ReportDetail
-from holodeck.models.result_sequence import positions_of
 from holodeck.models.test_result import Outcome, TestReport
 
 _LIMITS = (BLOCK_LIMIT, 4_000, 1_000, 200)
@@ -62,7 +61,7 @@ class _Document:
         first = [cause.numbers[0] for cause in causes]
         others = sorted(number for cause in causes for number in cause.numbers[1:])
         by_outcome = {
-            outcome: [at + 1 for at in positions_of(results, {outcome})]
+            outcome: [at for at, one in enumerate(results, 1) if one.outcome is outcome]
             for outcome in (Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)
         }
         passed = by_outcome[Outcome.PASSED] if self.detail == "all" else []

@@ -26,7 +26,6 @@ from holodeck.models.baseline import Baseline, BaselineCase, CaseKey, case_keys,
 from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.outcome import DECIDED, Outcome
 from holodeck.models.reported_run import RunOrigin
-from holodeck.models.result_sequence import results_at
 from holodeck.models.test_result import TestReport, TestResult
 
 BASELINE = "baseline"
@@ -101,7 +100,7 @@ def read_side(name: str, store: RunStore, agent_folder: Path) -> ComparedRun:
         return _side_of_baseline(_committed_baseline(agent_folder), f"{BASELINE_FILE} on main")
     if is_report(name):
         return _side_of_file(Path(name))
-    return side_of_run(store.read(name, is_streamed=True))
+    return side_of_run(store.read(name))
 
 
 def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
@@ -339,8 +338,8 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
         places = {"first_at": before[key], "second_at": after[key]}
         pairs.append(build_pair(len(pairs), second, first, second).model_copy(update=places))
         currencies.update(_currencies([first, second]))
-    removed = results_at(old, [at for key, at in before.items() if key not in after])
-    added = results_at(new, [at for key, at in after.items() if key not in before])
+    removed = [old[at] for key, at in before.items() if key not in after]
+    added = [new[at] for key, at in after.items() if key not in before]
     currencies.update(_currencies(removed), _currencies(added))
     sides = [
         ComparedAgent(

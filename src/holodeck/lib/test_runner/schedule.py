@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from typing import Protocol
 from holodeck.errors import ConfigError, ExecutionError
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.reports.summary import RunTotals
-from holodeck.lib.result_store import ResultStore
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import Agent
@@ -37,7 +35,6 @@ class RunState:
         on_result: Called with each new result and the index of its case.
         carried_over: Results of an earlier run, by the index of their case.
         clean: Returns a result without secrets; it is called before anything else sees the result.
-        is_indented: Whether the results are kept as JSON for a report, too.
     """
 
     def __init__(
@@ -46,15 +43,12 @@ class RunState:
         on_result: Callable[[int, TestResult], None],
         carried_over: Mapping[int, TestResult] | None = None,
         clean: Callable[[TestResult], TestResult] | None = None,
-        *,
-        is_indented: bool = False,
     ) -> None:
         self._agent = agent
         self._cases = agent.test_cases or []
         self._on_result = on_result
         self._clean = clean
-        self._store = ResultStore(is_indented=is_indented)
-        self._totals = RunTotals()
+        self._results: dict[int, TestResult] = {}
         self._has_answers = False
         for index, result in (carried_over or {}).items():
             self._keep(index, result)
@@ -63,9 +57,9 @@ class RunState:
         """Why not every case is run, as a message; None if nothing stopped the run."""
 
     @property
-    def results(self) -> Sequence[TestResult]:
+    def results(self) -> list[TestResult]:
         """The results there are now, in the order of the file."""
-        return self._store.snapshot()
+        return [self._results[index] for index in sorted(self._results)]
 
     @property
     def has_answers(self) -> bool:
@@ -75,7 +69,7 @@ class RunState:
     @property
     def remaining(self) -> Sequence[int]:
         """The indexes of the cases without a result."""
-        return array("l", (at for at in range(len(self._cases)) if at not in self._store))
+        return [index for index in range(len(self._cases)) if index not in self._results]
 
     def case(self, index: int) -> TestCaseModel:
         """Return the case at that index."""
@@ -83,11 +77,11 @@ class RunState:
 
     def result_of(self, index: int) -> TestResult | None:
         """Return the result of the case at that index; None without one."""
-        return self._store.get(index)
+        return self._results.get(index)
 
     def summary(self, wall_time_ms: int) -> ReportSummary:
         """Return the results so far in numbers."""
-        return self._totals.summary(wall_time_ms)
+        return summarize(self.results, wall_time_ms)
 
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
@@ -98,8 +92,7 @@ class RunState:
         self._on_result(index, result)
 
     def _keep(self, index: int, result: TestResult) -> None:
-        self._store.add(index, result)
-        self._totals.add(index, result)
+        self._results[index] = result
         self._has_answers |= result.outcome in _ANSWERED
 
     def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:

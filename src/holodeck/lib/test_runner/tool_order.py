@@ -54,11 +54,6 @@ def is_in_order(
     return False
 
 
-def expected_calls(expected: Sequence[str | ExpectedTool]) -> int:
-    """Return how many calls the entries stand for."""
-    return sum(map(_count, expected))
-
-
 def _count(expected: str | ExpectedTool) -> int:
     return 1 if isinstance(expected, str) else expected.count or 1
 

@@ -13,7 +13,6 @@ from holodeck.lib.test_runner.case_run import CaseSetup
 from holodeck.lib.test_runner.schedule import Lane, RunState
 from holodeck.lib.test_runner.worker_messages import WorkerTask
 from holodeck.lib.test_runner.worker_pool import WorkerPool
-from holodeck.lib.test_runner.worker_template import Template
 from holodeck.lib.test_runner.workers import open_place
 from holodeck.lib.ui.activity import displayed
 from holodeck.models.agent import Agent
@@ -34,7 +33,6 @@ async def open_worker_lane(
     setup: CaseSetup,
     run_state: RunState,
     *,
-    template: Template | None,
     on_start: Callable[[TestCaseModel], None],
     on_conversation: "OnConversation | None",
 ) -> AsyncIterator[Lane]:
@@ -45,12 +43,11 @@ async def open_worker_lane(
         count: How many workers; None for one per core of the place where they run.
         setup: Publishes what happens in the workers, and makes the results of cases that end them.
         run_state: Knows the cases that are left, and takes their results.
-        template: The template of workers on this machine, if it was started before.
         on_start: Called with each case right before it runs.
         on_conversation: Called with each conversation before it begins.
     """
     agent, settings = setup.agent, setup.config
-    async with open_place(agent, settings, template) as place:
+    async with open_place(agent, settings) as place:
         count = count or min(place.cores, len(run_state.remaining))
         follow = _follower(setup, on_conversation)
         pool = WorkerPool(place, task, count, setup.add_note, setup.lost_result, follow=follow)

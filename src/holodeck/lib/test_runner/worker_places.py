@@ -5,18 +5,15 @@ import json
 import os
 import pickle
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from holodeck.config.environment import process_variables
 from holodeck.lib.process_guard import guarded
 from holodeck.lib.test_runner.worker_messages import Surroundings, WorkerTask
-from holodeck.lib.test_runner.worker_template import Template
 
 WORKER_PROGRAM = "import gc; gc.disable(); from holodeck.lib.test_runner.worker import main; main()"
 """A start frees nothing; the worker enables the collector once it is ready."""
@@ -62,14 +59,7 @@ class Place(Protocol):
 
 
 class LocalProcesses:
-    """Workers are processes of this machine.
-
-    Args:
-        template: Forks them; without one, each starts from nothing.
-    """
-
-    def __init__(self, template: Template | None = None) -> None:
-        self._template = template
+    """Workers are processes of this machine."""
 
     @property
     def cores(self) -> int:
@@ -86,8 +76,7 @@ class LocalProcesses:
     @asynccontextmanager
     async def open_worker(self) -> AsyncIterator["ProcessConnection"]:
         """Start a process that ends with this one."""
-        forked = None if self._template is None else await _fork_worker(self._template)
-        connection = forked or await _start_worker()
+        connection = await _start_worker()
         async with guarded(connection.pid):
             try:
                 yield connection
@@ -105,23 +94,7 @@ async def _start_worker() -> "ProcessConnection":
     )
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-    return ProcessConnection(process.pid, process.stdout, process.stdin, process.wait)
-
-
-async def _fork_worker(template: Template) -> "ProcessConnection | None":
-    """Return the connection to a fork of the template; None if it cannot make one."""
-    ours, theirs = socket.socketpair()
-    try:
-        with theirs:
-            pid = await template.fork(theirs)
-        if pid is None:
-            ours.close()
-            return None
-        reader, writer = await asyncio.open_connection(sock=ours, limit=_CHUNK)
-    except BaseException:
-        ours.close()  # which ends the worker, if there is one
-        raise
-    return ProcessConnection(pid, reader, writer, partial(template.wait, pid))
+    return ProcessConnection(process, process.stdout, process.stdin)
 
 
 class ProcessConnection:
@@ -129,15 +102,14 @@ class ProcessConnection:
 
     def __init__(
         self,
-        pid: int,
+        process: asyncio.subprocess.Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        wait: Callable[[], Awaitable[int | None]],
     ) -> None:
-        self.pid = pid
+        self.pid = process.pid
         self._reader = reader
         self._writer = writer
-        self._wait = wait
+        self._process = process
         self._has_ended = False
         self._how = ""
 
@@ -162,9 +134,8 @@ class ProcessConnection:
     async def ended(self) -> str:
         """Return how the process ended, once it has."""
         if not self._has_ended:
-            code = await self._wait()
+            self._how = describe_exit(await self._process.wait())
             self._has_ended = True
-            self._how = "the worker process ended" if code is None else describe_exit(code)
         return self._how
 
     async def close(self) -> None:

@@ -1,11 +1,10 @@
 """How many worker processes a run takes, and where they are started."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.worker_places import LocalProcesses, Place
-from holodeck.lib.test_runner.worker_template import SEMANTIC_KERNEL, Template, can_fork
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -59,39 +58,15 @@ def count_workers(
     return max(1, min(setting, cases))
 
 
-def open_place(
-    agent: Agent, settings: ExecutionConfig, template: Template | None = None
-) -> AbstractAsyncContextManager[Place]:
-    """Return a context with the place where the workers of a run are started.
-
-    Args:
-        agent: The agent.
-        settings: The settings of the run.
-        template: The template of workers on this machine, if it was started before.
-    """
+def open_place(agent: Agent, settings: ExecutionConfig) -> AbstractAsyncContextManager[Place]:
+    """Return a context with the place where the workers of a run are started."""
     if settings.run_on in {None, LOCAL}:
-        return _local_processes(agent, template)
+        return nullcontext(LocalProcesses())
     # Imported here because few runs use Ray.
     from holodeck.lib.test_runner.ray_workers import connected  # noqa: PLC0415
 
     address = settings.run_on if settings.run_on != "ray" else None
     return connected(address, agent.base_dir, settings.ray_variables or ())
-
-
-@asynccontextmanager
-async def _local_processes(agent: Agent, template: Template | None) -> AsyncIterator[Place]:
-    if not can_fork():
-        yield LocalProcesses()
-        return
-    with nullcontext(template) if template is not None else Template() as forking:
-        prepare(forking, agent)
-        yield LocalProcesses(forking)
-
-
-def prepare(template: Template, agent: Agent) -> None:
-    """Let the template import what the agent needs; this returns at once."""
-    if agent.backend is None and not _is_embedded(agent):
-        template.load(SEMANTIC_KERNEL)
 
 
 def _why_one(

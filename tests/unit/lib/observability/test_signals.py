@@ -196,8 +196,6 @@ def test_prometheus_scrapes_the_metrics_while_the_run_lasts_and_a_file_has_the_l
     a_run()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/m?x=1") as response:
         scraped = response.read().decode()
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/other")
     a_run()
     shutdown_observability(context, timeout=60)
 
@@ -230,7 +228,7 @@ def test_a_port_in_use_is_a_configuration_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(
-            ConfigError, match=f"cannot be served at 127.0.0.1:{port}.*another 'port'"
+            ConfigError, match=f"cannot be served at 127.0.0.1:{port}/metrics.*another 'port'"
         ):
             begin({"exporters": {"prometheus": {"enabled": True, "port": port}}})
 

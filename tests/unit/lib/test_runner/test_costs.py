@@ -2,7 +2,8 @@
 
 import pytest
 
-from holodeck.lib.reports.costs import cost_of, describe_cost, total_cost
+from holodeck.lib.reports.costs import cost_of, describe_cost
+from holodeck.lib.reports.summary import summarize
 from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.test_result import MetricResult, Outcome, TurnResult
 from holodeck.models.token_usage import TokenUsage
@@ -83,11 +84,11 @@ def a_cost(amount, currency="USD", unknown=()):
 
 
 def test_a_run_without_prices_has_no_cost():
-    assert total_cost([a_result()]) is None
+    assert summarize([a_result()], 0).cost is None
 
 
 def test_a_run_costs_the_sum_of_its_cases():
-    assert describe_cost(total_cost([a_cost(1.5), a_cost(2.25)])) == (
+    assert describe_cost(summarize([a_cost(1.5), a_cost(2.25)], 0).cost) == (
         "3.75 USD (agent 3.75 USD, judges 0 USD)"
     )
 
@@ -102,7 +103,7 @@ def test_a_run_costs_the_sum_of_its_cases():
     ids=["a-part-unknown", "recorded-before-prices", "currencies"],
 )
 def test_a_run_of_which_a_part_is_unknown_has_no_total(other, why):
-    total = total_cost([a_cost(1), other])
+    total = summarize([a_cost(1), other], 0).cost
 
     assert total.total is None
     assert total.unknown == [why]

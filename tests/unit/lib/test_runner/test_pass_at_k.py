@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from holodeck.lib.reports.summary import estimate_passes, pass_all, pass_any
+from holodeck.lib.reports.summary import pass_all, pass_any, summarize
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome
@@ -31,8 +31,8 @@ def test_both_are_the_shares_of_all_ways_to_draw_k_runs(passed, k):
 def test_the_summary_takes_the_mean_over_the_repeated_cases():
     results = [repeated(PASS, PASS), repeated(PASS, FAIL), a_result(FAIL)]
 
-    assert estimate_passes(results, pass_any) == pytest.approx({1: 0.75, 2: 1.0})
-    assert estimate_passes(results, pass_all) == pytest.approx({1: 0.75, 2: 0.5})
+    assert summarize(results, 0).pass_at_k == pytest.approx({1: 0.75, 2: 1.0})
+    assert summarize(results, 0).pass_all_k == pytest.approx({1: 0.75, 2: 0.5})
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_the_summary_takes_the_mean_over_the_repeated_cases():
     ids=["nothing", "not-repeated", "cut-short", "broken"],
 )
 def test_there_is_no_estimate_from_runs_that_were_chosen(results):
-    assert estimate_passes(results, pass_any) == {}
+    assert summarize(results, 0).pass_at_k == {}
 
 
 def test_k_goes_up_to_the_fewest_repetitions_of_a_case():
     results = [repeated(PASS, PASS, FAIL), repeated(PASS, FAIL)]
 
-    assert estimate_passes(results, pass_any) == pytest.approx({1: (2 / 3 + 1 / 2) / 2, 2: 1.0})
+    assert summarize(results, 0).pass_at_k == pytest.approx({1: (2 / 3 + 1 / 2) / 2, 2: 1.0})

@@ -49,27 +49,31 @@ ORDERS = {
 MODES = ("exact", "in_order", "any_order", "subset", "superset")
 
 
-@pytest.mark.parametrize("made", ORDERS, ids=lambda made: made or "nothing")
 @pytest.mark.parametrize("mode", MODES)
-def test_an_order_decides_about_the_expected_calls_a_and_b(mode, made):
+def test_an_order_decides_about_the_expected_calls_a_and_b(mode):
     expected = [{"name": "a"}, {"name": "b"}]
 
-    held = last(calls(made), expected_tools=expected, tool_order=mode)
+    held = {made: last(calls(made), expected_tools=expected, tool_order=mode) for made in ORDERS}
 
-    assert held is ORDERS[made][MODES.index(mode)]
+    assert held == {made: row[MODES.index(mode)] for made, row in ORDERS.items()}
 
 
-@pytest.mark.parametrize("made", ORDERS, ids=lambda made: made or "nothing")
 @pytest.mark.parametrize("mode", MODES)
-def test_an_order_of_partly_known_calls_decides_only_what_further_calls_cannot_change(mode, made):
+def test_an_order_of_partly_known_calls_decides_only_what_further_calls_cannot_change(mode):
     expected = [{"name": "a"}, {"name": "b"}]
-    held = last(calls(made), known=PARTLY, expected_tools=expected, tool_order=mode)
+    decided_too_early = []
 
-    more = [f"{made} {one}".split() for one in ("", "a", "b", "x", "a b", "b a")]
-    more += [f"{one} {made}".split() for one in ("a", "b", "x")]
-    ends = {last(calls(" ".join(one)), expected_tools=expected, tool_order=mode) for one in more}
+    for made in ORDERS:
+        held = last(calls(made), known=PARTLY, expected_tools=expected, tool_order=mode)
+        more = [f"{made} {one}".split() for one in ("", "a", "b", "x", "a b", "b a")]
+        more += [f"{one} {made}".split() for one in ("a", "b", "x")]
+        ends = {
+            last(calls(" ".join(one)), expected_tools=expected, tool_order=mode) for one in more
+        }
+        if held is not None and ends != {held}:
+            decided_too_early.append(made)
 
-    assert held is None or ends == {held}
+    assert decided_too_early == []
 
 
 @pytest.mark.parametrize("mode", ["in_order", "any_order", "superset"])

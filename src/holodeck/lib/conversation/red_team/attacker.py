@@ -157,7 +157,6 @@ class RedTeamUser:
         """Turn in which an answer was rated → score and advice."""
         self._backtracks_remaining = self.max_backtracks
         self._backtrack_history: list[dict[str, Any]] = []
-        self._parse_failure_count = 0
 
     @property
     def taken_back(self) -> list[dict[str, Any]]:
@@ -321,7 +320,6 @@ class RedTeamUser:
         raw = await self._call_attacker_llm()
         output = self._strategy.parse_attacker_output(raw)
         if output.parse_failed:
-            self._parse_failure_count += 1
             logger.warning("turn %d: the attacker did not keep to the format; sent as it is", turn)
         logger.debug(
             "turn %d of %d, %s: techniques %s",

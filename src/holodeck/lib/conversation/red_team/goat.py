@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from holodeck.lib.conversation.red_team.strategies import (
     ROLE,
@@ -103,10 +103,6 @@ class GoatStrategy(RedTeamStrategy):
     @property
     def needs_metaprompt_plan(self) -> bool:
         return False
-
-    @property
-    def phase_kind(self) -> Literal["staged", "progress"]:
-        return "progress"
 
     def get_phase_name(self, current_turn: int, total_turns: int) -> str:
         """Return `early`, `mid` or `late`; the attacker does not read it."""

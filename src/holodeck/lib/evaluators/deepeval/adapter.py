@@ -264,14 +264,6 @@ def _import_library() -> Library:
     return Library(metrics, test_case, Rubric, judge_model_class(DeepEvalBaseLLM), ReasonScore)
 
 
-def dag_params(dag: Any) -> set[str]:
-    """Return the parameters of a test case that the nodes of a graph read."""
-    from deepeval.metrics.dag.utils import extract_required_params
-
-    found = extract_required_params(dag.root_nodes, dag.multiturn)
-    return {str(one.value) for one in found}
-
-
 def mcp_call_type() -> Any:
     """Return what marks a tool call as one of an MCP server."""
     from deepeval.test_case.llm_test_case import ToolCallType

@@ -1,4 +1,4 @@
-"""Any metric class of DeepEval, or one of the user that derives from it: `class:`."""
+"""Any metric class of DeepEval for one response, or one of the user: `class:`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,19 +7,8 @@ from typing import Any, ClassVar, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.class_arguments import class_arguments, takes_argument
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import (
-    ONE_IS_GOOD,
-    DeepEvalBaseEvaluator,
-    DeepEvalOptions,
-)
-from holodeck.lib.evaluators.deepeval.cases import (
-    to_texts,
-    to_turn,
-    trace_of,
-    turns_of,
-    turns_with_passages,
-    unseen_calls,
-)
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, DeepEvalOptions
+from holodeck.lib.evaluators.deepeval.cases import unseen_calls
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import JsonObject
@@ -39,31 +28,22 @@ _INPUTS = {
     "input": EvalParam.INPUT,
     "actual_output": EvalParam.ACTUAL_OUTPUT,
     "expected_output": EvalParam.EXPECTED_OUTPUT,
-    "expected_outcome": EvalParam.EXPECTED_OUTPUT,
     "context": EvalParam.CONTEXT,
     "retrieval_context": EvalParam.RETRIEVAL_CONTEXT,
     "tools_called": EvalParam.TOOLS_CALLED,
     "expected_tools": EvalParam.EXPECTED_TOOLS,
-    "role": EvalParam.EXCHANGES,
-    "content": EvalParam.EXCHANGES,
 }
 """The parameters of DeepEval's test cases that a run records."""
 _PREFIX = "deepeval.metrics."
-_MEDIA = {
-    "voice": "audio",
-    "audio_glitch": "audio",
-    "transcription_accuracy": "audio",
-    "multimodal_metrics": "images in the texts",
-}
-"""Package of DeepEval's metrics → what its classes need without declaring it."""
+_IMAGES = f"{_PREFIX}multimodal_metrics."
+"""The package of DeepEval's classes that need images without declaring it."""
 
 
 class AnyClassEvaluator(DeepEvalBaseEvaluator):
     """Computes a metric class of DeepEval or of the user.
 
     The inputs are those that the class names as its required parameters; whatever else the case has
-    is given, too. If a lower score is better by the class's own `is_successful()`, the score is 1
-    minus that of the class.
+    is given, too. A score of 1 is good, and `is_successful()` must agree.
 
     Args:
         class_name: The class in `deepeval.metrics`, or `module:Class`.
@@ -90,13 +70,7 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         super().__init__(**options)
         self._class = find_class(class_name, base_dir)
         self._args = class_arguments(self._class, args, ours=_SET_BY_US, base_dir=base_dir)
-        self._lower_is_better = False
-        probe = self._instance()
-        self._is_conversational = isinstance(
-            probe, adapter.library().metrics.BaseConversationalMetric
-        )
-        self._lower_is_better = _lower_is_better(probe)
-        self._required = _required_inputs(probe)
+        self._required = _required_inputs(self._instance())
 
     @property
     def name(self) -> str:
@@ -106,17 +80,12 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
     def asks_judge(self) -> bool:
         return takes_argument(self._class, "model")
 
-    @property
-    def scale(self) -> str:  # type: ignore[override]  # depends on the class
-        return ONE_IS_GOOD if self._lower_is_better else "0-1"
-
     def required_params(self) -> frozenset[EvalParam]:
         return self._required
 
     def _options(self) -> dict[str, Any]:
-        threshold = round(1 - self.threshold, 12) if self._lower_is_better else self.threshold
         ours = {
-            "threshold": threshold,
+            "threshold": self.threshold,
             "async_mode": True,
             "verbose_mode": False,
             "eval_mode": "llm",
@@ -141,10 +110,8 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         )
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        case = self._conversation(kwargs) if self._is_conversational else self._test_case(kwargs)
+        case = self._test_case(kwargs)
         measurement = self._measurement(with_judge=True)
-        if getattr(measurement.metric, "requires_trace", False):
-            case._trace_dict = trace_of(kwargs[EvalParam.EXCHANGES])  # noqa: SLF001 - its only place
         await measurement.run(case, lambda _: None)
         return self._result(measurement.metric, case)
 
@@ -157,66 +124,38 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
             case.expected_tools = _expected_calls(expected)
         return case
 
-    def _conversation(self, kwargs: Mapping[str, Any]) -> Any:
-        exchanges = kwargs[EvalParam.EXCHANGES]
-        if not exchanges:
-            raise EvaluationError(f"{self.name} needs a message of the agent")
-        passages = kwargs.get(EvalParam.RETRIEVAL_CONTEXT)
-        turns = kwargs.get(EvalParam.TURNS) or turns_of(exchanges)
-        expected = kwargs.get(EvalParam.EXPECTED_OUTPUT)
-        return adapter.library().cases.ConversationalTestCase(
-            turns=turns_with_passages(exchanges, passages)
-            if passages
-            else [to_turn(one, mark_unseen=True) for one in turns],
-            expected_outcome=None if expected is None else adapter.clean_text(expected),
-            context=to_texts(kwargs.get(EvalParam.CONTEXT)),
-        )
-
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         """The class checks the answers itself."""
 
     def _result(self, metric: Any, case: Any) -> dict[str, Any]:
-        raw = metric.score
         if getattr(metric, "error", None):
             raise EvaluationError(f"{self.name}: {metric.error}")
-        if self._lower_is_better and isinstance(raw, int | float):
-            metric.score = round(1 - raw, 12)
         result = super()._result(metric, case)
-        metric.score = raw
         succeeded = metric.is_successful()
         if succeeded and not result["passed"]:
             raise EvaluationError(
-                f"{self.name} says that the score {raw:g} is a success, and it does not reach the"
-                f" threshold; if a lower score is better, is_successful() must compare the score"
-                " with the threshold"
+                f"{self.name} says that the score {metric.score:g} is a success, and it does not"
+                " reach the threshold; if a lower score is better, write 'type: code'"
             )
-        if self._lower_is_better:
-            result |= {"raw_score": float(raw), "raw_scale": "0-1, 0 is good"}
         return {**result, "passed": bool(result["passed"] and succeeded is not False)}
 
 
 def find_class(name: str, base_dir: Path | None = None) -> type[Any]:
     """Return the metric class. Raises ConfigError."""
     metrics = adapter.library().metrics
-    bases = (metrics.BaseMetric, metrics.BaseConversationalMetric)
-    if ":" in name:
-        found = load_attribute(name, base_dir, location="class")
-        if not (isinstance(found, type) and issubclass(found, bases)):
-            raise ConfigError(
-                "class", f"{name!r} does not derive from DeepEval's BaseMetric or"
-                " BaseConversationalMetric",
-            )  # fmt: skip
-        return found
     known = {
-        one: value
-        for one, value in vars(metrics).items()
-        if isinstance(value, type) and issubclass(value, bases) and value not in bases
+        key: value
+        for key, value in vars(metrics).items()
+        if isinstance(value, type) and issubclass(value, metrics.BaseMetric)
     }
     short = name.removeprefix(_PREFIX)
-    if short not in known:
+    if ":" not in name and short not in known:
         hint = did_you_mean_or_list(short, known)
-        raise ConfigError("class", f"DeepEval has no metric class {short!r}{hint}")
-    return known[short]
+        raise ConfigError("class", f"DeepEval has no metric class {short!r} for a response{hint}")
+    found = load_attribute(name, base_dir, location="class") if ":" in name else known[short]
+    if not (isinstance(found, type) and issubclass(found, metrics.BaseMetric)):
+        raise ConfigError("class", f"{name!r} does not derive from DeepEval's BaseMetric")
+    return found
 
 
 def _required_inputs(metric: Any) -> frozenset[EvalParam]:
@@ -225,57 +164,22 @@ def _required_inputs(metric: Any) -> frozenset[EvalParam]:
     for name in ("_required_params", "_required_test_case_params", "evaluation_params"):
         found = getattr(metric, name, None)
         if isinstance(found, list | tuple):
-            declared |= {_name(one) for one in found if type(one).__name__.endswith("TurnParams")}
-    if getattr(metric, "dag", None) is not None:
-        declared |= adapter.dag_params(metric.dag)
-    if getattr(metric, "_requires_chatbot_role", False):
-        declared.add("chatbot_role")
-    if getattr(metric, "_requires_mcp_servers", False):
-        declared.add("mcp_servers")
-    unseen = sorted((declared - _INPUTS.keys()) | _media_of(type(metric)))
-    if "mcp_servers" in unseen:
-        raise ConfigError(
-            "class",
-            f"{type(metric).__name__} reads MCP servers, which a class does not get; write 'metric:"
-            " mcp_use', 'multi_turn_mcp_use' or 'mcp_task_completion' instead of 'class'",
-        )
+            declared |= {str(getattr(one, "value", one)) for one in found}
+    for name in ("mcp_servers", "trace"):
+        if getattr(metric, f"_requires_{name}", False) or getattr(
+            metric, f"requires_{name}", False
+        ):
+            declared.add(name)
+    if any(one.__module__.startswith(_IMAGES) for one in type(metric).__mro__):
+        declared.add("images in the texts")
+    unseen = sorted(declared - _INPUTS.keys())
     if unseen:
         raise ConfigError(
             "class",
-            f"{type(metric).__name__} reads {', '.join(unseen)}, which a run does not record",
+            f"{type(metric).__name__} reads {', '.join(unseen)}, which it does not get here;"
+            " write 'metric:' with a name, or 'type: code'",
         )
-    required = {_INPUTS[one] for one in declared}
-    if getattr(metric, "requires_trace", False):
-        required |= {EvalParam.TOOLS_CALLED, EvalParam.EXCHANGES}
-    if isinstance(metric, adapter.library().metrics.BaseConversationalMetric):
-        required.add(EvalParam.EXCHANGES)
-    return frozenset(required)
-
-
-def _media_of(metric_class: type[Any]) -> set[str]:
-    """Return what a class of DeepEval, or one that derives from it, reads besides text."""
-    modules = (one.__module__ for one in metric_class.__mro__)
-    packages = [one.removeprefix(_PREFIX).split(".")[0] for one in modules if _PREFIX in one]
-    return {_MEDIA[package] for package in packages if package in _MEDIA}
-
-
-def _name(param: Any) -> str:
-    return str(getattr(param, "value", param))
-
-
-def _lower_is_better(metric: Any) -> bool:
-    """Ask the metric itself: is 0 a success and 1 none? The metric is of no further use."""
-    if getattr(metric, "threshold", None) is None:
-        return False
-    metric.error, metric.threshold = None, 0.5
-    verdicts = []
-    for score in (0.0, 1.0):
-        metric.score = score
-        try:
-            verdicts.append(metric.is_successful())
-        except Exception:  # noqa: BLE001 - code of the user, which may need more than a score
-            return False
-    return verdicts == [True, False]
+    return frozenset(_INPUTS[name] for name in declared)
 
 
 def _expected_calls(expected: Any) -> list[Any]:
