@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 EXAMPLE = re.compile(r"^<!-- file: (?P<name>.*?) -->\n```(?P<language>\w*)$", re.MULTILINE)
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,8 +15,10 @@ def on_config(config: Any) -> None:
     """Fill in the section of the navigation that lists the decisions."""
     [project] = (one["Project"] for one in config.nav if "Project" in one)
     [section] = (one for one in project if "Decisions" in one)
-    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    section["Decisions"] = [f"decisions/{page.name}" for page in pages]
+    pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    section["Decisions"] = [
+        f"decisions/{name}" for name in ["README.md", *(page.name for page in pages)]
+    ]
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -25,6 +28,8 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn the marker `<!-- file: NAME -->` of an example into a title of its block."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Keep decisions out of the search, and give each example the name of its file as its title."""
+    if page.file.src_uri.startswith("decisions/"):
+        page.meta["search"] = {"exclude": True}
     return EXAMPLE.sub(r'```\g<language> title="\g<name>"', markdown)
