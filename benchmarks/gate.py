@@ -14,8 +14,8 @@ import argparse
 import random
 from collections.abc import Callable, Sequence
 
-from holodeck.lib.test_runner.gate import DEFAULT_CONFIRM, Suspect, decide, has_passed
-from holodeck.lib.test_runner.pairs import mcnemar_p_value
+from holodeck.lib.compare.gate import DEFAULT_CONFIRM, Suspect, decide, has_passed
+from holodeck.lib.compare.pairs import mcnemar_p_value
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestResult
 

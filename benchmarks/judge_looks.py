@@ -27,6 +27,7 @@ from itertools import accumulate, islice
 from math import comb
 from statistics import NormalDist
 
+from holodeck.lib.judge_check.judge_looks import LookKeeper
 from holodeck.lib.judging.agreement import Agreement
 from holodeck.lib.judging.check_result import JudgeCheckResult, Judgement
 from holodeck.lib.judging.gate import (
@@ -37,7 +38,6 @@ from holodeck.lib.judging.gate import (
     labels_to_decide,
 )
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.test_runner.judge_looks import LookKeeper
 from holodeck.models.judge_trust import LookLog
 from holodeck.models.token_usage import UsageMeter
 

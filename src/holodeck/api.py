@@ -21,13 +21,13 @@ from holodeck.config.suite_files import is_yaml
 from holodeck.config.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
-from holodeck.lib.background_loop import SharedLoop
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.observability import initialize_observability, shutdown_observability
-from holodeck.lib.process_exit import process_exit_forbidden
-from holodeck.lib.redact import Redactor
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.processes.background_loop import SharedLoop
+from holodeck.lib.processes.process_exit import process_exit_forbidden
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.ui.frontend import detect_frontend
 from holodeck.models.agent import IN_PYTHON, Agent
@@ -263,7 +263,7 @@ async def _compare_agents(
     settings: RunSettings,
 ) -> ComparisonReport:
     # Imported here because most runs are about one agent.
-    from holodeck.lib.test_runner.against import AgentComparison, with_tests_of  # noqa: PLC0415
+    from holodeck.lib.compare.against import AgentComparison, with_tests_of  # noqa: PLC0415
 
     execution = _execution_config(dict(settings))
     loader = ConfigLoader()

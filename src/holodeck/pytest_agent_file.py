@@ -18,12 +18,12 @@ from holodeck.config.suite_files import find_agent_above
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
-from holodeck.lib.process_exit import process_exit_forbidden
-from holodeck.lib.redact import Redactor
-from holodeck.lib.run_loop import RunLoop
+from holodeck.lib.processes.process_exit import process_exit_forbidden
+from holodeck.lib.processes.run_loop import RunLoop
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.text import inert
 from holodeck.lib.test_runner.events import scenario_result_of, show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.text import inert
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import Reason

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holodeck.lib.text import inert, inert_but_colored, plural
+from holodeck.lib.support.text import inert, inert_but_colored, plural
 
 Row = dict[str, Any]
 """A scenario in the summary, in plain values, because it may come from another process."""

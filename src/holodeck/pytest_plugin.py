@@ -206,7 +206,7 @@ def _check_patterns(config: pytest.Config) -> None:
         seen.add(path.name)
     searched = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
     # Imported here because a run of pytest without scenarios imports nothing but this plugin.
-    from holodeck.lib.suggestions import did_you_mean  # noqa: PLC0415
+    from holodeck.lib.support.suggestions import did_you_mean  # noqa: PLC0415
 
     hint = did_you_mean(missing[0], sorted(seen))
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {searched}{hint}")

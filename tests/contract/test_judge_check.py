@@ -9,8 +9,8 @@ import yaml
 import holodeck
 from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
+from holodeck.lib.judge_check.judge_check import load_agent_judge
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.test_runner.judge_check import load_agent_judge
 from holodeck.models.metric import AZURE_METRICS
 from support.deepeval_cases import ANSWER, CASES, PASSAGES, QUESTION, TRUTH, said
 from support.evaluators import EVALUATORS

@@ -16,11 +16,11 @@ from opentelemetry import trace
 
 from fakes import FakeOpenAI
 from holodeck import arun
-from holodeck.config.environment import variables_set
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.backends.tapped_backend import TappedPythonBackend
+from holodeck.lib.support.environment import variables_set
 from holodeck.models.agent import Agent
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.test_result import Outcome

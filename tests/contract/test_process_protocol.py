@@ -12,7 +12,7 @@ import pytest
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.process import python_worker
 from holodeck.lib.backends.process.backend import ProcessBackend
-from holodeck.lib.exceptions import raised_error
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.backend import ProcessBackendConfig
 from support.cli import run_cli
 

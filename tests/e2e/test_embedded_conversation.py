@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from fakes import run_cli
-from holodeck.config.environment import cache_dir
 from holodeck.lib.local_models.store import ModelStore
+from holodeck.lib.support.environment import cache_dir
 
 MODEL = "qwen2.5-coder-1.5b-instruct"
 DESK = """\

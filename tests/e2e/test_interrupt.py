@@ -107,7 +107,7 @@ sys.addaudithook(interrupt)
         "click",
         "typing",
         "holodeck.cli.context",
-        "holodeck.lib.process_exit",
+        "holodeck.lib.processes.process_exit",
         "holodeck.cli.options",
         "holodeck.config.loader",
         "pydantic",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.lib.reports.html import generate_html_report
-from holodeck.lib.text import printable
+from holodeck.lib.support.text import printable
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
 from support.chromium import needs_chromium

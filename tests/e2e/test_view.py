@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from holodeck.cli.live_view import live_server
-from holodeck.lib.file_lock import try_lock
-from holodeck.lib.redact import Redactor
+from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
 from holodeck.lib.reports.html_comparison import generate_html_comparison
-from holodeck.lib.test_runner.run_comparison import ComparedRun, compare_runs
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.file_lock import try_lock
 from holodeck.models.evidence import evidence
 from holodeck.models.outcome import Outcome
 from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted

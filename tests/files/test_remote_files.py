@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from holodeck.lib.remote_files import (
+from holodeck.lib.files.remote_files import (
     DownloadError,
     DownloadRules,
     _kind_if_not_public,

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.text import inert, inert_but_colored, inert_json, inert_xml
+from holodeck.lib.support.text import inert, inert_but_colored, inert_json, inert_xml
 from support.ci import obeyed
 from support.payloads import COMMANDS, CONTROLS
 

@@ -20,9 +20,9 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder, json_line
 from holodeck.lib.records.run_store import RunStore, describe_changes, read_run, reusable_results
-from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.formats import FORMATS
 from holodeck.lib.reports.summary import exit_code
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.agent import Agent

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.formats import FORMATS
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.models.test_result import MetricResult, TestReport, ToolInvocation
 from support.html_page import HtmlPage
 from support.results import a_report, a_result

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import EvaluationError
-from holodeck.lib import user_code
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
-from holodeck.lib.user_code import import_file
+from holodeck.lib.user_code.frames import frames as user_code
+from holodeck.lib.user_code.frames import import_file
 from holodeck.models.evaluation import CodeMetric
 from holodeck.models.evidence import Unknown
 from holodeck.models.test_result import ToolInvocation

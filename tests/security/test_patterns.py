@@ -9,12 +9,12 @@ import yaml
 from fakes import case
 from holodeck.config.yaml_nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.observability.tracing import TOO_SLOW, Content
-from holodeck.lib.patterns import MAX_LENGTH, compile_pattern, find
-from holodeck.lib.redact import Redactor
-from holodeck.lib.test_runner.tool_checks import check_tools
-from holodeck.lib.text import one_line, printable
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.patterns import MAX_LENGTH, compile_pattern, find
+from holodeck.lib.support.text import one_line, printable
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation

@@ -21,7 +21,7 @@ CASE = {
 
 REFUSED = [
     "os:system", "builtins:exec", "subprocess:getoutput", "__main__:main",
-    "importlib.util:find_spec", "holodeck.lib.registry:load_attribute", "holodeck:run",
+    "importlib.util:find_spec", "holodeck.lib.user_code.registry:load_attribute", "holodeck:run",
 ]  # fmt: skip
 PLACES = {
     "backend": {"backend": "os:system"},

@@ -19,8 +19,6 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
-from holodeck.config.environment import variables_set
-from holodeck.lib import threads
 from holodeck.lib.backends.a2a_backend import A2aBackend
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
@@ -34,6 +32,8 @@ from holodeck.lib.backends.tapped_backend import (
     TappedPythonBackend,
     TappedServiceBackend,
 )
+from holodeck.lib.processes import threads
+from holodeck.lib.support.environment import variables_set
 from holodeck.models.agent import Agent
 from holodeck.models.backend import (
     A2aBackendConfig,

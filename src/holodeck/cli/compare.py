@@ -66,9 +66,9 @@ def compare(
     """
     from holodeck.cli.comparison_run import check_formats
     from holodeck.errors import ExitCode, ReportError
+    from holodeck.lib.compare.gate import require_later
+    from holodeck.lib.compare.run_comparison import compare_runs, read_side
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
-    from holodeck.lib.test_runner.gate import require_later
-    from holodeck.lib.test_runner.run_comparison import compare_runs, read_side
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
@@ -100,9 +100,9 @@ def _with_preferences(
     """Return the comparison with the answers that the judge of the agent.yaml prefers."""
     from holodeck.cli.trust import confirm_endpoints
     from holodeck.errors import ConfigError
-    from holodeck.lib.test_runner.judge_check import load_agent_judge
+    from holodeck.lib.judge_check.judge_check import load_agent_judge
+    from holodeck.lib.support.text import is_blank
     from holodeck.lib.test_runner.preferences import with_preferences
-    from holodeck.lib.text import is_blank
 
     if is_blank(criteria):
         raise ConfigError("--arena", "is empty; write what makes an answer the better one")
@@ -155,14 +155,14 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     `last`, or the path of a record or of a JSON report, which may be of merged runs.
     """
     from holodeck.config.source import display_path
-    from holodeck.lib.reports.formats import generate_json_report, write_report_text
-    from holodeck.lib.safe_paths import inputs_noted, refuse_input
-    from holodeck.lib.test_runner.run_comparison import (
+    from holodeck.lib.compare.run_comparison import (
         BASELINE_FILE,
         baseline_of,
         side_to_bless,
     )
-    from holodeck.lib.text import plural
+    from holodeck.lib.reports.formats import generate_json_report, write_report_text
+    from holodeck.lib.support.safe_paths import inputs_noted, refuse_input
+    from holodeck.lib.support.text import plural
 
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)

@@ -22,16 +22,16 @@ from holodeck.cli.test_run import (
     run_displayed,
 )
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
-from holodeck.lib.text import inert_json
+from holodeck.lib.support.text import inert_json
 from holodeck.lib.ui.live import echo, write_raw
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 
 if TYPE_CHECKING:
     from holodeck.config.findings import Finding
+    from holodeck.lib.compare.against import AgentComparison
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.records.run_store import Run
     from holodeck.lib.reports.against import FailOn
-    from holodeck.lib.test_runner.against import AgentComparison
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
@@ -59,7 +59,7 @@ class SecondAgent:
     """The keys that its file, or the command line, contains of the agent."""
 
     def with_tests_of(self, first: Agent) -> Agent:
-        from holodeck.lib.test_runner.against import with_tests_of
+        from holodeck.lib.compare.against import with_tests_of
 
         return with_tests_of(first, self.agent, self.keys)
 
@@ -120,7 +120,7 @@ def check_second_agent(
     `findings` are those about the first agent, which are not logged again.
     """
     from holodeck.config.check import check_before_run, log_findings
-    from holodeck.lib.test_runner.against import unused_keys
+    from holodeck.lib.compare.against import unused_keys
 
     known = {(one.path, one.message) for one in findings}
     of_second = check_before_run(second.with_tests_of(first), settings)
@@ -174,7 +174,7 @@ class ComparisonRun:
 
     def run(self) -> int:
         """Run the cases, print the comparison and write the reports, even after an error."""
-        from holodeck.lib.test_runner.against import AgentComparison
+        from holodeck.lib.compare.against import AgentComparison
         from holodeck.lib.test_runner.progress import ProgressIndicator
 
         progress = ProgressIndicator(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holodeck.cli.github_actions import GitHubActions
     from holodeck.cli.watch import ReadTracker
-    from holodeck.lib.redact import Redactor
+    from holodeck.lib.secrets.redact import Redactor
 
 MAX_MESSAGE = 1900
 """Characters of a message; it may quote a value of several megabytes."""
@@ -57,26 +57,26 @@ class CliContext:
         if self._redactor is None:
             # Imported here because `holodeck --help` has no secrets to mask.
             from holodeck.config.secrets import collect
-            from holodeck.lib.redact import Redactor
+            from holodeck.lib.secrets.redact import Redactor
 
             self._redactor = Redactor([*self._secrets, *collect()])
         return self._redactor
 
     def clean(self, text: str) -> str:
         """Return `text` without secrets, control characters and commands to CI services."""
-        from holodeck.lib.text import inert
+        from holodeck.lib.support.text import inert
 
         return inert(self.redactor.redact(text))
 
     def brief(self, text: str) -> str:
         """Return `text` clean and at most MAX_MESSAGE characters long."""
-        from holodeck.lib.text import shorten_middle
+        from holodeck.lib.support.text import shorten_middle
 
         return shorten_middle(self.clean(text), MAX_MESSAGE)
 
     def print_json(self, text: str) -> None:
         """Print JSON without secrets; its other values stay what they are."""
-        from holodeck.lib.text import inert_json
+        from holodeck.lib.support.text import inert_json
         from holodeck.lib.ui.live import echo
 
         echo(self.redactor.redact(text), escape=inert_json)

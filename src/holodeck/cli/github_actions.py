@@ -70,7 +70,7 @@ class GitHubActions:
 
 def github_actions() -> GitHubActions | None:
     """Return the step of GitHub Actions in which this process runs; None elsewhere."""
-    from holodeck.config.environment import process_variables
+    from holodeck.lib.support.environment import process_variables
 
     variables = process_variables()
     if variables.get("GITHUB_ACTIONS") != "true":

@@ -8,7 +8,7 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, run_store_of
-from holodeck.lib.text import inert_json
+from holodeck.lib.support.text import inert_json
 from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
 def _say_what_is_next(
     imported: "Imported", todos: int, output: Path | None, context: CliContext
 ) -> None:
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     target = "" if output is None else f" to {output}"
     wrote = f"Wrote {plural(len(imported.cases), 'case')}{target}"

@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, Protocol, TextIO, TypeVar
 
 from holodeck.errors import ExecutionError, ExitCode
-from holodeck.lib.exceptions import describe
-from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
-from holodeck.lib.run_loop import RunLoop
+from holodeck.lib.processes.process_exit import ProcessExit, exit_now, process_exit_forbidden
+from holodeck.lib.processes.run_loop import RunLoop
+from holodeck.lib.support.exceptions import describe
 from holodeck.lib.ui.live import echo
 
 R = TypeVar("R")

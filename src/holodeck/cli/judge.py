@@ -14,9 +14,9 @@ from holodeck.cli.options import trust_option, untrusted_option
 from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
+    from holodeck.lib.judge_check.judge_check import CheckedJudge
     from holodeck.lib.judging.check_result import JudgeCheckResult
     from holodeck.lib.judging.labels import Label
-    from holodeck.lib.test_runner.judge_check import CheckedJudge
 
 
 @click.group()
@@ -128,6 +128,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     from holodeck.cli.trust import confirm_endpoints
     from holodeck.errors import ExitCode
+    from holodeck.lib.judge_check.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.judging.check_report import describe_gate, render_table, to_json
     from holodeck.lib.judging.judge_pair import compare_judges, read_verdicts
     from holodeck.lib.judging.labels import (
@@ -137,8 +138,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
         with_verdict,
     )
     from holodeck.lib.judging.people import agreement_of_people
-    from holodeck.lib.safe_paths import refuse_input
-    from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
+    from holodeck.lib.support.safe_paths import refuse_input
     from holodeck.lib.ui.live import write_text
     from holodeck.models.judge_trust import (
         CHECKS_FILE,

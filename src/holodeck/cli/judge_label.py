@@ -12,8 +12,8 @@ from holodeck.cli.options import read_run, run_store_of
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
+    from holodeck.lib.judge_check.label_run import UnlabelledResponse
     from holodeck.lib.judging.labels import Label
-    from holodeck.lib.test_runner.label_run import UnlabelledResponse
 
 _ANSWERS = ("pass", "fail", "skip", "undo", "quit")
 _PROMPT = "pass, fail, skip, undo or quit (p/f/s/u/q)"
@@ -63,10 +63,10 @@ def label(
     """
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
+    from holodeck.lib.judge_check.judge_check import find_judged_metric
+    from holodeck.lib.judge_check.label_run import responses_to_label
     from holodeck.lib.judging.labels import read_labels
-    from holodeck.lib.private_files import open_file
-    from holodeck.lib.test_runner.judge_check import find_judged_metric
-    from holodeck.lib.test_runner.label_run import responses_to_label
+    from holodeck.lib.support.private_files import open_file
 
     cli_context = context.ensure_object(CliContext)
     agent, _, loader = load_agent_with_config(agent_config)
@@ -189,7 +189,7 @@ def _cut(text: str) -> str:
 def _print_summary(path: Path, metric: str) -> None:
     from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
     from holodeck.lib.judging.labels import count_kinds, read_labels
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     good, bad = count_kinds(read_labels(path) if _has_text(path) else [])
     more = zip(labels_needed(good, bad, DEFAULT_LIMITS), ("pass", "fail"), strict=True)

@@ -21,7 +21,7 @@ def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentD
     from holodeck.cli.interruptible_run import protected_streams
     from holodeck.lib.backends.callable_backend import CallableBackend
     from holodeck.lib.backends.process.backend import ProcessBackend
-    from holodeck.lib.process_exit import process_exit_forbidden
+    from holodeck.lib.processes.process_exit import process_exit_forbidden
 
     async def load() -> "AgentDescription":
         backend: CallableBackend | ProcessBackend
@@ -42,8 +42,8 @@ def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentD
 def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
     """Load the agent's own code, tools and metrics; return a line for each, report errors."""
     from holodeck.config.model_calls import all_metrics
-    from holodeck.lib.registry import load_callable
     from holodeck.lib.tools.function import load_function_tool
+    from holodeck.lib.user_code.registry import load_callable
     from holodeck.models.tool import FunctionTool
 
     lines = []

@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
             if name.endswith((".yaml", ".yml")):
                 ctx.fail(f"unknown command {name!r}; did you mean 'holodeck test {name}'?")
             # Imported here because mistakes are rare.
-            from holodeck.lib.suggestions import did_you_mean_or_list
+            from holodeck.lib.support.suggestions import did_you_mean_or_list
 
             ctx.fail(f"unknown command {name!r}{did_you_mean_or_list(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -95,7 +95,7 @@ def _run_program() -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by a simpler object, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    from holodeck.lib.process_exit import forbid_process_exit
+    from holodeck.lib.processes.process_exit import forbid_process_exit
 
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
     return _flush_stdout(run(sys.argv[1:]))

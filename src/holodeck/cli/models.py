@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.lib.text import inert_json
+from holodeck.lib.support.text import inert_json
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def remove(name: str, yes: bool) -> None:
 
 
 def _store(offline: bool = False) -> "ModelStore":
-    from holodeck.config import environment
     from holodeck.lib.local_models.store import ModelStore
+    from holodeck.lib.support import environment
 
     return ModelStore(
         environment.cache_dir(),

@@ -69,7 +69,7 @@ def allow_outside_option(command: F) -> F:
     """Add `--allow-outside`, which permits paths outside the agent's folder."""
 
     def start(context: click.Context) -> None:
-        from holodeck.lib.safe_paths import allow_outside
+        from holodeck.lib.support.safe_paths import allow_outside
 
         context.with_resource(allow_outside())
 
@@ -89,7 +89,7 @@ def untrusted_option(command: F) -> F:
     """Add `--untrusted`, for the configuration of a stranger."""
 
     def start(context: click.Context) -> None:
-        from holodeck.lib.trust import untrusted
+        from holodeck.lib.support.trust import untrusted
 
         context.with_resource(untrusted())
 
@@ -131,7 +131,7 @@ def check_inputs(
 
     `events` are pairs of a file for events and where it is named.
     """
-    from holodeck.lib.safe_paths import refuse_input
+    from holodeck.lib.support.safe_paths import refuse_input
 
     for target in targets:
         refuse_input(target.path, "--output", ["report"])
@@ -157,7 +157,7 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> list[R
     The files that the command reads from now on are noted, for `check_inputs`.
     """
     from holodeck.lib.reports.formats import check_writable, format_for
-    from holodeck.lib.safe_paths import inputs_noted
+    from holodeck.lib.support.safe_paths import inputs_noted
 
     click.get_current_context().with_resource(inputs_noted())
 
@@ -222,7 +222,7 @@ def render_report(
 
 def print_report(text: str, report_format: str) -> None:
     """Write a report to stdout so that no text in it is obeyed, and each format stays valid."""
-    from holodeck.lib.text import inert, inert_json, inert_xml
+    from holodeck.lib.support.text import inert, inert_json, inert_xml
     from holodeck.lib.ui.live import write_raw
 
     # The texts of a page are references or compressed; scripts and styles must stay as they are.

@@ -10,8 +10,8 @@ from holodeck.errors import ExitCode, HoloDeckError
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.gate import Suspect
-    from holodeck.lib.test_runner.run_comparison import ComparedRun
+    from holodeck.lib.compare.gate import Suspect
+    from holodeck.lib.compare.run_comparison import ComparedRun
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.test_result import TestReport
@@ -59,7 +59,7 @@ class RegressionGate:
 
         A run that is not whole has no regressions to speak of: its exit code says why.
         """
-        from holodeck.lib.test_runner.gate import decide, describe_gate, failures_of
+        from holodeck.lib.compare.gate import decide, describe_gate, failures_of
 
         is_whole = len(report.results) == len(self.agent.test_cases or [])
         if report.interrupted or report.stopped is not None or not is_whole:
@@ -78,8 +78,8 @@ class RegressionGate:
 
     def _present(self, report: "TestReport") -> "ComparedRun":
         """Return the run with hashes of what is written about its cases and metrics."""
+        from holodeck.lib.compare.run_comparison import ComparedRun
         from holodeck.lib.records.fingerprint import fingerprint_of
-        from holodeck.lib.test_runner.run_comparison import ComparedRun
         from holodeck.models.baseline import case_keys
 
         found = fingerprint_of(self.agent)
@@ -100,7 +100,7 @@ class RegressionGate:
 
     def _run_again(self, suspects: "Sequence[Suspect]") -> "_FurtherRuns":
         """Run the suspects again, all of them together, until a run is not whole."""
-        from holodeck.lib.text import plural
+        from holodeck.lib.support.text import plural
 
         further = _FurtherRuns()
         times = self.options.confirm if suspects else 0

@@ -110,7 +110,7 @@ def _merged(named: "Sequence[NamedReport]", context: CliContext) -> "tuple[TestR
     """Return the report of all runs, and their exit code; say what is missing."""
     from holodeck.lib.reports.merge import merge_reports
     from holodeck.lib.reports.summary import exit_code
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     report = merge_reports(named)
     tests = plural(report.ran, "test")

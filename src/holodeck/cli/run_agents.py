@@ -27,9 +27,9 @@ from holodeck.errors import (
     NothingSelected,
     worst_exit_code,
 )
-from holodeck.lib.safe_paths import note_input
 from holodeck.lib.selection.request import SelectionRequest
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.support.safe_paths import note_input
+from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
@@ -378,8 +378,8 @@ def _gate(
 ) -> "RegressionGate":
     """Return the gate, whose baseline is read before anything runs. Raises ConfigError."""
     from holodeck.cli.regression_gate import RegressionGate
+    from holodeck.lib.compare.run_comparison import of_one_agent, read_side
     from holodeck.lib.records.run_store import RunStore
-    from holodeck.lib.test_runner.run_comparison import of_one_agent, read_side
 
     folder = agent.base_dir
     base = of_one_agent(read_side(options.baseline, RunStore(folder), folder), agent.name)

@@ -35,7 +35,7 @@ def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
 
 
 def _table(found: "list[RunOverview]") -> str:
-    from holodeck.lib.text import one_line
+    from holodeck.lib.support.text import one_line
     from holodeck.lib.ui.terminal import format_table
 
     if not found:

@@ -30,7 +30,7 @@ def schema(output: Path | None) -> None:
         write_raw(sys.stdout, schema_text())
         return
     from holodeck.errors import ReportError
-    from holodeck.lib.safe_paths import refuse_input
+    from holodeck.lib.support.safe_paths import refuse_input
 
     refuse_input(output, "--output", ["schema"])
     try:

@@ -56,7 +56,7 @@ def score(
     """
     from holodeck.cli.interruptible_run import protected_streams
     from holodeck.errors import ReportError
-    from holodeck.lib.process_exit import process_exit_forbidden
+    from holodeck.lib.processes.process_exit import process_exit_forbidden
     from holodeck.lib.records.run_store import is_of_second_agent
     from holodeck.lib.reports.summary import exit_code
     from holodeck.lib.test_runner.judge_trust import RunTrust
@@ -117,7 +117,7 @@ def _print_results(report: "TestReport", *, verbose: bool) -> None:
 
 def _warn_of_differences(graded: "RescoredReport", context: CliContext) -> None:
     """Warn of cases without a recorded response, and of responses without a case."""
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     no_case = f"no case with the same {', '.join(_SAME_KEYS)} and context"
     for one, several, problem, names in (

@@ -107,7 +107,7 @@ def load_history(
 
 def case_list(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> str:
     """Return the agent's cases as a table, or as JSON."""
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     rows = case_rows(agent)
     if as_json:
@@ -133,7 +133,7 @@ def case_rows(agent: "Agent") -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    from holodeck.lib.text import one_line
+    from holodeck.lib.support.text import one_line
     from holodeck.lib.ui.terminal import format_table
 
     cells = [

@@ -288,7 +288,7 @@ def _gate_options(options: Mapping[str, Any]) -> "GateOptions | None":
     if options["baseline"] is None:
         return None
     from holodeck.cli.regression_gate import GateOptions
-    from holodeck.lib.test_runner.gate import DEFAULT_CONFIRM
+    from holodeck.lib.compare.gate import DEFAULT_CONFIRM
 
     confirm = DEFAULT_CONFIRM if options["confirm"] is None else options["confirm"]
     return GateOptions(options["baseline"], confirm, decides=options["fail_on"] is not None)

@@ -14,7 +14,7 @@ from holodeck.cli.agent_paths import AgentTarget
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import ReportTarget, write_reports
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
-from holodeck.lib.text import inert_json
+from holodeck.lib.support.text import inert_json
 from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def resume_run(
     """Return the results to keep. Raises ConfigError if the run goes on or the agent changed."""
     from holodeck.lib.records.fingerprint import fingerprint_of
     from holodeck.lib.records.run_store import describe_changes, reusable_results
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     if run.is_running:
         raise ConfigError("--resume", f"run {run.id} is still running; wait for it, or stop it")

@@ -18,8 +18,9 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
 
     Raises ConfigError without consent, or without a terminal to ask on.
     """
-    from holodeck.config.environment import Environment, is_trusting
+    from holodeck.config.environment import Environment
     from holodeck.config.trust import addresses_of_repository, other_hosts
+    from holodeck.lib.support.environment import is_trusting
     from holodeck.lib.ui.live import echo
 
     is_trusted = context.trusts_endpoints or is_trusting()
@@ -35,8 +36,8 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
 
 
 def _require_consent(agent: "Agent", host: str, finding: str, context: CliContext) -> None:
-    from holodeck.lib.private_files import create_file
-    from holodeck.lib.text import inert
+    from holodeck.lib.support.private_files import create_file
+    from holodeck.lib.support.text import inert
     from holodeck.lib.ui.conversation import find_missing_terminal
 
     remembered = _consent_file(agent.base_dir, host)
@@ -58,7 +59,7 @@ def _require_consent(agent: "Agent", host: str, finding: str, context: CliContex
 
 def _consent_file(folder: Path, host: str) -> Path:
     """Return the file that exists once the user trusted a host for a folder."""
-    from holodeck.config.environment import data_dir
+    from holodeck.lib.support.environment import data_dir
 
     digest = hashlib.sha256(f"{folder.resolve()}\0{host}".encode()).hexdigest()
     return data_dir() / "trust" / digest

@@ -90,7 +90,7 @@ def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
     from holodeck.config.check import check
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
-    from holodeck.lib.safe_paths import inputs_noted
+    from holodeck.lib.support.safe_paths import inputs_noted
 
     with inputs_noted():
         agent, _, loader = load_agent_with_config(
@@ -154,7 +154,7 @@ def _as_text(
     findings: "list[Finding]", path: str, agent: "Agent", errors: int, loaded: list[str] | None
 ) -> str:
     """Return the findings and the verdict; `loaded` are lines about code, None if not loaded."""
-    from holodeck.lib.text import plural, shorten
+    from holodeck.lib.support.text import plural, shorten
 
     lines = list(map(str, findings))
     if len(findings) > _MAX_FINDINGS:
@@ -187,7 +187,7 @@ def _user_code(agent: "Agent") -> "list[str]":
 
 
 def _contents(agent: "Agent") -> str:
-    from holodeck.lib.text import plural
+    from holodeck.lib.support.text import plural
 
     cases = agent.test_cases or []
     shared = agent.evaluations.metrics if agent.evaluations else []

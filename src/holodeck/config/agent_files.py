@@ -7,7 +7,7 @@ from typing import Any
 from holodeck.config.prompt_files import INSTRUCTIONS, Prompt, inline_prompt, read_prompt
 from holodeck.config.source import read_text
 from holodeck.errors import ConfigError
-from holodeck.lib.json_schemas import check_keywords, schemas_in
+from holodeck.lib.support.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent
 from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.prompt_version import PromptVersion

@@ -36,10 +36,10 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.registry import Registry
-from holodeck.lib.safe_paths import is_file
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.support.safe_paths import is_file
+from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.lib.tools.base import Tool
+from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
     IN_PYTHON,

@@ -12,10 +12,10 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.patterns import compile_pattern, passes_every_text
-from holodeck.lib.suggestions import did_you_mean
-from holodeck.lib.text import plural
-from holodeck.lib.tool_names import is_forbidden, matches_tool_name, tools_named
+from holodeck.lib.support.patterns import compile_pattern, passes_every_text
+from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import plural
+from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, tools_named
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.conversation import find_unanswered_step, step_kind, step_value

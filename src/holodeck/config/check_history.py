@@ -12,7 +12,7 @@ from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.backends.json_paths import has_placeholder
-from holodeck.lib.signatures import METHODS, UnusableAgent, argument_passing
+from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.conversation import speaks_for_agent, step_kind, step_value

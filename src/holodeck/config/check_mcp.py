@@ -6,7 +6,7 @@ from holodeck.config.check_process import check_program, warn_of_visible_secrets
 from holodeck.config.findings import CheckContext, Tools
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.mcp_tool import McpTool, is_loopback
 
 _INSTALL = {

@@ -22,8 +22,8 @@ from holodeck.lib.evaluators.build import (
     judge_model_of,
     needs_judge,
 )
-from holodeck.lib.patterns import compile_pattern, passes_every_text
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.support.patterns import compile_pattern, passes_every_text
+from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.models.evaluation import (
     CodeMetric,
     MetricSettings,

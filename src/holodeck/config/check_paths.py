@@ -5,7 +5,7 @@ from typing import Any
 from holodeck.config.findings import CheckContext
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import written_path
+from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
 from holodeck.models.database import DatabaseConfig

@@ -10,8 +10,8 @@ from holodeck.config.python_files import require_definition
 from holodeck.config.secrets import secrets_in_arguments
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.redact import MIN_SECRET_LENGTH
-from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.secrets.redact import MIN_SECRET_LENGTH
+from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 
 

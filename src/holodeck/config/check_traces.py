@@ -3,7 +3,7 @@
 from holodeck.config.findings import CheckContext
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.patterns import compile_pattern
+from holodeck.lib.support.patterns import compile_pattern
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.trace_checks import TraceChecks

@@ -8,7 +8,7 @@ from holodeck.config.source import KeyPath, format_key_path
 from holodeck.config.validation_errors import MAX_MESSAGE, limit_lines
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import RequiredInputs
-from holodeck.lib.text import shorten_middle
+from holodeck.lib.support.text import shorten_middle
 from holodeck.models.agent import Agent
 
 Severity = Literal["error", "warning"]

@@ -44,7 +44,7 @@ from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suit
 from holodeck.config.validation_errors import validate
 from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
-from holodeck.lib.trust import is_untrusted
+from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.mcp_tool import McpTool

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from holodeck.config.source import read_text
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import is_file
-from holodeck.lib.suggestions import did_you_mean
-from holodeck.lib.trust import require_nameable
+from holodeck.lib.support.safe_paths import is_file
+from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.trust import require_nameable
 
 
 def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.AST | None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 from holodeck.errors import ConfigError
-from holodeck.lib.secret_names import names_a_secret
+from holodeck.lib.secrets.secret_names import names_a_secret
 
 _PLAIN = (str, int, float)
 """Types that hold no secret; checked first, because most values have them."""

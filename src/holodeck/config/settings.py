@@ -18,9 +18,9 @@ from holodeck.config.source import Source
 from holodeck.config.validation_errors import expected_value
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import written_path
-from holodeck.lib.suggestions import nearest_word
-from holodeck.lib.trust import is_untrusted
+from holodeck.lib.support.safe_paths import written_path
+from holodeck.lib.support.suggestions import nearest_word
+from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, is_used
 from holodeck.models.config import ExecutionConfig, GlobalConfig

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holodeck.errors import ConfigError
-from holodeck.lib.suggestions import nearest_word
-from holodeck.lib.text import bom_encoding
+from holodeck.lib.support.suggestions import nearest_word
+from holodeck.lib.support.text import bom_encoding
 
 DEFAULT_AGENT_FILE = "agent.yaml"
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})

@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 from holodeck.config.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml_nodes import Node, quote
 from holodeck.errors import ConfigError
-from holodeck.lib.secret_names import names_a_secret
-from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.config import ExecutionConfig

@@ -6,7 +6,7 @@ from typing import Any
 from holodeck.config.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
-from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.config import GlobalConfig
 from holodeck.models.database import ALIASES, VectorStoreProvider, VectorStoreSettings
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import yaml
 
 from holodeck.errors import ConfigError
-from holodeck.lib.secret_names import names_a_secret
-from holodeck.lib.text import bom_encoding
+from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.support.text import bom_encoding
 
 _EXPLANATIONS = {
     "mapping values are not allowed": "unexpected ':'; put text that contains ': ' in quotes,"

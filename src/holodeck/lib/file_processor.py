@@ -5,8 +5,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from holodeck.lib.exceptions import describe
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.exceptions import describe
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput
@@ -108,7 +108,7 @@ class FileProcessor:
     def _reader(self) -> "DocumentReader":
         # Imported here because most cases have no files.
         from holodeck.lib.files.reader import DocumentReader  # noqa: PLC0415
-        from holodeck.lib.remote_files import DownloadRules  # noqa: PLC0415
+        from holodeck.lib.files.remote_files import DownloadRules  # noqa: PLC0415
 
         rules = DownloadRules(
             timeout=self.download_timeout_ms / 1000,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from holodeck.config.environment import cache_dir, cache_mode
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
 from holodeck.lib.conversation.response_cache import CacheKey, ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun, running
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import cache_dir, cache_mode
 from holodeck.scenario.config import ScenarioConfig
 
 __all__ = ["NotRecorded", "cache"]

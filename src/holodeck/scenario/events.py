@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.environment import events_file
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.events import (
@@ -20,7 +19,8 @@ from holodeck.lib.conversation.events import (
     RunFinished,
     RunStarted,
 )
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import events_file
 
 __all__ = [
     "CriterionJudged",

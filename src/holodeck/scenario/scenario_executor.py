@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.environment import batch_name
-from holodeck.lib.background_loop import BackgroundRun
 from holodeck.lib.conversation.events import Listener
 from holodeck.lib.conversation.messages import is_unanswered
 from holodeck.lib.conversation.participants import TimeLimitExceeded
@@ -24,7 +22,9 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
     rows_of,
 )
-from holodeck.lib.threads import join_at_exit
+from holodeck.lib.processes.background_loop import BackgroundRun
+from holodeck.lib.processes.threads import join_at_exit
+from holodeck.lib.support.environment import batch_name
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.connected_agent import resolve_agents
 from holodeck.scenario.events import listeners_of

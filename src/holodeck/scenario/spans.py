@@ -20,10 +20,10 @@ import holodeck
 from holodeck.lib.conversation.participants import HasCriteria
 from holodeck.lib.conversation.span_evidence import mentions_spans
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScenarioUsageError
-from holodeck.lib.exceptions import describe
 from holodeck.lib.observability.span_collector import collecting, watch
 from holodeck.lib.observability.span_log import ROLE, SCOPE, THREAD_ID, TURN, SpanLog, scope_of
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.suggestions import did_you_mean_or_list
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -108,7 +108,7 @@ def _provider_of_process() -> Any:
     import opentelemetry.trace  # noqa: PLC0415 - only for those who use it
     from opentelemetry.sdk.trace import TracerProvider
 
-    from holodeck.lib.process_tracer import process_provider  # noqa: PLC0415
+    from holodeck.lib.support.process_tracer import process_provider  # noqa: PLC0415
 
     provider = process_provider()
     if provider is None:

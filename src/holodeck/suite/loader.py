@@ -22,7 +22,7 @@ from holodeck.config.suite_files import may_be_suite
 from holodeck.config.validation_errors import config_error
 from holodeck.config.yaml_nodes import compose, decode_text
 from holodeck.errors import ConfigError, NothingSelected
-from holodeck.lib.suggestions import nearest_word
+from holodeck.lib.support.suggestions import nearest_word
 from holodeck.suite.scenario import Scenario, Suite, SuiteConfig, SuiteModel
 
 logger = logging.getLogger(__name__)

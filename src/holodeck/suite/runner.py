@@ -12,12 +12,13 @@ from functools import cache, partial
 from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, NothingSelected
-from holodeck.lib.background_loop import BackgroundLoop
-from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.observability import names, set_content, span
-from holodeck.lib.process_exit import process_exit_forbidden
-from holodeck.lib.threads import call_user_function
+from holodeck.lib.processes.background_loop import BackgroundLoop
+from holodeck.lib.processes.process_exit import process_exit_forbidden
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.outcome import Outcome, combine_outcomes
 from holodeck.suite.adapters.base import AgentCaller, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult

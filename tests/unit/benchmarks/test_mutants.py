@@ -60,7 +60,7 @@ def test_a_default_a_bound_and_a_constant_belong_to_no_function_but_have_names()
 
 
 def test_every_mutant_of_a_module_of_ours_is_python_and_differs():
-    import holodeck.lib.test_runner.tool_checks as module
+    import holodeck.lib.checks.tool_checks as module
 
     source = Path(module.__file__).read_bytes()
     mutants = mutants_of("tool_checks.py", source)
@@ -104,7 +104,7 @@ def mutants_in(path, count):
     return mutants_of(path, f"def f(a):\n{lines}".encode())[:count]
 
 
-GATES, CHECKS = "holodeck/lib/test_runner/gate.py", "holodeck/lib/test_runner/checks.py"
+GATES, CHECKS = "holodeck/lib/compare/gate.py", "holodeck/lib/test_runner/checks.py"
 
 
 def test_as_many_mutants_are_drawn_of_each_part_until_one_has_no_more():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import ConfigError
+from holodeck.lib.support.environment import cache_dir, hub_url, offline, proxy_for
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import allow_outside
+from holodeck.lib.support.safe_paths import allow_outside
 
 
 def load(folder, more):

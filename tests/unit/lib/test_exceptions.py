@@ -5,7 +5,7 @@ import linecache
 import pytest
 
 from holodeck.lib.backends.process.messages import answer_error
-from holodeck.lib.exceptions import raised_error, source_excerpt
+from holodeck.lib.user_code.raised import raised_error, source_excerpt
 
 SHOP = """PASSWORD = "hunter2"
 

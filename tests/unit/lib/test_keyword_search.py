@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.keyword_search import KeywordIndex, count_terms, fuse_ranks
+from holodeck.lib.tools.keyword_search import KeywordIndex, count_terms, fuse_ranks
 
 TEXTS = {
     "weather": "get_weather: the current weather and the forecast for a city",

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from holodeck import errors
-from holodeck.lib.safe_paths import allow_outside, file_inside
+from holodeck.lib.support.safe_paths import allow_outside, file_inside
 
 
 def test_a_relative_path_starts_from_the_folder(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holodeck
-from holodeck.lib.private_files import create_file, make_folder, replace_file
+from holodeck.lib.support.private_files import create_file, make_folder, replace_file
 
 SOURCE = Path(holodeck.__file__).parent
 ELSEWHERE = {
@@ -23,7 +23,7 @@ ELSEWHERE = {
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
     "lib/observability/prometheus.py": "metrics that another program reads",
-    "lib/private_files.py": "the one place",
+    "lib/support/private_files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
     "lib/evaluators/grader_child.py": "the null device, and the file that its parent made",
     "lib/evaluators/grader_connection.py": "a temporary file of the user",

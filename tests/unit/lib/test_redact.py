@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.models.test_result import Outcome, TestReport, ToolInvocation
 from support.results import a_report, a_result
 

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.registry import Registry, load_attribute, load_callable
+from holodeck.lib.user_code.registry import Registry, load_attribute, load_callable
 
 
 def write(folder: Path, **files: str) -> Path:

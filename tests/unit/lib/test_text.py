@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.text import (
+from holodeck.lib.support.text import (
     clip,
     columns_of,
     is_blank,

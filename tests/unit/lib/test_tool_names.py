@@ -2,8 +2,8 @@
 
 import pytest
 
-from holodeck.lib.test_runner.tool_checks import check_tools
-from holodeck.lib.tool_names import is_forbidden, tools_named, unprefixed
+from holodeck.lib.checks.tool_checks import check_tools
+from holodeck.lib.support.tool_names import is_forbidden, tools_named, unprefixed
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation

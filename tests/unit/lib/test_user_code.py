@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.user_code import import_file
+from holodeck.lib.user_code.frames import import_file
 
 
 def written(folder: Path, **files: str) -> Path:

@@ -33,7 +33,7 @@ from holodeck.config.source import (
 )
 from holodeck.config.yaml_nodes import compose, decode_text, parse_scalar, quote
 from holodeck.errors import ConfigError
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.models.suite import DataFile
 from holodeck.models.test_case import PLACEHOLDER
 

@@ -12,7 +12,7 @@ from typing import Any
 from holodeck.config.source import KeyPath, NodeSource, Source
 from holodeck.config.yaml_nodes import Node, compose, quote
 from holodeck.errors import ConfigError
-from holodeck.lib.strict_json import unique_keys
+from holodeck.lib.support.strict_json import unique_keys
 
 
 class Rows:

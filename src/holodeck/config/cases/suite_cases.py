@@ -9,7 +9,7 @@ from holodeck.config.cases.data_files import describe_origin
 from holodeck.config.source import Origin
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
-from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.suite import SuiteConfig, SuiteHeader, WrittenScenario
 
 _MIN_PASS_KEYS = ("min_pass", "min_pass_rate")

@@ -27,7 +27,7 @@ from holodeck.config.suite_files import current_invalid_suites, is_suite_file, i
 from holodeck.config.validation_errors import config_error
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
-from holodeck.lib.suggestions import nearest_word
+from holodeck.lib.support.suggestions import nearest_word
 from holodeck.models.agent import Agent
 from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 

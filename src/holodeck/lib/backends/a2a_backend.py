@@ -9,11 +9,11 @@ from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, MissingExtra
 from holodeck.lib.backends.base import ExecutionResult, Message, Method
-from holodeck.lib.exceptions import describe, message_of
+from holodeck.lib.files.remote_files import is_allowed
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.observability import continue_trace
-from holodeck.lib.remote_files import is_allowed
+from holodeck.lib.support.exceptions import describe, message_of
 from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig
 

@@ -29,12 +29,12 @@ from holodeck.lib.backends.python_agents import (
     OwningSession,
     recognize,
 )
-from holodeck.lib.exceptions import with_location
-from holodeck.lib.garbage import collector_paused
 from holodeck.lib.llm.limits import call_limits, call_with_limit
-from holodeck.lib.registry import load_attribute, load_module
-from holodeck.lib.signatures import is_factory
-from holodeck.lib.threads import call_user_function
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.garbage import collector_paused
+from holodeck.lib.support.signatures import is_factory
+from holodeck.lib.user_code.raised import with_location
+from holodeck.lib.user_code.registry import load_attribute, load_module
 from holodeck.models.backend import Scope
 from holodeck.models.config import ExecutionConfig
 

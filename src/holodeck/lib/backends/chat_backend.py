@@ -17,7 +17,7 @@ from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
-from holodeck.lib.strict_json import load_json
+from holodeck.lib.support.strict_json import load_json
 from holodeck.lib.tools.base import (
     IMAGES_OF_TOOLS,
     MAX_CONCURRENT_TOOLS,

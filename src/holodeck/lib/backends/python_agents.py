@@ -32,11 +32,11 @@ from holodeck.lib.backends.frameworks.base import (
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.backends.shared_state import SharedState
 from holodeck.lib.backends.user_agents import AgentFunction, close_agent, find_agent_function
-from holodeck.lib.exceptions import describe
 from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_with_limit, stream_with_limit
-from holodeck.lib.signatures import is_async
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.signatures import is_async
 
 LOCATION = "backend"
 """The key of the agent.yaml that messages name."""

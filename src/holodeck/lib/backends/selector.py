@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
-from holodeck.lib.exceptions import with_location
-from holodeck.lib.registry import Registry
+from holodeck.lib.user_code.raised import with_location
+from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
 from holodeck.models.backend import (
     A2aBackendConfig,

@@ -8,7 +8,6 @@ from functools import partial
 from threading import Lock
 from typing import Any, Protocol
 
-from holodeck.config.environment import process_variables, proxy_for, variables_set
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import (
     AcceptsHistory,
@@ -27,11 +26,12 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.processes.threads import is_user_code_running
+from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
 from holodeck.lib.tap.channel import EARLIER_WORK, Channel, Turn, TurnFacts
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
-from holodeck.lib.threads import is_user_code_running
 from holodeck.models.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of
 

@@ -7,9 +7,9 @@ from typing import Any
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.parsing import parse_result
-from holodeck.lib.exceptions import describe
-from holodeck.lib.signatures import AgentCall, UnusableAgent, find_method, parameter_passing
-from holodeck.lib.threads import call_user_function
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.signatures import AgentCall, UnusableAgent, find_method, parameter_passing
 
 logger = logging.getLogger(__name__)
 

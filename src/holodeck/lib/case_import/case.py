@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 TODO = "write what a right response must do, then remove this line"
 _MAX_NAME = 60

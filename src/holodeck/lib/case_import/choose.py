@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from holodeck.lib.case_import.case import Imported, ImportedCase
-from holodeck.lib.text import plural
+from holodeck.lib.support.text import plural
 
 
 def leave_out_duplicates(imported: Imported) -> None:

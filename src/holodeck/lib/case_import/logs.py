@@ -12,7 +12,7 @@ from holodeck.lib.case_import.messages import (
     Located,
     is_message,
 )
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 _LISTS = ("messages", "conversations", "conversation", "input")
 """The keys under which logs write the messages of a conversation."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 ROLE_KEYS = ("role", "speaker", "from", "author", "sender")
 TEXT_KEYS = ("content", "text", "message", "value")

@@ -13,7 +13,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import Imported, ImportedCase
 from holodeck.lib.case_import.messages import ConversationReader
 from holodeck.lib.case_import.promptfoo_asserts import translate
-from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.support.safe_paths import file_inside
 
 KEYS = ("prompts", "providers", "tests", "defaultTest", "scenarios", "targets")
 """Keys by which a configuration is recognized."""

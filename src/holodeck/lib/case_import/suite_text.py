@@ -10,7 +10,7 @@ import yaml
 from holodeck.config.source import Source
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import TODO, ImportedCase, LoggedCall, LoggedTurn
-from holodeck.lib.text import inert, one_line, replace_surrogates
+from holodeck.lib.support.text import inert, one_line, replace_surrogates
 
 Expect = Literal["nothing", "recorded"]
 _MAX_COMMENT = 300

@@ -26,7 +26,7 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
 )
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 
 MAX_SEARCHES = 3
 MAX_ERROR = 120

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from holodeck.lib.text import is_blank, one_line, printable, shorten_middle
+from holodeck.lib.support.text import is_blank, one_line, printable, shorten_middle
 
 Message: TypeAlias = dict[str, Any]
 """A message with `role`, `content`, and perhaps `tool_calls`."""

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import EndConversation
-from holodeck.lib.file_lock import claim, release
-from holodeck.lib.private_files import make_folder, replace_file
-from holodeck.lib.text import one_line
+from holodeck.lib.support.file_lock import claim, release
+from holodeck.lib.support.private_files import make_folder, replace_file
+from holodeck.lib.support.text import one_line
 
 RECORDING_FORMAT = 1
 _MAX_SHOWN = 80

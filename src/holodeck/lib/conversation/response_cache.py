@@ -37,7 +37,7 @@ from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, EndConversation
 from holodeck.lib.conversation.usage import record_cache_hit
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
 from holodeck.models.llm import LLMProvider
 
 logger = logging.getLogger(__name__)

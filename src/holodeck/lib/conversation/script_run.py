@@ -32,9 +32,10 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
     combine_verdicts,
 )
-from holodeck.lib.exceptions import describe, message_of, with_location
-from holodeck.lib.process_exit import process_exit_forbidden
-from holodeck.lib.text import one_line
+from holodeck.lib.processes.process_exit import process_exit_forbidden
+from holodeck.lib.support.exceptions import describe, message_of
+from holodeck.lib.support.text import one_line
+from holodeck.lib.user_code.raised import with_location
 
 _MAX_REASONING = 160
 NO_CONCLUSION = (

@@ -16,7 +16,7 @@ from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
-from holodeck.lib.text import replace_surrogates
+from holodeck.lib.support.text import replace_surrogates
 from holodeck.lib.ui.activity import activity
 from holodeck.models.token_usage import TokenUsage
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.observability.span_digest import Digest, digest_of, expand, grep, limited
 from holodeck.lib.observability.span_log import AGENT, ROLE, attributes_of, is_ours, span_id
-from holodeck.lib.text import plural
+from holodeck.lib.support.text import plural
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

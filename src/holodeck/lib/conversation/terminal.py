@@ -36,7 +36,7 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
 )
 from holodeck.lib.llm.limiter import pause_time_limits
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.ui.conversation import (
     DisplayedMessage,
     find_missing_terminal,

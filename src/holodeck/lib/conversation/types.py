@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, SkipValidation, mod
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.inputs import Exchange, history_of
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Messages
-from holodeck.lib.text import is_blank
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.text import is_blank
 from holodeck.models.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 from holodeck.models.judged_metrics import AzureProject
 from holodeck.models.llm import LLMProvider, ProviderEnum

@@ -14,13 +14,13 @@ from holodeck.lib.evaluators.azure_adapter import JudgedPrompt, Scale, library_c
 from holodeck.lib.evaluators.base import JudgedEvaluator, JudgedOptions, to_python
 from holodeck.lib.evaluators.class_arguments import class_arguments
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.llm.json_answer import parse_json_answer
-from holodeck.lib.registry import load_attribute
-from holodeck.lib.suggestions import did_you_mean_or_list
-from holodeck.lib.text import is_blank, one_line
-from holodeck.lib.threads import call_user_function
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import is_blank, one_line
+from holodeck.lib.user_code.registry import load_attribute
 
 _SET_BY_US = {
     "model_config": "write 'model' beside 'class'",

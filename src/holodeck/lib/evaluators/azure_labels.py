@@ -8,7 +8,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_adapter import load_labelling_evaluator
 from holodeck.lib.evaluators.azure_ai import ProjectEvaluator, Service
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
 
 
 class LabelEvaluator(ProjectEvaluator):

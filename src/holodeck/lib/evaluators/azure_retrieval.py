@@ -7,8 +7,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_adapter import load_retrieval_evaluator
 from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.text import plural
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.text import plural
 from holodeck.models.evaluation import MAX_RELEVANCE, RetrievalMeasure
 
 _RESULTS: Mapping[RetrievalMeasure, tuple[str, float]] = {

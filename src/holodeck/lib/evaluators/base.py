@@ -11,10 +11,10 @@ from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder, Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import Judge, Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
+from holodeck.lib.support.exceptions import describe
 from holodeck.models.llm import LLMProvider
 from holodeck.models.outcome import Vote
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.registry import load_attribute
-from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.library_metrics import python_target
 
 

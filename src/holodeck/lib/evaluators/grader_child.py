@@ -15,11 +15,12 @@ from typing import Any, BinaryIO
 
 from holodeck.lib.evaluators.grader_connection import OWN_REASON, GraderCall
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
-from holodeck.lib.exceptions import describe, raised_error
-from holodeck.lib.process_exit import exit_now, forbid_process_exit
-from holodeck.lib.registry import load_callable
-from holodeck.lib.run_loop import RunLoop
-from holodeck.lib.user_code import importing_grader
+from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
+from holodeck.lib.processes.run_loop import RunLoop
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.user_code.frames import importing_grader
+from holodeck.lib.user_code.raised import raised_error
+from holodeck.lib.user_code.registry import load_callable
 
 
 def main() -> None:

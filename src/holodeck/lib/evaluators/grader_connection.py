@@ -21,7 +21,7 @@ from typing import Any
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import PREPARE_S
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.process_guard import GroupGuard
+from holodeck.lib.processes.process_guard import GroupGuard
 from holodeck.models.outcome import RaisedError
 
 OWN_REASON = "reason: "
@@ -280,7 +280,7 @@ def _result_of(answer: "_Answer | Ended") -> Any:
 def _place_in(dump: str) -> str:
     """Return the innermost line of the user's code in what `faulthandler` wrote; "" without one."""
     # Imported here because few graders crash.
-    from holodeck.lib.exceptions import display_path, is_users_file  # noqa: PLC0415
+    from holodeck.lib.user_code.raised import display_path, is_users_file  # noqa: PLC0415
 
     thread = dump.partition("Current thread")[2].partition("\n\n")[0]
     for line in thread.splitlines():

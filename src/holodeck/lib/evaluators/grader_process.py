@@ -15,10 +15,10 @@ from typing import Any
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation, RetriedRun, ScoredEvaluator
 from holodeck.lib.evaluators.grader_connection import Child, Ended, GraderCall, Late, NotSendable
-from holodeck.lib.registry import module_file
-from holodeck.lib.source_imports import imports_of
-from holodeck.lib.threads import run_in_thread
-from holodeck.lib.user_code import files_of_agents, is_imported_by_others
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.user_code.frames import files_of_agents, is_imported_by_others
+from holodeck.lib.user_code.registry import module_file
+from holodeck.lib.user_code.source_imports import imports_of
 
 logger = logging.getLogger(__name__)
 

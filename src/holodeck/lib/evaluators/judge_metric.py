@@ -29,7 +29,7 @@ from holodeck.lib.evaluators.judge_prompt import (
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.judged_metrics import (
     Criterion,
     JudgeExample,

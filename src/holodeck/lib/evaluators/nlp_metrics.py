@@ -16,8 +16,8 @@ from holodeck.lib.evaluators.base import ComparingEvaluator, ComparisonOptions, 
 from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.evaluators.tokenizers import check_tokenizer, cut, note_about, uncut_scripts
 from holodeck.lib.judging.judge import embedding_model
-from holodeck.lib.text import plural
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.text import plural
 from holodeck.lib.ui.activity import loading
 from holodeck.models.evaluation import Tokenize
 

@@ -21,12 +21,12 @@ from holodeck.lib.evaluators.base import (
     to_python,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.registry import load_callable
-from holodeck.lib.text import is_blank
-from holodeck.lib.threads import call_user_function
-from holodeck.lib.tool_names import did_you_mean_tool, find_tool
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
+from holodeck.lib.user_code.registry import load_callable
 
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.grader_process import Isolation
@@ -123,7 +123,7 @@ class CustomEvaluator(ScoredEvaluator):
         Code that returns nothing passes if it has asserts and one of them ran.
         """
         # Imported here because many runs have no graders.
-        from holodeck.lib.asserts import count_asserts, describe_failed_assert  # noqa: PLC0415
+        from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert  # noqa: PLC0415
 
         try:
             with count_asserts() as asserts:

@@ -17,9 +17,9 @@ from holodeck.lib.evaluators.base import (
     ScoredEvaluator,
     quote,
 )
-from holodeck.lib.patterns import compile_pattern, find
-from holodeck.lib.text import is_blank
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.patterns import compile_pattern, find
+from holodeck.lib.support.text import is_blank
 
 _SPACE = re.compile(r"\s+")
 _EMPTY = "is empty after normalization"

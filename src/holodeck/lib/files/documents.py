@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.errors import MissingExtra
 from holodeck.lib.files import archives
 from holodeck.lib.files.job import Job, Unreadable
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 SUFFIXES = {"pdf": ".pdf", "word": ".docx", "excel": ".xlsx", "powerpoint": ".pptx"}
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"

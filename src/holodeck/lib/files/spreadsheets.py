@@ -6,7 +6,7 @@ from typing import Any
 
 from holodeck.lib.files.job import Unreadable
 from holodeck.lib.files.tables import markdown_table
-from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.support.suggestions import did_you_mean
 
 MAX_CELLS = 1_000_000
 

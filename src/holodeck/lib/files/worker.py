@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from holodeck.config.environment import process_variables
 from holodeck.errors import MissingExtra
 from holodeck.lib.files.job import Job
+from holodeck.lib.support.environment import process_variables
 
 MAX_PROCESSES = 4
 _VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "SYSTEMROOT", "TESSDATA_PREFIX", "TMPDIR")

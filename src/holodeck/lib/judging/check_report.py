@@ -20,7 +20,7 @@ from holodeck.lib.judging.people import (
     people_to_json,
 )
 from holodeck.lib.judging.probe_report import probes_to_json, render_probes
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.judge_trust import Limits
 from holodeck.models.token_usage import UsageMeter
 

@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for, set_variables
 from holodeck.errors import (
     BackendError,
     ConfigError,
@@ -34,8 +33,9 @@ from holodeck.lib.llm.model import (
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.retry import Wait, on_wait
 from holodeck.lib.observability import names, span
-from holodeck.lib.text import one_line
-from holodeck.lib.threads import is_cancelled
+from holodeck.lib.processes.threads import is_cancelled
+from holodeck.lib.support.environment import cache_dir, hub_url, offline, proxy_for, set_variables
+from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum

@@ -11,8 +11,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
 from holodeck.lib.judging.check_result import JudgeCheckResult
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.strict_json import load_json
-from holodeck.lib.text import plural
+from holodeck.lib.support.strict_json import load_json
+from holodeck.lib.support.text import plural
 
 ALPHA = 0.05
 """The accepted probability of calling noise a difference."""

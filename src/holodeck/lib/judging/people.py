@@ -6,7 +6,7 @@ from typing import Any
 
 from holodeck.lib.judging.agreement import Agreement, Proportion, krippendorff_alpha
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.judge_trust import Limits
 
 CEILING = "no judge can be expected to agree with people more than they agree with each other"

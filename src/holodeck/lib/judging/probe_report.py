@@ -6,7 +6,7 @@ from typing import Any
 
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.judging.check_result import ProbedResponse
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 _MAX_SHOWN = 20
 _COLUMNS = ("Verdicts that become wrong", "bad that pass", "good that fail", "undecided")

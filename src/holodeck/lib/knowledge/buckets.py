@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.exceptions import describe
+from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.lib.knowledge.documents import digest_of
-from holodeck.lib.redact import Redactor
-from holodeck.lib.remote_files import MAX_BYTES
-from holodeck.lib.text import one_line
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import one_line
 from holodeck.models.knowledge import S3_ENDPOINTS
 
 EXTRAS = {"s3": "s3", "az": "azure-blob"}

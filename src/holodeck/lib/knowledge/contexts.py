@@ -15,8 +15,8 @@ from holodeck.lib.knowledge.chunking import Passage
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest
-from holodeck.lib.private_files import create_file
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.private_files import create_file
 
 _INSTRUCTIONS = (
     "You help a search engine. You get the beginning of a document and one part of it. Answer with"

@@ -24,7 +24,7 @@ from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.lib.knowledge.chunking import Passage, Section, chunk_sections, split_headings
 from holodeck.lib.knowledge.stores.base import Hit, StoredText
-from holodeck.lib.text import shorten
+from holodeck.lib.support.text import shorten
 from holodeck.models.knowledge import HierarchicalDocumentTool
 
 _LONGEST_TERM, _LONGEST_DEFINITION = 80, 400

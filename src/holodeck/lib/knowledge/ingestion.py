@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import VectorStoreError
-from holodeck.lib.file_lock import LOCK_S, claim, release
 from holodeck.lib.knowledge.chunking import Passage, Section
 from holodeck.lib.knowledge.documents import Document, digest_of, reading_error
 from holodeck.lib.knowledge.embeddings import Embedder
 from holodeck.lib.knowledge.search import searchable_text
 from holodeck.lib.knowledge.stores.base import Chunk, VectorStore
 from holodeck.lib.llm.client import RequestStats
-from holodeck.lib.text import plural
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.file_lock import LOCK_S, claim, release
+from holodeck.lib.support.text import plural
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from holodeck.errors import ConfigError
+from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.lib.knowledge.documents import MOST_FILES, digest_of
-from holodeck.lib.private_files import make_folder, replace_file
-from holodeck.lib.remote_files import MAX_BYTES
+from holodeck.lib.support.private_files import make_folder, replace_file
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.buckets import Bucket, ObjectInfo

@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holodeck.errors import HoloDeckError, MissingExtra, VectorStoreError
-from holodeck.lib.exceptions import describe
 from holodeck.lib.knowledge.stores.adapter import StoreProblem, digest
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of
-from holodeck.lib.redact import Redactor
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.exceptions import describe
 from holodeck.models.knowledge import KeywordIndexConfig
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from holodeck.lib.knowledge.stores.base import Hit
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
-from holodeck.lib.text import shorten
+from holodeck.lib.support.text import shorten
 
 _INSTRUCTIONS = (
     "You rank the results of a search engine. You get a query and numbered passages. Rate each"

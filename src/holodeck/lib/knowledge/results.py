@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holodeck.lib.knowledge.stores.base import Hit
-from holodeck.lib.text import plural
+from holodeck.lib.support.text import plural
 
 
 def format_hits(query: str, hits: Sequence[Hit], passages: Sequence[str]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from holodeck.lib.keyword_search import KeywordIndex, count_terms, fuse_ranks
 from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
+from holodeck.lib.tools.keyword_search import KeywordIndex, count_terms, fuse_ranks
 from holodeck.models.knowledge import SearchMode
 
 _QUOTED = re.compile(r'"([^"]{2,200})"|“([^”]{2,200})”')

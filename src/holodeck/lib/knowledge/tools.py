@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.environment import Environment
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, MissingExtra
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
@@ -27,8 +26,8 @@ from holodeck.lib.knowledge.search import ChunkIndex, search
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.lib.llm.client import RequestStats
-from holodeck.lib.safe_paths import written_path
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import IngestionProgress
@@ -126,7 +125,7 @@ class KnowledgeSource:
             self._config.source,
             suffixes_of(self._config),
             folder,
-            Environment.beside(self._context.base_dir),
+            self._context.read_variables(),
             DEFAULT_FILE_TIMEOUT_S if limit is None else limit,
         )
         try:

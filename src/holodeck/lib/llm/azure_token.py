@@ -3,7 +3,7 @@
 import time
 
 from holodeck.lib.llm.errors import RequestError
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 from holodeck.models.llm import PROVIDERS, ProviderEnum
 
 SCOPE = "https://cognitiveservices.azure.com/.default"

@@ -11,7 +11,7 @@ from typing import Any
 
 from holodeck.errors import BackendSessionError, Refusal
 from holodeck.lib.llm.retry import parse_retry_after
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 """Besides every status from 500."""

@@ -22,7 +22,7 @@ from holodeck.lib.llm.http_parser import (
     ResponseReader,
     TooLarge,
 )
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 MAX_WAITING_BYTES = 256_000
 """Of what a server may send before its response is read."""

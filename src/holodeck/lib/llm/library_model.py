@@ -16,7 +16,7 @@ from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.provider_errors import request_error
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.ui.activity import loading
 from holodeck.models.llm import LLMProvider, ProviderEnum
 

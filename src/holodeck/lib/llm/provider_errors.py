@@ -22,7 +22,7 @@ from holodeck.lib.llm.errors import (
 )
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge
 from holodeck.lib.llm.retry import parse_retry_after
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 PYTHON_ERRORS = (AttributeError, TypeError, LookupError, RecursionError)
 """Errors of a library that reads a response of an unexpected shape."""

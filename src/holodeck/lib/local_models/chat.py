@@ -20,7 +20,7 @@ from holodeck.lib.local_models.chat_request import (
     parse_choice,
 )
 from holodeck.lib.local_models.runtime import LocalModel
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 

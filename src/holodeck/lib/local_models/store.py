@@ -14,7 +14,6 @@ from typing import Literal
 
 from holodeck import errors
 from holodeck.errors import ModelStoreError
-from holodeck.lib.file_lock import exclusive_lock
 from holodeck.lib.local_models import download
 from holodeck.lib.local_models.catalog import (
     CATALOG,
@@ -31,6 +30,7 @@ from holodeck.lib.local_models.weights import (
     is_verified,
     stamp_file,
 )
+from holodeck.lib.support.file_lock import exclusive_lock
 
 logger = logging.getLogger(__name__)
 

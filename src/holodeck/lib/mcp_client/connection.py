@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 from holodeck.errors import BackendSessionError, BackendTimeoutError
-from holodeck.lib.exceptions import describe
 from holodeck.lib.mcp_client.http import url_streams
 from holodeck.lib.mcp_client.server import (
     MAX_MESSAGE_BYTES,
@@ -18,7 +17,8 @@ from holodeck.lib.mcp_client.server import (
 )
 from holodeck.lib.mcp_client.stdio import stdio_streams
 from holodeck.lib.observability import propagation_headers
-from holodeck.lib.text import one_line
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import one_line
 
 logger = logging.getLogger(__name__)
 

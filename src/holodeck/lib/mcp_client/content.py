@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.text import plural
+from holodeck.lib.support.text import plural
 
 
 @dataclass(frozen=True)

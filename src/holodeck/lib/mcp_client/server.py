@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 
 MAX_MESSAGE_BYTES = 10_000_000
 _STDERR_BYTES = 4_000

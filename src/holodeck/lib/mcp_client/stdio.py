@@ -19,8 +19,8 @@ from holodeck.lib.mcp_client.server import (
     ServerOutput,
     ServerProcess,
 )
-from holodeck.lib.process_guard import guarded
-from holodeck.lib.text import one_line
+from holodeck.lib.processes.process_guard import guarded
+from holodeck.lib.support.text import one_line
 
 CLOSE_S = 2.0
 """How long a server may take to end by itself once its stdin is closed."""

@@ -12,8 +12,8 @@ import opentelemetry.trace as api
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, Status, StatusCode
 
-from holodeck.lib.exceptions import describe
 from holodeck.lib.observability.span_log import SCOPE
+from holodeck.lib.support.exceptions import describe
 
 Attributes = Mapping[str, str | int]
 

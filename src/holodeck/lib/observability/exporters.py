@@ -8,13 +8,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.environment import set_variables
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.exceptions import describe
 from holodeck.lib.observability.otlp import FIELD as OTLP_FIELD
 from holodeck.lib.observability.otlp import PATHS, otlp_target
-from holodeck.lib.safe_paths import written_path
-from holodeck.lib.text import inert_json
+from holodeck.lib.support.environment import set_variables
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.safe_paths import written_path
+from holodeck.lib.support.text import inert_json
 from holodeck.models.observability import (
     AzureMonitorExporterConfig,
     ConsoleExporterConfig,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holodeck.lib.exceptions import describe
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
+from holodeck.lib.support.exceptions import describe
 
 if TYPE_CHECKING:
     from holodeck.lib.observability.log_bridge import LogBridge

@@ -75,7 +75,7 @@ def _forget(known: dict[Key, SpanLog], log: SpanLog) -> None:
 def watch(log: SpanLog) -> None:
     """Add the collector to the tracer provider of this process, if it is not there yet."""
     # Imported here because most runs have no spans.
-    from holodeck.lib.process_tracer import process_provider, sdk_provider  # noqa: PLC0415
+    from holodeck.lib.support.process_tracer import process_provider, sdk_provider  # noqa: PLC0415
 
     with _lock:
         provider = process_provider()
@@ -112,7 +112,7 @@ def _stop() -> None:
     if not _providers:
         return
     # Imported already, by `watch`.
-    from holodeck.lib.process_tracer import close_sdk_provider  # noqa: PLC0415
+    from holodeck.lib.support.process_tracer import close_sdk_provider  # noqa: PLC0415
 
     _providers[:] = [one for one in _providers if not _is_removed_from(one)]
     close_sdk_provider()

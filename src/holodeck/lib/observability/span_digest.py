@@ -20,7 +20,7 @@ from holodeck.lib.observability.span_log import (
     sort_spans,
     span_id,
 )
-from holodeck.lib.text import one_line, plural, printable
+from holodeck.lib.support.text import one_line, plural, printable
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

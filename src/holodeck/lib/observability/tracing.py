@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.errors import ConfigError
-from holodeck.lib.exceptions import message_of
 from holodeck.lib.observability import names
-from holodeck.lib.patterns import compile_pattern, replace
+from holodeck.lib.support.exceptions import message_of
+from holodeck.lib.support.patterns import compile_pattern, replace
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan

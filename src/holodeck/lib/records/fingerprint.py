@@ -11,7 +11,7 @@ from typing import Any
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.evaluation import MetricSettings

@@ -19,10 +19,10 @@ from pydantic_core import to_json
 
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
-from holodeck.lib.file_lock import try_lock
-from holodeck.lib.private_files import FOLDER_MODE, make_folder, open_file, replace_file
 from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
-from holodeck.lib.safe_paths import written_path
+from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.private_files import FOLDER_MODE, make_folder, open_file, replace_file
+from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.base import Model
 from holodeck.models.record import (
     CaseFinished,
@@ -35,7 +35,7 @@ from holodeck.models.record import (
 from holodeck.models.reported_run import RunOrigin
 
 if TYPE_CHECKING:
-    from holodeck.lib.redact import Redactor
+    from holodeck.lib.secrets.redact import Redactor
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.selection import Selection

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
-from holodeck.lib.safe_paths import note_input
-from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.safe_paths import note_input
+from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.record import (
     EVENTS,
     SCHEMA_VERSION,

@@ -8,7 +8,7 @@ from holodeck.errors import ExitCode
 from holodeck.lib.reports.costs import money
 from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
 from holodeck.lib.reports.preferences import describe_preference, describe_preferences
-from holodeck.lib.text import one_line, percent, plural
+from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.comparison import (
     AgentsDivergence,

@@ -15,7 +15,7 @@ from holodeck.lib.reports.markdown import (
     json_text,
     table,
 )
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (

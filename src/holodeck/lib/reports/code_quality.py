@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.lib.reports.failure_groups import explained_lines
 from holodeck.lib.reports.junit import case_title, why_incomplete
 from holodeck.lib.reports.locations import path_in_checkout, place_of
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
 _SEVERITY = {

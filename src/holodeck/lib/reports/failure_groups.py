@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import groupby, zip_longest
 from typing import TypeVar
 
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 from holodeck.models.outcome import Outcome, Reason
 from holodeck.models.test_result import TestResult
 

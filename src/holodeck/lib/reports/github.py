@@ -12,7 +12,7 @@ from holodeck.lib.reports.failure_groups import (
 from holodeck.lib.reports.junit import case_title
 from holodeck.lib.reports.locations import SourceLinks, place_of, short_location
 from holodeck.lib.reports.overview import most_telling_first, overview
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.test_result import TestReport, TestResult
 
 MOST_ANNOTATIONS = 10

@@ -12,7 +12,7 @@ from holodeck.lib.reports.page_file import (
     render_page,
 )
 from holodeck.lib.reports.summary import unknown_usage_note
-from holodeck.lib.text import one_line, percent, plural
+from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.models.outcome import Outcome
 from holodeck.models.record import PastOutcome
 from holodeck.models.test_result import TestReport, TestResult

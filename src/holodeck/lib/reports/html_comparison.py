@@ -13,7 +13,7 @@ from holodeck.lib.reports.against import (
 )
 from holodeck.lib.reports.html import row_of
 from holodeck.lib.reports.page_file import Page, PageCase, Row, json_line, render_page
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 from holodeck.models.comparison import ComparisonReport, Pair, PairVerdict
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestResult

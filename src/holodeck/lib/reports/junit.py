@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from holodeck.lib.reports.failure_groups import explain
 from holodeck.lib.reports.locations import place_of
 from holodeck.lib.reports.markdown import json_text
-from holodeck.lib.text import one_line, plural, printable, shorten_middle
+from holodeck.lib.support.text import one_line, plural, printable, shorten_middle
 from holodeck.models.test_result import (
     Outcome,
     TestReport,

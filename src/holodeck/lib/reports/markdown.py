@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from holodeck.lib.text import inert, inert_xml, one_line
+from holodeck.lib.support.text import inert, inert_xml, one_line
 
 MAX_CHARACTERS = 65_536
 """GitHub shows no longer comment, description or issue."""

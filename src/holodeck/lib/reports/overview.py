@@ -19,7 +19,7 @@ from holodeck.lib.reports.failure_groups import (
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import code, inline
 from holodeck.lib.reports.summary import unknown_usage_note
-from holodeck.lib.text import percent, plural
+from holodeck.lib.support.text import percent, plural
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 

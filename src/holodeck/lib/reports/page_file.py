@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from holodeck.lib.text import inert_xml, one_line, plural
+from holodeck.lib.support.text import inert_xml, one_line, plural
 from holodeck.models.base import Json
 
 Row = dict[str, Json]

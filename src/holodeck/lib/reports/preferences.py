@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.comparison import Preference, Preferences
 
 _MAX_CRITERIA = 300

@@ -11,7 +11,7 @@ from holodeck.lib.reports.failure_groups import (
     group_failures,
 )
 from holodeck.lib.reports.locations import short_location
-from holodeck.lib.text import clip, columns_of, one_line, plural, wrap
+from holodeck.lib.support.text import clip, columns_of, one_line, plural, wrap
 from holodeck.lib.ui.terminal import ANSIColors, can_show, colorize, is_tty, width
 from holodeck.models.outcome import Outcome, Reason
 from holodeck.models.test_result import TestResult

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from holodeck.errors import ConfigError
-from holodeck.lib.text import shorten
+from holodeck.lib.support.text import shorten
 
 FLAG = "-k"
 _MAX_DEPTH = 50

@@ -12,10 +12,10 @@ from holodeck.lib.llm.errors import unreachable_reason
 from holodeck.lib.llm.http_client import StreamedResponse
 from holodeck.lib.llm.http_connection import ConnectionPool, Server, basic_credentials, proxy_header
 from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
+from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.exchange import Request, Response, UpstreamError, end_to_end, header
 from holodeck.lib.tap.handlers import error_response
 from holodeck.lib.tap.upstreams import Upstream
-from holodeck.lib.text import one_line
 
 _READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
-from holodeck.lib.background_loop import BackgroundRun
+from holodeck.lib.processes.background_loop import BackgroundRun
 from holodeck.lib.tap.server import Answer, Connection
 
 

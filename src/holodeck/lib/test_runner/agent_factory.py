@@ -4,11 +4,12 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from holodeck.config.agent_files import load_instructions, load_response_schema, read_tool_prompt
-from holodeck.config.environment import cache_dir, hub_url, offline, process_variables, proxy_for
+from holodeck.config.environment import Environment
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
     AgentBackend,
@@ -22,7 +23,14 @@ from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_li
 from holodeck.lib.llm.provider_errors import describe, refusal_in
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
-from holodeck.lib.strict_json import load_json
+from holodeck.lib.support.environment import (
+    cache_dir,
+    hub_url,
+    offline,
+    process_variables,
+    proxy_for,
+)
+from holodeck.lib.support.strict_json import load_json
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
@@ -537,6 +545,7 @@ def _tool_context(
         cache_dir(),
         read_prompt=lambda tool: read_tool_prompt(agent, tool).text,
         environment=process_variables(),
+        read_variables=partial(Environment.beside, agent.own_dir),
     )
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holodeck.config.check_cases import NO_JUDGE
-from holodeck.config.environment import cache_dir
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.config.source import location_of
@@ -24,7 +23,8 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import cache_dir
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import MetricSettings

@@ -17,9 +17,8 @@ from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult
-from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.llm.model import ChatModel
-from holodeck.lib.registry import load_callable
+from holodeck.lib.support.exceptions import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
@@ -32,6 +31,8 @@ from holodeck.lib.test_runner.script_steps import (
     Code,
     script_steps,
 )
+from holodeck.lib.user_code.raised import raised_error
+from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.conversation import Simulation, step_kind, step_value
 from holodeck.models.llm import LLMProvider

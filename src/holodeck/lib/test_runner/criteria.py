@@ -9,12 +9,13 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.conversation.usage import count_usage
-from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.lib.test_runner.judge_trust import Trust
 from holodeck.lib.test_runner.messages import count_images
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.token_usage import UsageMeter

@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
-from holodeck.config.environment import batch_name
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.lib.conversation.events import (
@@ -28,8 +27,9 @@ from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
-from holodeck.lib.exceptions import describe
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import batch_name
+from holodeck.lib.support.exceptions import describe
 from holodeck.lib.test_runner.messages import response_messages
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

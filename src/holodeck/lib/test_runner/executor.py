@@ -20,22 +20,23 @@ from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.checks.tool_checks import validate_tool_calls
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.exceptions import describe, with_location
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
 from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
 from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
-from holodeck.lib.test_runner.tool_checks import validate_tool_calls
-from holodeck.lib.text import plural
 from holodeck.lib.tools.toolbox import HasPreparationCosts
 from holodeck.lib.ui.activity import activity
+from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
@@ -274,7 +275,7 @@ class TestExecutor:
         if self.config.workers in {None, 1} and self.config.run_on in {None, "local"}:
             return 0
         # Imported here because most runs take place in this process.
-        from holodeck.lib.test_runner.workers import count_workers  # noqa: PLC0415
+        from holodeck.lib.test_runner.workers.count import count_workers  # noqa: PLC0415
 
         return count_workers(
             self.agent_config,
@@ -290,7 +291,7 @@ class TestExecutor:
     @asynccontextmanager
     async def _open_worker_lane(self, count: int | None) -> AsyncIterator[Lane]:
         # Imported here because most runs take place in this process.
-        from holodeck.lib.test_runner.worker_lane import open_worker_lane, task_of  # noqa: PLC0415
+        from holodeck.lib.test_runner.workers.worker_lane import open_worker_lane, task_of  # noqa: PLC0415
 
         self._prompts = prompt_versions(self.agent_config)
         self._open_events()

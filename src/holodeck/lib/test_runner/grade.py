@@ -10,6 +10,7 @@ from typing import Any
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
+from holodeck.lib.checks.tool_checks import check_side_effects, check_tools
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, Check
@@ -21,7 +22,6 @@ from holodeck.lib.test_runner.messages import (
     to_judge_messages,
 )
 from holodeck.lib.test_runner.scoring import compute_metrics
-from holodeck.lib.test_runner.tool_checks import check_side_effects, check_tools
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
@@ -135,7 +135,7 @@ def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[T
     if expectations.trace is None:
         return []
     # Imported here because few cases check spans.
-    from holodeck.lib.test_runner.trace_checks import check_trace  # noqa: PLC0415
+    from holodeck.lib.checks.trace_checks import check_trace  # noqa: PLC0415
 
     return check_trace(expectations.trace, [one.trace for one in turns])
 

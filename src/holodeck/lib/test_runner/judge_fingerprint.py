@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.lib.evaluators.build import evaluator_class
-from holodeck.lib.registry import module_file
-from holodeck.lib.source_imports import imports_of
+from holodeck.lib.user_code.registry import module_file
+from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum

@@ -17,9 +17,10 @@ from holodeck.lib.backends.base import (
     accepts_images,
     open_session,
 )
-from holodeck.lib.exceptions import describe, message_of, raised_error
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.observability import names, set_content, span
+from holodeck.lib.support.exceptions import describe, message_of
+from holodeck.lib.support.text import is_blank
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
 from holodeck.lib.test_runner.tool_invocations import (
@@ -27,7 +28,7 @@ from holodeck.lib.test_runner.tool_invocations import (
     pair_tool_calls,
     refuse_last_call,
 )
-from holodeck.lib.text import is_blank
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.evidence import Fact, Source, evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel

@@ -6,8 +6,8 @@ from typing import Literal
 
 from holodeck.lib.evaluators.build import metrics_of, needs_judge
 from holodeck.lib.selection.request import CaseHistory
+from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.test_runner.repeats import pass_bar
-from holodeck.lib.text import one_line, plural
 from holodeck.models.agent import Agent
 from holodeck.models.base import Count, Model
 from holodeck.models.config import ExecutionConfig

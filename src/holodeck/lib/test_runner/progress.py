@@ -20,10 +20,10 @@ from holodeck.lib.reports.recap import (
     wrapped,
 )
 from holodeck.lib.reports.summary import summarize, unknown_usage_note
-from holodeck.lib.test_runner.live_status import LiveStatus
-from holodeck.lib.text import one_line, percent, plural
+from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui import SpinnerMixin, is_tty
 from holodeck.lib.ui.live import SPARE_COLUMNS
+from holodeck.lib.ui.live_status import LiveStatus
 from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.outcome import Reason
 from holodeck.models.selection import Selection

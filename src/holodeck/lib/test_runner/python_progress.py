@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from html import escape
 
 from holodeck.lib.reports.recap import case_label
+from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.progress import ProgressIndicator
-from holodeck.lib.text import one_line
 from holodeck.lib.ui.frontend import NotebookOutput, detect_frontend
 from holodeck.lib.ui.live import LiveLine
 from holodeck.models.test_case import TestCaseModel

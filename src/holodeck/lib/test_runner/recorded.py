@@ -14,9 +14,9 @@ from holodeck import __version__
 from holodeck.errors import ConfigError
 from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
-from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.safe_paths import note_input
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.safe_paths import note_input
 from holodeck.lib.test_runner.messages import histories_of, history_key
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json

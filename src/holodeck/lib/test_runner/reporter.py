@@ -9,7 +9,7 @@ from holodeck.lib.reports.case_section import CaseSection
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import BLOCK_LIMIT, MAX_CHARACTERS, code, folded, inline, table
 from holodeck.lib.reports.overview import most_telling_first, overview
-from holodeck.lib.text import plural
+from holodeck.lib.support.text import plural
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import Outcome, TestReport
 

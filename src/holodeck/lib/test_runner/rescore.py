@@ -9,6 +9,7 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run, find_cases, is_of_second_agent
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
+from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
@@ -28,7 +29,6 @@ from holodeck.lib.test_runner.recorded import (
 )
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
-from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel

@@ -12,13 +12,14 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation, Score
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import count_judge_usage, keep_judge_prompts
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
+from holodeck.lib.processes.threads import is_cancelled
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.text import plural
-from holodeck.lib.threads import is_cancelled
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.test_result import MetricResult, TestResult, TurnResult
 from holodeck.models.token_usage import UsageMeter
 

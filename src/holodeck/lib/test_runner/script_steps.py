@@ -18,7 +18,8 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
     ScriptStep,
 )
-from holodeck.lib.exceptions import describe
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn
@@ -27,7 +28,6 @@ from holodeck.lib.test_runner.messages import (
     messages_beyond_turns,
     response_messages,
 )
-from holodeck.lib.threads import call_user_function
 from holodeck.models.conversation import StepModel, step_kind, step_value
 from holodeck.models.expectations import Expectations
 from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn

@@ -9,7 +9,7 @@ from functools import partial
 
 from holodeck.errors import Refusal
 from holodeck.lib.reports.costs import amount_of, calls_of, known_tokens, money, tokens_of
-from holodeck.lib.text import plural
+from holodeck.lib.support.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
-from holodeck.lib.tool_names import tools_named
+from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 
 BLOCKED = "not run, because a filter or middleware of the agent kept it from running"

@@ -1,7 +1,7 @@
 """Check after how many turns of the agent a conversation ended with success."""
 
+from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.text import plural
 from holodeck.models.test_result import ToolCheck
 
 _BY_USER_OR_JUDGE = frozenset({"user_done", "judged"})

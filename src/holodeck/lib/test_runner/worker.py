@@ -27,12 +27,9 @@ from uuid import uuid4
 
 from pydantic import SecretStr
 
-from holodeck.config.environment import process_variables, replace_variables
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.errors import ExecutionError, HoloDeckError
-from holodeck.lib.exceptions import describe
-from holodeck.lib.garbage import finish_user_code
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limits import use_limiters
 from holodeck.lib.llm.shared_limits import SharedLimiters
@@ -41,13 +38,20 @@ from holodeck.lib.observability import (
     initialize_observability,
     shutdown_observability,
 )
-from holodeck.lib.process_exit import exit_now, forbid_process_exit, process_exit_forbidden
-from holodeck.lib.redact import Redactor
-from holodeck.lib.run_loop import RunLoop
-from holodeck.lib.safe_paths import allow_outside
+from holodeck.lib.processes.process_exit import (
+    exit_now,
+    forbid_process_exit,
+    process_exit_forbidden,
+)
+from holodeck.lib.processes.run_loop import RunLoop
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import process_variables, replace_variables
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.garbage import finish_user_code
+from holodeck.lib.support.safe_paths import allow_outside
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane
-from holodeck.lib.test_runner.worker_messages import (
+from holodeck.lib.test_runner.workers.worker_messages import (
     FrameReader,
     Message,
     WorkerTask,
@@ -272,7 +276,7 @@ class _Worker:
     def _follow(self, executor: TestExecutor) -> None:
         """Send the events of the cases, and of their conversations."""
         # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.worker_events import EventSender  # noqa: PLC0415
+        from holodeck.lib.test_runner.workers.worker_events import EventSender  # noqa: PLC0415
 
         sender = EventSender(self._channel.send, _run_number.get)
         if self._task.has_events:

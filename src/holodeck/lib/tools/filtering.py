@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from holodeck.errors import ConfigError
-from holodeck.lib.keyword_search import KeywordIndex, fuse_ranks
-from holodeck.lib.suggestions import did_you_mean_or_list
-from holodeck.lib.tool_names import unprefixed
+from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.tool_names import unprefixed
 from holodeck.lib.tools.base import Tool
+from holodeck.lib.tools.keyword_search import KeywordIndex, fuse_ranks
 from holodeck.models.tool_filtering import ToolFilterConfig
 
 Embed = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]

@@ -15,8 +15,8 @@ from holodeck.errors import BackendError, BackendInitError, BackendTimeoutError,
 from holodeck.lib.mcp_client.connection import McpConnection
 from holodeck.lib.mcp_client.content import images_of, texts_of
 from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
-from holodeck.lib.programs import program_path
-from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.processes.programs import program_path
+from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import show_progress

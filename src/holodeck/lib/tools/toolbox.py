@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from holodeck.errors import ConfigError
-from holodeck.lib.exceptions import describe
-from holodeck.lib.registry import Registry
+from holodeck.lib.support.exceptions import describe
 from holodeck.lib.tools.base import SideEffectsError, Tool
 from holodeck.lib.tools.function import load_function_tool
+from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
@@ -74,6 +74,8 @@ class ToolContext:
     """Returns the text of a prompt tool, whose file lies beside the agent.yaml."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment variables of holodeck."""
+    read_variables: Callable[[], Mapping[str, str]] = dict
+    """Returns these with those of `.env` files."""
 
     @property
     def base_dir(self) -> Path:

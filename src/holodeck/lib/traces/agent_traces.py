@@ -16,7 +16,7 @@ from holodeck.lib.observability.span_collector import (
     watch_run,
 )
 from holodeck.lib.observability.span_log import SpanLog, owner, span_id
-from holodeck.lib.text import one_line, plural
+from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.traces.receiver import OtlpReceiver, close_receiver, open_receiver
 from holodeck.lib.traces.span_builder import Mask, span_of
 from holodeck.lib.traces.span_store import MAX_SPANS, CallSpans, SpanStore

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
+from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.exchange import Response, header
 from holodeck.lib.tap.handlers import error_response
 from holodeck.lib.tap.loopback import LoopbackServer
 from holodeck.lib.tap.server import ReceivedRequest
-from holodeck.lib.text import one_line
 from holodeck.lib.traces.span_builder import Mask, build_span
 from holodeck.lib.traces.span_store import SpanStore
 from holodeck.models.spans import RecordedSpan

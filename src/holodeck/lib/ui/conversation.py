@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from holodeck.lib.text import clip, columns_of, one_line, printable, shorten_middle
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.text import clip, columns_of, one_line, printable, shorten_middle
 from holodeck.lib.ui.live import active_live_line, write_raw, write_text
 from holodeck.lib.ui.terminal import ANSIColors, can_redraw, color_enabled, colorize, is_tty, width
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from holodeck.lib.text import clip, columns_of, inert, inert_but_colored, one_line
+from holodeck.lib.support.text import clip, columns_of, inert, inert_but_colored, one_line
 from holodeck.lib.ui.terminal import can_redraw, can_show, color_enabled, width
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from holodeck.lib.text import columns_of
+from holodeck.lib.support.text import columns_of
 
 _DEFAULT_COLUMNS = 80
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holodeck.lib.text import inert
+from holodeck.lib.support.text import inert
 from holodeck.suite.results import RunResult
 
 if TYPE_CHECKING:

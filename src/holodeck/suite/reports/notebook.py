@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.lib.reports.dataframes import CASE_COLUMNS, METRIC_COLUMNS, Row, make_dataframe
 from holodeck.lib.reports.notebook import TableRow, render_table
-from holodeck.lib.text import percent
+from holodeck.lib.support.text import percent
 from holodeck.suite.results import RunResult, ScenarioRunResult
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.test_runner.tool_matchers import matches
-from holodeck.lib.text import is_blank
-from holodeck.lib.tool_names import did_you_mean_tool, tools_named
+from holodeck.lib.checks.tool_matchers import matches
+from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.tool_names import did_you_mean_tool, tools_named
 from holodeck.models.test_case import ArgMatcher
 from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
 from holodeck.suite.scenario import Scenario

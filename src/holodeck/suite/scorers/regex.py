@@ -1,7 +1,7 @@
 """The scorer `regex`: a pattern is found in the answer."""
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.patterns import compile_pattern, find, passes_every_text
+from holodeck.lib.support.patterns import compile_pattern, find, passes_every_text
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 from holodeck.suite.scorers.base import BuiltInScorer

@@ -18,8 +18,8 @@ from holodeck.lib.backends import frameworks
 from holodeck.lib.backends.parsing import RESULT_KEYS
 from holodeck.lib.backends.process import python_worker
 from holodeck.lib.backends.process.backend import ProcessBackend
-from holodeck.lib.exceptions import raised_error
 from holodeck.lib.llm.limits import override_call_limit
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.token_usage import TokenUsage
@@ -809,7 +809,10 @@ def test_the_worker_needs_only_the_standard_library_and_python_3_9():
         nodes = [node for node in nodes if node not in where_missing]
         modules = [a.name for node in nodes if isinstance(node, ast.Import) for a in node.names]
         modules += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
-        own = {"holodeck.lib", "holodeck.lib.signatures", "holodeck.lib.backends.frameworks"}
+        own = {
+            *("holodeck.lib", "holodeck.lib.support.signatures"),
+            "holodeck.lib.backends.frameworks",
+        }
         others = {one.partition(".")[0] for one in modules if one not in own}
         assert others <= sys.stdlib_module_names
 

@@ -9,7 +9,6 @@ import pytest
 
 from fakes import ToolCall
 from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
-from holodeck.lib import threads
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.tapped_backend import (
     ONE_PER_PROCESS,
@@ -17,8 +16,9 @@ from holodeck.lib.backends.tapped_backend import (
     TappedPythonBackend,
 )
 from holodeck.lib.llm.limits import override_call_limit
+from holodeck.lib.processes import threads
+from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.tap.channel import EARLIER_WORK
-from holodeck.lib.threads import is_user_code_running
 
 ASKED = {"model": "gpt-x", "messages": [{"role": "user", "content": "Hello"}]}
 

@@ -9,7 +9,7 @@ from holodeck.lib.evaluators.text_metrics import (
     Normalization,
     NotContainsEvaluator,
 )
-from holodeck.lib.text import is_blank
+from holodeck.lib.support.text import is_blank
 
 
 async def verdict(evaluator, response, ground_truth=None):

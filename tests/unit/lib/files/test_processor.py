@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from holodeck.lib.file_processor import FileProcessor, process_in_thread
-from holodeck.lib.remote_files import MAX_BYTES
+from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 from support.documents import pdf, word

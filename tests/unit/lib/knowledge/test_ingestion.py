@@ -3,8 +3,8 @@
 import pytest
 
 from holodeck.errors import VectorStoreError
-from holodeck.lib.file_lock import claim, release
 from holodeck.lib.knowledge import ingestion
+from holodeck.lib.support.file_lock import claim, release
 
 
 async def test_another_process_that_ingests_for_ever_is_named(tmp_path, monkeypatch):

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from holodeck.config.environment import cache_dir
 from holodeck.errors import BackendSessionError, BackendTimeoutError, ModelStoreError
 from holodeck.lib.local_models.catalog import DEFAULT_MODEL
 from holodeck.lib.local_models.chat import reply_to
 from holodeck.lib.local_models.chat_request import ChatSettings
 from holodeck.lib.local_models.runtime import LocalModel, RuntimeSettings
 from holodeck.lib.local_models.store import ModelStore
+from holodeck.lib.support.environment import cache_dir
 
 pytestmark = pytest.mark.model
 

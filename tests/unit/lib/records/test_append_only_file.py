@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.recorder import AppendOnlyFile
+from holodeck.lib.support.file_lock import try_lock
 
 
 @pytest.fixture

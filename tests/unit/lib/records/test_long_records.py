@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from holodeck.lib.compare.run_comparison import compare_runs, side_of_run
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import Run, read_run
-from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.html_comparison import generate_html_comparison
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.recorded import report_of
-from holodeck.lib.test_runner.run_comparison import compare_runs, side_of_run
 from holodeck.models.record import CaseFinished, CaseSkipped, RunStarted
 from holodeck.models.test_result import Outcome, TestResult
 from support.results import a_result

@@ -9,7 +9,7 @@ from holodeck.errors import ReportError
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import RUNS_FOLDER, AppendOnlyFile, Recorder
 from holodeck.lib.records.run_store import read_run
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 

@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
-from holodeck.lib.test_runner.against import unused_keys, with_tests_of
+from holodeck.lib.compare.against import unused_keys, with_tests_of
 from holodeck.models.config import ExecutionConfig
 
 FIRST = """

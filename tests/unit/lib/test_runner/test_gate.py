@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.test_runner.gate import (
+from holodeck.lib.compare.gate import (
     Failures,
     Suspect,
     decide,
@@ -11,7 +11,7 @@ from holodeck.lib.test_runner.gate import (
     failures_of,
     require_later,
 )
-from holodeck.lib.test_runner.run_comparison import ComparedRun
+from holodeck.lib.compare.run_comparison import ComparedRun
 from holodeck.models.baseline import case_keys
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome

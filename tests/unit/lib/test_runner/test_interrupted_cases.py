@@ -9,7 +9,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder
 from holodeck.lib.records.run_store import read_run, reusable_results
-from holodeck.lib.redact import Redactor
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.test_runner.scoring import NOT_DONE

@@ -2,10 +2,10 @@
 
 import pytest
 
+from holodeck.lib.judge_check.judge_looks import LookKeeper
 from holodeck.lib.judging.agreement import Agreement
 from holodeck.lib.judging.check_result import JudgeCheckResult, Judgement
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.test_runner.judge_looks import LookKeeper
 from holodeck.models.judge_trust import Limits, LookLog
 from holodeck.models.token_usage import UsageMeter
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from holodeck.lib.test_runner.live_status import LiveStatus
-from holodeck.lib.text import columns_of
+from holodeck.lib.support.text import columns_of
 from holodeck.lib.ui.activity import Activity, current_case
+from holodeck.lib.ui.live_status import LiveStatus
 
 
 class Clock:

@@ -3,12 +3,12 @@
 import pytest
 
 from holodeck.errors import ExitCode
-from holodeck.lib.reports.against import comparison_exit_code, conclusions, render_terminal
-from holodeck.lib.test_runner.pairs import (
+from holodeck.lib.compare.pairs import (
     bootstrap_interval,
     build_comparison,
     build_pair,
 )
+from holodeck.lib.reports.against import comparison_exit_code, conclusions, render_terminal
 from holodeck.models.comparison import ComparedAgent, PairVerdict
 from holodeck.models.price import Cost
 from holodeck.models.test_case import TestCaseModel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.test_runner.remaining_time import RemainingTime
+from holodeck.lib.ui.remaining_time import RemainingTime
 
 
 class Clock:

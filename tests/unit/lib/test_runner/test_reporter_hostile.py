@@ -17,8 +17,8 @@ from holodeck.lib.reports.markdown import (
     html_inline,
     inline,
 )
+from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.text import one_line
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.test_result import (
     Attempt,

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.test_runner.run_comparison import (
+from holodeck.lib.compare.run_comparison import (
     ComparedRun,
     baseline_of,
     case_name,
@@ -15,6 +14,7 @@ from holodeck.lib.test_runner.run_comparison import (
     read_side,
     side_of_report,
 )
+from holodeck.lib.records.run_store import RunStore
 from holodeck.models.price import Cost
 from holodeck.models.reported_run import MergedRun, RunOrigin
 from holodeck.models.test_result import Outcome

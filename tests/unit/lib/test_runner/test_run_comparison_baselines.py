@@ -3,10 +3,7 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.records.recorder import json_line
-from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.reports.summary import summarize
-from holodeck.lib.test_runner.run_comparison import (
+from holodeck.lib.compare.run_comparison import (
     MOST_HISTORY,
     ComparedRun,
     baseline_of,
@@ -14,6 +11,9 @@ from holodeck.lib.test_runner.run_comparison import (
     side_of_run,
     side_to_bless,
 )
+from holodeck.lib.records.recorder import json_line
+from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.reports.summary import summarize
 from holodeck.models.record import (
     CaseFinished,
     CaseSkipped,

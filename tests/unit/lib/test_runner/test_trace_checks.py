@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from holodeck.lib.test_runner.trace_checks import check_trace
+from holodeck.lib.checks.trace_checks import check_trace
 from holodeck.models.spans import RecordedSpan, Trace
 from holodeck.models.trace_checks import TraceChecks
 

@@ -7,7 +7,7 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from holodeck.lib.text import columns_of
+from holodeck.lib.support.text import columns_of
 from holodeck.lib.ui.conversation import DisplayedMessage, render_lines, show_messages
 from holodeck.lib.ui.terminal import ANSIColors
 

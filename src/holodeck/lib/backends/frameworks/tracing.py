@@ -236,7 +236,7 @@ class _RequestSwitch:
 
 def _listen(stack: ExitStack) -> bool:
     """Hear of the spans of this process; return whether that is of all."""
-    from holodeck.lib import process_tracer
+    from holodeck.lib.support import process_tracer
 
     is_heard = process_tracer.listen(_listener)
     stack.callback(process_tracer.leave)
@@ -244,14 +244,14 @@ def _listen(stack: ExitStack) -> bool:
 
 
 def _has_our_provider() -> bool:
-    from holodeck.lib import process_tracer
+    from holodeck.lib.support import process_tracer
 
     return process_tracer.process_provider() is None
 
 
 def listen_to_tracer(tracer: Any) -> bool:
     """Hear of the spans of a tracer whose provider is not that of the process, if it is heard."""
-    from holodeck.lib.process_tracer import records_all
+    from holodeck.lib.support.process_tracer import records_all
 
     processor = getattr(tracer, "span_processor", None)
     if processor is None:

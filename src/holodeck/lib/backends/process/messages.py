@@ -8,8 +8,8 @@ from typing import Any
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
-from holodeck.lib.exceptions import display_path, source_excerpt
 from holodeck.lib.llm.errors import unreachable_reason
+from holodeck.lib.user_code.raised import display_path, source_excerpt
 from holodeck.models.outcome import RaisedError
 
 PROTOCOL = 1

@@ -12,8 +12,8 @@ from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.process.connection import Launch, WorkerProcess
 from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
-from holodeck.lib.exceptions import with_location
-from holodeck.lib.process_guard import Guard
+from holodeck.lib.processes.process_guard import Guard
+from holodeck.lib.user_code.raised import with_location
 
 logger = logging.getLogger(__name__)
 

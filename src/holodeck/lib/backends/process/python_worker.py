@@ -61,8 +61,8 @@ class OwnModules:
 
     def find_spec(self, name: str, *_: object) -> Any:
         own = (
-            "holodeck.lib.signatures",
-            "holodeck.lib.process_tracer",
+            "holodeck.lib.support.signatures",
+            "holodeck.lib.support.process_tracer",
             "holodeck.lib.backends.frameworks",
         )
         if not name.startswith(own):
@@ -80,7 +80,8 @@ class EmptyPackages:
     """Finds empty packages in place of holodeck's, where it is not installed."""
 
     def find_spec(self, name: str, *_: object) -> Any:
-        if name not in {"holodeck", "holodeck.lib", "holodeck.lib.backends"}:
+        packages = {"holodeck", "holodeck.lib", "holodeck.lib.support", "holodeck.lib.backends"}
+        if name not in packages:
             return None
         return importlib.util.spec_from_loader(name, loader=None, is_package=True)
 
@@ -138,7 +139,7 @@ class LoadedAgent:
 
     def facts(self, *, is_shared: bool) -> dict[str, Json]:
         """Return what the agent can do, as the answer to `initialize`."""
-        from holodeck.lib.signatures import is_async  # noqa: PLC0415
+        from holodeck.lib.support.signatures import is_async  # noqa: PLC0415
 
         if self._adapter is not None:
             return facts(
@@ -200,7 +201,7 @@ class Agent:
 
     async def load(self) -> dict[str, Json]:
         """Import the agent and return what it can do, as the answer to `initialize`."""
-        from holodeck.lib.signatures import is_factory  # noqa: PLC0415
+        from holodeck.lib.support.signatures import is_factory  # noqa: PLC0415
 
         value = load(self._target)
         makes_agents = inspect.isclass(value) or is_factory(value)
@@ -276,7 +277,7 @@ def load(target: str) -> Any:
 
 def agent_call(agent: Any) -> Any:
     """Return how the agent is called. Raises AgentError for an unknown shape."""
-    from holodeck.lib import signatures  # noqa: PLC0415
+    from holodeck.lib.support import signatures  # noqa: PLC0415
 
     if all(hasattr(agent, name) for name in BACKEND_METHODS):
         raise AgentError(
@@ -292,7 +293,7 @@ def agent_call(agent: Any) -> Any:
 
 async def call_user_function(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
     """Return what `call` returns; a function that is not async runs in a thread of its own."""
-    from holodeck.lib.signatures import is_async  # noqa: PLC0415
+    from holodeck.lib.support.signatures import is_async  # noqa: PLC0415
 
     if is_async(function):
         return await call()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.llm.completion import Completion, RawToolCall
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from holodeck.lib.conversation.types import AgentInput, ScenarioUsageError
 from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
-from holodeck.lib.text import one_line
+from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
 from holodeck.models.token_usage import TokenUsage
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holodeck.config.environment import cache_dir, set_variables
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.class_arguments import takes_argument
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.llm.model import Token
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.environment import cache_dir, set_variables
 from holodeck.lib.ui.activity import loading
 
 AnswerCheck = Callable[[JsonObject], None]

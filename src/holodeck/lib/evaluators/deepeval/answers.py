@@ -21,7 +21,7 @@ from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.lib.tool_names import did_you_mean_tool, find_tool
+from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.models.test_case import ExpectedTool
 
 

@@ -16,7 +16,7 @@ from holodeck.lib.evaluators.deepeval.cases import to_texts, to_tool_calls
 from holodeck.lib.evaluators.deepeval.errors import DeepEvalError
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject, Judge
-from holodeck.lib.text import is_blank
+from holodeck.lib.support.text import is_blank
 from holodeck.models.llm import LLMProvider
 
 ONE_IS_GOOD = "0-1, 1 is good"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from holodeck.lib.safe_paths import written_path
+from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:

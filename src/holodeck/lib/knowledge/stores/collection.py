@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck.errors import HoloDeckError, VectorStoreError
-from holodeck.lib.exceptions import describe
 from holodeck.lib.knowledge.stores.adapter import (
     Row,
     RowKey,
@@ -23,9 +22,10 @@ from holodeck.lib.knowledge.stores.connectors import CONNECTORS
 from holodeck.lib.knowledge.stores.named_class import arguments_of, open_class
 from holodeck.lib.knowledge.stores.servers import no_answer
 from holodeck.lib.knowledge.stores.vectors import normalise
-from holodeck.lib.redact import Redactor
-from holodeck.lib.registry import Registry
-from holodeck.lib.threads import run_in_thread
+from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.user_code.registry import Registry
 from holodeck.models.database import DatabaseConfig, VectorStoreProvider
 
 T = TypeVar("T")

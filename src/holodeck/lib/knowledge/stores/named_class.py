@@ -5,12 +5,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from holodeck.errors import ConfigError, HoloDeckError, VectorStoreError
-from holodeck.lib.exceptions import describe
 from holodeck.lib.knowledge.stores.adapter import StoreContext
 from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore
 from holodeck.lib.knowledge.stores.servers import no_answer
-from holodeck.lib.redact import Redactor
-from holodeck.lib.safe_paths import path_inside
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.safe_paths import path_inside
 from holodeck.models.database import CLASS_KEYS, DatabaseConfig
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.file_lock import try_lock
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
     Row,
@@ -21,7 +20,8 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
-from holodeck.lib.private_files import make_folder
+from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.private_files import make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:

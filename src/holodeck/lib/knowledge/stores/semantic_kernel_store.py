@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from holodeck.lib.exceptions import describe
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
     Row,
@@ -29,7 +28,8 @@ from holodeck.lib.knowledge.stores.connectors import (
     versions_of,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, no_answer
-from holodeck.lib.text import one_line
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import one_line
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:

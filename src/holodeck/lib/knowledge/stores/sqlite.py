@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holodeck.lib.file_lock import exclusive_lock
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
     Row,
@@ -17,7 +16,8 @@ from holodeck.lib.knowledge.stores.adapter import (
     collection_name,
 )
 from holodeck.lib.knowledge.stores.vectors import VectorIndex, matrix_of, to_bytes
-from holodeck.lib.private_files import create_file, make_folder
+from holodeck.lib.support.file_lock import exclusive_lock
+from holodeck.lib.support.private_files import create_file, make_folder
 from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:

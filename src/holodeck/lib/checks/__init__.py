@@ -1,0 +1,1 @@
+"""Checks of a test case: tools, their order and results, spans, turns."""

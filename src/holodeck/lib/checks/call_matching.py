@@ -1,0 +1,150 @@
+"""Which tool calls of a case or turn meet an expectation, as far as that is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from holodeck.errors import EvaluationError
+from holodeck.lib.checks.tool_matchers import describe_matcher, matches, short
+from holodeck.lib.support.tool_names import find_tool
+from holodeck.models.evidence import Evidence, unknown_reason
+from holodeck.models.test_case import ExpectedTool
+from holodeck.models.test_result import ToolInvocation
+
+RESULT_UNKNOWN = (
+    "the result of {name!r} is unknown; return it as 'result' of the tool call, or in"
+    " 'tool_results', from Python code"
+)
+ARGS_UNKNOWN = (
+    "the arguments of {name!r} are unknown; return the tool call as {{'name': …, 'arguments': …}}"
+    " from Python code"
+)
+AGENT_UNKNOWN = (
+    "the agent that requested {name!r} is unknown; return it as 'agent' of the tool call from"
+    " Python code, or test the object of a framework that reports it"
+)
+ERROR_UNKNOWN = (
+    "whether {name!r} failed is unknown, because the agent's framework does not report it; check"
+    " 'result' instead"
+)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What is known of the tool calls and the agents of a case or turn."""
+
+    calls: Sequence[ToolInvocation]
+    """The known calls; all of them, if `evidence` says that tool calls are known."""
+    evidence: Evidence
+    agents: Sequence[str] = ()
+    """The agents that spoke, in order, as far as they are known."""
+    tools: Sequence[str] = ()
+    """The tools that the agent is known to have; it may have others."""
+    withheld: Sequence[str] = ()
+    """The agent's tools that the model was not offered."""
+
+    def require_all_calls(self) -> None:
+        """Raise EvaluationError unless all tool calls are known."""
+        if self.evidence.tool_calls is None:
+            raise EvaluationError(unknown_reason("tool_calls", self.evidence))
+
+    def require_args(self, call: ToolInvocation) -> None:
+        """Raise EvaluationError unless the arguments of the call are known."""
+        if "args" in call.unknown:
+            raise EvaluationError(ARGS_UNKNOWN.format(name=call.name))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all known tools."""
+        return list(dict.fromkeys([*self.tools, *(call.name for call in self.calls)]))
+
+    def is_call_of(self, expected: str | ExpectedTool, call: ToolInvocation) -> bool:
+        """Whether the call is of the expected tool, whatever its arguments.
+
+        Raises EvaluationError if the expected name may mean several tools.
+        """
+        if isinstance(expected, str):
+            return expected in call.full_name
+        if expected.match == "substring":
+            return expected.name in call.full_name
+        return call.name == find_tool(expected.name, self.names)
+
+    def compare(self, expected: str | ExpectedTool, call: ToolInvocation) -> "Comparison | None":
+        """Return how the call meets the expectation; None if it is of another tool."""
+        if not self.is_call_of(expected, call):
+            return None
+        if call.blocked and (isinstance(expected, str) or not expected.error):
+            return Comparison(call, [f"it was {call.error}"])
+        return Comparison(call) if isinstance(expected, str) else _compare(expected, call)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a call of the expected tool meets the rest of the expectation."""
+
+    call: ToolInvocation
+    differences: list[str] = field(default_factory=list)
+    """What is wrong with the call."""
+    unknown: list[str] = field(default_factory=list)
+    """Why it cannot be decided, if nothing is wrong."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the call certainly meets the expectation."""
+        return not self.differences and not self.unknown
+
+    @property
+    def may_be_met(self) -> bool:
+        """Whether nothing that is known speaks against it."""
+        return not self.differences
+
+
+def _compare(expected: ExpectedTool, call: ToolInvocation) -> Comparison:
+    found = Comparison(call)
+    if expected.args and "args" in call.unknown:
+        found.unknown.append(ARGS_UNKNOWN.format(name=call.name))
+    else:
+        found.differences.extend(_differences_in_args(expected, call))
+    if expected.agent is not None:
+        _compare_agent(expected.agent, found)
+    if expected.error is not None or expected.result is not None:
+        _compare_result(expected, found)
+    return found
+
+
+def _differences_in_args(expected: ExpectedTool, call: ToolInvocation) -> list[str]:
+    return [
+        f"argument {name!r} is missing"
+        if name not in call.args
+        else f"argument {name!r} is {short(call.args[name])}, not {describe_matcher(matcher)}"
+        for name, matcher in expected.matchers().items()
+        if name not in call.args or not matches(matcher, call.args[name])
+    ]
+
+
+def _compare_agent(agent: str, found: Comparison) -> None:
+    if found.call.agent is None:
+        found.unknown.append(AGENT_UNKNOWN.format(name=found.call.name))
+    elif found.call.agent != agent:
+        found.differences.append(f"requested by {found.call.agent!r}, not by {agent!r}")
+
+
+def _compare_result(expected: ExpectedTool, found: Comparison) -> None:
+    """Compare the result of a call, or its message if it must have failed."""
+    call, matcher, must_fail = found.call, expected.result_matcher(), bool(expected.error)
+    if not call.is_result_known:
+        found.unknown.append(RESULT_UNKNOWN.format(name=call.name))
+        return
+    has_failed = call.error is not None
+    if not has_failed and "error" in call.unknown:
+        if expected.error is not None:
+            found.unknown.append(ERROR_UNKNOWN.format(name=call.name))
+    elif has_failed != must_fail:
+        found.differences.append(
+            f"it failed: {short(call.error)}" if has_failed else "it succeeded"
+        )
+        return
+    value = call.error if has_failed else call.result
+    if matcher is not None and not matches(matcher, value):
+        kind = "message" if has_failed else "result"
+        found.differences.append(f"its {kind} is {short(value)}, not {describe_matcher(matcher)}")

@@ -1,0 +1,1 @@
+"""Comparing runs and agents: pairs of results, trajectories, the gate."""

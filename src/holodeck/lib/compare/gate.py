@@ -1,0 +1,237 @@
+"""Decide which cases of a run are regressions: they passed in the baseline and keep failing.
+
+A case that fails once more than it did may only be noise: of 100 cases that fail in 5 % of their
+runs, five fail in each run. So a case that passed before and fails now runs again on its own, and
+most of these runs decide. `benchmarks/gate.py` simulates how often that is wrong.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from holodeck.errors import ConfigError
+from holodeck.lib.compare.run_comparison import ComparedRun, case_name
+from holodeck.lib.support.text import one_line, plural
+from holodeck.models.baseline import CaseKey, case_keys, checks_of
+from holodeck.models.outcome import DECIDED, Outcome
+from holodeck.models.test_result import TestReport, TestResult
+
+DEFAULT_CONFIRM = 3
+_MAX_NAMES = 300
+
+State = Literal["regression", "flaky", "not confirmed"]
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A case that passed in the baseline and fails now."""
+
+    index: int
+    """Of its result in the report."""
+    name: str
+    was_flaky: bool = False
+    """Whether it also failed in the runs that the baseline counts."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The cases that fail, by what the baseline says of them."""
+
+    suspects: Sequence[Suspect]
+    known: Sequence[str]
+    """Names of those that failed in the baseline, too."""
+    new: Sequence[str]
+    """Names of those that the baseline does not have, or has no verdict on."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the further runs of a suspect say."""
+
+    suspect: Suspect
+    passed: int
+    ran: int
+    state: State
+
+    def __str__(self) -> str:
+        """Such as `greets: regression, failed in 3 of 3 further runs`."""
+        failed = self.ran - self.passed
+        runs = f"failed in {failed} of {plural(self.ran, 'further run')}"
+        return f"{self.suspect.name}: {self.state}" + (f", {runs}" if self.ran else "")
+
+
+def require_later(base: ComparedRun, head: ComparedRun) -> None:
+    """Raise ConfigError unless HEAD is another run than BASE, and not an older one.
+
+    A test run that could not begin records nothing, and `last` is then the run before it, which
+    may be the baseline itself.
+    """
+    is_same = set(head.ids) <= set(base.ids) if head.ids else head.source == base.source
+    if is_same:
+        raise ConfigError(
+            "HEAD",
+            f"is the run that BASE is, too ({head.title}), so nothing can differ; if"
+            " `holodeck test` ran since, it recorded nothing: see why, and run it again",
+        )
+    if _time(head) < _time(base):
+        raise ConfigError(
+            "HEAD",
+            f"({head.title}) is older than BASE ({base.title}); run `holodeck test` again,"
+            " or name the older run first",
+        )
+
+
+def _time(side: ComparedRun) -> datetime:
+    try:
+        time = datetime.fromisoformat(side.report.timestamp)
+    except ValueError as error:
+        shown = one_line(repr(side.report.timestamp), 80)
+        raise ConfigError(side.source, f"its timestamp {shown} is not a time") from error
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def failures_of(base: ComparedRun, report: TestReport) -> Failures:
+    """Return the cases that fail, by what the baseline says of them.
+
+    Only a case that is known to have failed is excused. One that was renamed is new, and one that
+    ended in an error in the baseline has no verdict there.
+    """
+    before = dict(zip(base.keys, base.report.results, strict=True))
+    suspects: list[Suspect] = []
+    known: list[str] = []
+    new: list[str] = []
+    keys = case_keys(report.results)
+    for index, (key, result) in enumerate(zip(keys, report.results, strict=True)):
+        if result.outcome is not Outcome.FAILED:
+            continue
+        name, blessed = case_name(result), before.get(key)
+        passed, ran = (base.history or {}).get(key, (0, 0))
+        if blessed is None or not (ran or blessed.outcome in DECIDED):
+            new.append(name)
+        elif has_passed(blessed.passed, passed, ran):
+            was_flaky = passed < ran or blessed.outcome is Outcome.FLAKY
+            suspects.append(Suspect(index, name, was_flaky))
+        else:
+            known.append(name)
+    return Failures(suspects, known, new)
+
+
+def has_passed(blessed: bool, passed: int, ran: int) -> bool:
+    """Whether a case passed in the baseline: in its run, or in most of the runs that it counts."""
+    return blessed or 2 * passed > ran
+
+
+def decide(suspect: Suspect, runs: Sequence[TestResult], planned: int) -> Decision:
+    """Return what the further runs of a suspect say, `planned` of which were to be complete.
+
+    It is a regression unless most of them pass. A case that also failed in the runs that the
+    baseline counts is a regression only if none of them passes. Errors are not passes.
+    """
+    passed = sum(one.passed for one in runs)
+    is_cleared = passed > 0 if suspect.was_flaky else 2 * passed > planned
+    if is_cleared:
+        return Decision(suspect, passed, len(runs), "flaky")
+    state: State = "regression" if len(runs) == planned > 0 else "not confirmed"
+    return Decision(suspect, passed, len(runs), state)
+
+
+def describe_gate(
+    base: ComparedRun, now: ComparedRun, failures: Failures, decisions: Sequence[Decision]
+) -> Iterator[str]:
+    """Yield what the gate found, for the end of a run."""
+    report = now.report
+    regressions = [one for one in decisions if one.state != "flaky"]
+    yield f"Compared with {base.source}: {plural(len(regressions), 'regression')}"
+    if base.report.agent_name != report.agent_name:
+        yield f"  the baseline is of the agent {one_line(base.report.agent_name, 80)}"
+    yield from (f"  {one}" for one in decisions)
+    if failures.new:
+        cases = (
+            "a new case fails" if len(failures.new) == 1 else f"{len(failures.new)} new cases fail"
+        )
+        yield f"  {cases}: {_listed(failures.new)}"
+    if failures.known:
+        failed = "a case" if len(failures.known) == 1 else f"{len(failures.known)} cases"
+        yield f"  {failed} failed in the baseline, too: {_listed(failures.known)}"
+    yield from _other_changes(base, report)
+    yield from _weaker_checks(base, now)
+
+
+def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
+    """Yield which cases pass that did not before, which are new, and which vanished."""
+    before = dict(zip(base.keys, base.report.results, strict=True))
+    after = dict(zip(case_keys(report.results), report.results, strict=True))
+    passing = {key: one for key, one in after.items() if one.outcome is Outcome.PASSED}
+    fixed = [key for key in passing if key in before and before[key].outcome is Outcome.FAILED]
+    new = [key for key in passing if key not in before]
+    vanished = [] if report.selection is not None else [key for key in before if key not in after]
+    lost = [key for key in vanished if before[key].passed]
+    others = [key for key in vanished if not before[key].passed]
+    skipped = [
+        key
+        for key, one in after.items()
+        if one.outcome is Outcome.SKIPPED and key in before and before[key].passed
+    ]
+    for keys, results, one, several in (
+        (fixed, after, "a case passes that failed in", "{} cases pass that failed in"),
+        (new, after, "a new case passes, which is not in", "{} new cases pass, which are not in"),
+        (
+            skipped,
+            after,
+            "a case is skipped that passed in",
+            "{} cases are skipped that passed in",
+        ),
+        (lost, before, "a case is gone that passed in", "{} cases are gone that passed in"),
+        (others, before, "a case is gone that did not pass in", "{} are gone that did not pass in"),
+    ):
+        if keys:
+            words = one if len(keys) == 1 else several.format(len(keys))
+            yield f"  {words} the baseline: {_listed([case_name(results[key]) for key in keys])}"
+
+
+def _weaker_checks(base: ComparedRun, now: ComparedRun) -> Iterator[str]:
+    """Yield which cases pass that were written otherwise when the baseline was made."""
+    passing = {
+        key: one
+        for key, one in zip(case_keys(now.report.results), now.report.results, strict=True)
+        if one.outcome is Outcome.PASSED
+    }
+    named: set[CaseKey] = set()
+    for key, result in passing.items():
+        weaker = list(_weaker(base.checks.get(key, {}), checks_of(result)))
+        if weaker:
+            named.add(key)
+            shown = one_line(", ".join(weaker), _MAX_NAMES)
+            yield f"  {case_name(result)}: passes with weaker checks than in the baseline: {shown}"
+    changed = [
+        case_name(result)
+        for key, result in passing.items()
+        if key not in named
+        and key in base.case_hashes
+        and now.case_hashes.get(key, base.case_hashes[key]) != base.case_hashes[key]
+    ]
+    if changed:
+        words = (
+            "a case passes that is" if len(changed) == 1 else f"{len(changed)} cases pass that are"
+        )
+        yield f"  {words} not written as in the baseline: {_listed(changed)}"
+    hashes = [side.hashes.get("metrics") for side in (base, now)]
+    if all(hashes) and hashes[0] != hashes[1] and not named:
+        yield "  'evaluations' is not written as in the baseline"
+
+
+def _weaker(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> Iterator[str]:
+    """Yield each check that is gone, or whose threshold is lower."""
+    for name, threshold in before.items():
+        if name not in after:
+            yield f"without {name!r}"
+            continue
+        present = after[name]
+        if threshold is not None and (present is None or present < threshold):
+            shown = "without a threshold" if present is None else f"from {present:g} on"
+            yield f"{name!r} {shown}, not {threshold:g}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return one_line(", ".join(names), _MAX_NAMES)

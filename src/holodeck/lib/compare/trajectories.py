@@ -1,0 +1,266 @@
+"""Compare the tool calls and hand-offs of two agents, A and B, in the same test case."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import Any
+
+from holodeck.lib.checks.tool_matchers import equal_json
+from holodeck.lib.support.text import one_line
+from holodeck.lib.support.tool_names import unprefixed
+from holodeck.models.comparison import AgentsDivergence, Divergence, Trajectories
+from holodeck.models.outcome import Outcome
+from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
+
+NO_CALL = "called no further tool"
+ENDED = "had ended the conversation"
+_MAX_ARGUMENT = 60
+_MAX_STEP = 160
+
+
+_Runs = Sequence[tuple[TestResult, TestResult]]
+
+
+class _Unknown(Exception):
+    """Raised where nothing more is known; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What is known of the tool calls in a turn."""
+
+    calls: Sequence[ToolInvocation]
+    unknown: str | None = None
+    """Why there may be further calls; None if these are all."""
+
+
+def compare_trajectories(first: TestResult | None, second: TestResult | None) -> Trajectories:
+    """Return whether the agents called the same tools and handed off alike, or where they parted.
+
+    The repetitions of a case are compared in their order. Unknown calls are never equal.
+    """
+    if first is None or first.outcome is Outcome.SKIPPED:
+        return Trajectories(state="unknown", reason="A did not run the case")
+    if second is None or second.outcome is Outcome.SKIPPED:
+        return Trajectories(state="unknown", reason="B did not run the case")
+    runs = list(zip(_repetitions(first), _repetitions(second), strict=False))
+    found = _compare_calls(runs, is_repeated=first.repeats is not None)
+    return found.model_copy(update=_compare_agents(runs, is_repeated=first.repeats is not None))
+
+
+def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
+    divergences, reasons, unknown_results = [], [], 0
+    for number, (one, other) in enumerate(runs, 1):
+        comparison = _Comparison(_turns("A", one), _turns("B", other))
+        try:
+            found = comparison.find_divergence()
+        except _Unknown as error:
+            reasons.append(str(error))
+        else:
+            unknown_results += comparison.unknown_results
+            if found is not None:
+                repetition = number if is_repeated else None
+                divergences.append(found.model_copy(update={"repetition": repetition}))
+    if divergences:
+        return Trajectories(
+            state="parted",
+            divergence=divergences[0],
+            compared=len(runs) - len(reasons),
+            parted=len(divergences),
+        )
+    if reasons or not runs:
+        reason = reasons[0] if reasons else "no repetition was run"
+        return Trajectories(state="unknown", reason=reason, compared=len(runs) - len(reasons))
+    return Trajectories(state="same", compared=len(runs), unknown_results=unknown_results)
+
+
+def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
+    """Return the fields about hand-offs; none if they are unknown, or if no agent hands off."""
+    known = [(_agents(one), _agents(other)) for one, other in runs]
+    spoke = [turns for pair in known for turns in pair]
+    if not any(turns is not None and len({*chain(*turns)}) > 1 for turns in spoke):
+        return {}
+    for number, (first, second) in enumerate(known, 1):
+        for turn, (one, other) in enumerate(zip(first or (), second or (), strict=False), 1):
+            if one != other:
+                at = AgentsDivergence(
+                    repetition=number if is_repeated else None, turn=turn, first=one, second=other
+                )
+                return {"agents": "parted", "agents_divergence": at}
+    is_known = None not in spoke and not any(_is_broken(one) for pair in runs for one in pair)
+    return {"agents": "same"} if is_known else {}
+
+
+def _agents(run: TestResult) -> list[list[str]] | None:
+    """Return who spoke in each complete turn; None if that is not known of every one."""
+    parts: Sequence[TestResult | TurnResult] = run.turns or [run]
+    complete = parts[:-1] if _is_broken(run) else parts
+    found = [part.agents for part in complete if part.agents is not None]
+    return found if len(found) == len(complete) else None
+
+
+def _is_broken(run: TestResult) -> bool:
+    """Whether the run ended with an error, so that its last turn is incomplete."""
+    return run.outcome is Outcome.AGENT_ERROR
+
+
+def _repetitions(result: TestResult) -> list[TestResult]:
+    return [result] if result.repeats is None else result.repeats.runs
+
+
+def _turns(who: str, run: TestResult) -> list[_Turn]:
+    """Return what is known of each turn; a run that broke off has unknown calls at its end."""
+    parts: Sequence[TestResult | TurnResult] = run.turns or [run]
+    turns = []
+    for part in parts:
+        is_known = part.evidence.tool_calls is not None
+        unknown = None if is_known else f"the tool calls of {who} are unknown"
+        turns.append(_Turn(part.tool_invocations if is_known else (), unknown))
+    if _is_broken(run):
+        turns[-1] = _Turn(turns[-1].calls, f"{who} ended with an error")
+    return turns
+
+
+@dataclass
+class _Comparison:
+    """The comparison of a run of agent A with one of agent B."""
+
+    first: Sequence[_Turn]
+    second: Sequence[_Turn]
+    unknown_results: int = 0
+    _number: int = field(default=0, init=False)
+    """Of the turn, from 1."""
+    _unknown_arguments: list[str] = field(default_factory=list, init=False)
+    """Messages about arguments that could not be compared."""
+
+    def find_divergence(self) -> Divergence | None:
+        """Return the first step that differs; None if all are the same. Raises _Unknown."""
+        for one, other in zip_longest(self.first, self.second):
+            self._number += 1
+            if one is None:
+                return self._divergence(1, "missing", ENDED, _continuation(other))
+            if other is None:
+                return self._divergence(1, "missing", _continuation(one), ENDED)
+            found = self._compare_turns(one, other)
+            if found is not None:
+                return found
+        if self._unknown_arguments:
+            raise _Unknown(self._unknown_arguments[0])
+        return None
+
+    def _compare_turns(self, one: _Turn, other: _Turn) -> Divergence | None:
+        for number, (call, others) in enumerate(zip(one.calls, other.calls, strict=False), 1):
+            found = self._compare_calls(number, call, others, one, other)
+            if found is not None:
+                return found
+        both = min(len(one.calls), len(other.calls))
+        if len(one.calls) > both and other.unknown is None:
+            return self._divergence(both + 1, "missing", _called(one.calls[both]), NO_CALL)
+        if len(other.calls) > both and one.unknown is None:
+            return self._divergence(both + 1, "missing", NO_CALL, _called(other.calls[both]))
+        if one.unknown or other.unknown:
+            raise _Unknown(" and ".join(filter(None, (one.unknown, other.unknown))))
+        return None
+
+    def _compare_calls(
+        self, number: int, one: ToolInvocation, other: ToolInvocation, ours: _Turn, theirs: _Turn
+    ) -> Divergence | None:
+        called = _called(one), _called(other)
+        if not _is_same_tool(one.name, other.name, ours.calls, theirs.calls):
+            kind = "order" if _are_reordered(ours.calls, theirs.calls) else "tool"
+            return self._divergence(number, kind, *called)
+        unknown = [who for who, call in (("A", one), ("B", other)) if "args" in call.unknown]
+        if unknown:
+            self._unknown_arguments.append(
+                f"the arguments of {one.name!r} on {' and '.join(unknown)} are unknown"
+            )
+        elif not equal_json(one.args, other.args):
+            return self._divergence(number, "arguments", *called)
+        return self._compare_results(number, one, other)
+
+    def _compare_results(
+        self, number: int, one: ToolInvocation, other: ToolInvocation
+    ) -> Divergence | None:
+        if not all(call.is_result_known and "error" not in call.unknown for call in (one, other)):
+            self.unknown_results += 1
+            return None
+        if (one.error is None) != (other.error is None):
+            return self._divergence(number, "error", _returned(one), _returned(other))
+        if one.error is None and not equal_json(_parsed(one.result), _parsed(other.result)):
+            return self._divergence(number, "result", _returned(one), _returned(other))
+        return None
+
+    def _divergence(self, call: int, kind: Any, first: str, second: str) -> Divergence:
+        return Divergence(turn=self._number, call=call, kind=kind, first=first, second=second)
+
+
+def _continuation(turn: _Turn) -> str:
+    return _called(turn.calls[0]) if turn.calls else "continued without a tool call"
+
+
+def _is_same_tool(
+    name: str, other: str, ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocation]
+) -> bool:
+    """Whether both names mean the same tool, such as `OrderPlugin-lookup` and `lookup`.
+
+    A short name that fits several called tools means none of them.
+    """
+    if name == other:
+        return True
+    if not _is_short_for(name, other):
+        return False
+    return _is_only_match(name, theirs) and _is_only_match(other, ours)
+
+
+def _is_short_for(name: str, other: str) -> bool:
+    """Whether one of the names is the other without a prefix."""
+    return name in unprefixed(other) or other in unprefixed(name)
+
+
+def _is_only_match(name: str, calls: Sequence[ToolInvocation]) -> bool:
+    names = {one.name for one in calls}
+    return sum(name == one or _is_short_for(name, one) for one in names) == 1
+
+
+def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocation]) -> bool:
+    """Whether both are the same calls in another order."""
+    left = list(theirs)
+    for call in ours:
+        same = (
+            one
+            for one in left
+            if _is_same_tool(call.name, one.name, ours, theirs) and equal_json(call.args, one.args)
+        )
+        found = next(same, None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
+
+
+def _parsed(result: Any) -> Any:
+    """Return the value that a text contains as JSON: frameworks differ in what they parse."""
+    if isinstance(result, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(result)
+    return result
+
+
+def _called(call: ToolInvocation) -> str:
+    return f"called {_step(call)}"
+
+
+def _step(call: ToolInvocation) -> str:
+    arguments = ", ".join(
+        f"{name}={one_line(repr(value), _MAX_ARGUMENT)}" for name, value in call.args.items()
+    )
+    arguments = "…" if "args" in call.unknown else arguments
+    return one_line(f"{call.name}({arguments})", _MAX_STEP)
+
+
+def _returned(call: ToolInvocation) -> str:
+    if call.error is not None:
+        return f"{_step(call)} failed: {one_line(call.error, _MAX_STEP)}"
+    return f"{_step(call)} returned {one_line(repr(call.result), _MAX_STEP)}"

@@ -1,0 +1,1 @@
+"""How good a judge is: labels, agreement, and whether it may decide."""

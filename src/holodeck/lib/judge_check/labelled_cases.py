@@ -1,0 +1,261 @@
+"""Labelled responses as recorded test cases, so that a check of a judge asks what a run asks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.build import can_fail, needs_judge
+from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
+from holodeck.lib.judging.check_result import Judgement
+from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.labels import Label
+from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import one_line
+from holodeck.lib.test_runner.case_state import CaseState
+from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
+from holodeck.lib.test_runner.grade import ObservationBuilder, grade
+from holodeck.models.agent import Agent, KeyPath
+from holodeck.models.evaluation import EvaluationConfig, MetricSettings
+from holodeck.models.evidence import evidence
+from holodeck.models.judge_trust import CRITERIA
+from holodeck.models.judged_metrics import Criterion, JudgeInput, JudgeMetric
+from holodeck.models.outcome import CriterionRow
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import ToolInvocation, TurnResult
+from holodeck.models.token_usage import UsageMeter
+
+
+@dataclass(frozen=True)
+class LabelLocator:
+    """The locator of an agent whose test cases are labels."""
+
+    labels: Sequence[Label]
+    agent: Agent
+    """Knows where everything else is written."""
+
+    def location(self, path: KeyPath) -> str:
+        """Return file and line of a label, or where another value is written."""
+        match path:
+            case ("test_cases", int(index), *_):
+                return self.labels[index].location
+        return self.agent.location(*path)
+
+    def source_path(self, path: KeyPath) -> KeyPath:
+        """Return the path of a value in its file; that of a label is empty."""
+        match path:
+            case ("test_cases", int(_), *_):
+                return ()
+        return self.agent.source_path(*path)
+
+
+class LabelledCases:
+    """Grades labelled responses with the code that grades recorded answers in a run.
+
+    Args:
+        agent: Has the judge, and the tools and instructions that some metrics read.
+        metric: The metric; None for yes-or-no questions with default settings, and `CRITERIA` for
+            the judge of `criteria`.
+        labels: The responses.
+        judges: Where judges are taken from.
+
+    Raises ConfigError if a label lacks an input of the metric, or if no criterion is its own.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        metric: MetricSettings | str | None,
+        labels: Sequence[Label],
+        judges: Judges,
+    ) -> None:
+        _require_verdict(metric)
+        self._agent = agent
+        self._metric = metric
+        self._judges = judges
+        self._observations = ObservationBuilder(agent)
+        self._cases: dict[int, tuple[Label, TestCaseModel, CaseChecks]] = {}
+        numbered = sorted(enumerate(labels), key=lambda one: self._group(one[1]))
+        for _, group in groupby(numbered, key=lambda one: self._group(one[1])):
+            self._add(list(group))
+        self.usage = UsageMeter()
+
+    @property
+    def rounds(self) -> int | None:
+        """How often the words can change; None if they are always the same."""
+        _, _, checks = self._cases[0]
+        evaluators = [check.evaluator for check in checks.at_end]
+        if evaluators and isinstance(evaluators[0], JudgeEvaluator):
+            return evaluators[0].rounds
+        return None
+
+    async def judge(self, at: int, *, words: int = 0, variant: Label | None = None) -> Judgement:
+        """Return the verdict on the label at that index, as a run would decide it.
+
+        Args:
+            at: The index of the label.
+            words: The number of the set of wordings, below `rounds`.
+            variant: A label to judge instead, with another response or other passages.
+        """
+        label, case, checks = self._cases[at]
+        if variant is not None:
+            label = variant
+            case = case.model_copy(update={"retrieval_context": variant.retrieval_context})
+        if words:
+            reworded = [
+                replace(check, evaluator=check.evaluator.reworded(words))
+                for check in checks.at_end
+                if isinstance(check.evaluator, JudgeEvaluator)
+            ]
+            checks = replace(checks, at_end=reworded or checks.at_end)
+        history = label.history or []
+        state = CaseState(case, history, turns=[_turn(label)])
+        await grade(state, checks, self._observations)
+        return self._judgement(label, state)
+
+    def _group(self, label: Label) -> tuple[str, ...]:
+        """Return what labels of the same evaluator share."""
+        shown = (label.ground_truth is not None, label.retrieval_context is not None)
+        return label.criterion or "", *map(str, shown)
+
+    def _add(self, group: Sequence[tuple[int, Label]]) -> None:
+        """Build the checks of labels that share an evaluator."""
+        labels = [label for _, label in group]
+        metric, is_about_criteria = self._metric_of(labels[0]), self._metric == CRITERIA
+        for label in labels:
+            if is_about_criteria and label.criterion is None:
+                raise ConfigError(label.location, "'criterion' is missing, which is to be judged")
+        cases = [
+            TestCaseModel(
+                input=label.input,
+                ground_truth=label.ground_truth,
+                retrieval_context=label.retrieval_context,
+                history=label.history,
+                expected_tools=label.expected_tools,
+                criteria=[label.criterion] if is_about_criteria and label.criterion else None,
+            )
+            for label in labels
+        ]
+        shared = self._agent.evaluations or EvaluationConfig.model_construct()
+        metrics = [] if metric is None else [metric]
+        evaluations = shared.model_copy(update={"metrics": metrics})
+        update = {"test_cases": cases, "evaluations": evaluations}
+        agent = self._agent.model_copy(update=update)
+        agent = agent.with_locator(LabelLocator(labels, self._agent))
+        checks = EvaluatorSet(agent, judges=self._judges)
+        if metric is not None and not checks.checks_of(0).at_end[0].evaluator.asks_judge:
+            raise _asks_no_judge(metric)
+        for number, (at, label) in enumerate(group):
+            self._cases[at] = (label, cases[number], checks.checks_of(number))
+
+    def _metric_of(self, label: Label) -> MetricSettings | None:
+        """Return the metric with the label's criterion only; None for the judge of criteria."""
+        if self._metric is None:
+            return _default_metric(label)
+        if isinstance(self._metric, str):
+            return None
+        if not isinstance(self._metric, JudgeMetric):
+            if label.criterion not in (None, self._metric.label):
+                raise ConfigError(
+                    label.location,
+                    f"{self._metric.label!r} has no criteria of its own, and the label has"
+                    f" {one_line(label.criterion, 80)!r}; remove 'criterion'",
+                )
+            return self._metric.model_copy(update={"required": True, "enabled": True})
+        return with_one_criterion(self._metric, label)
+
+    def _judgement(self, label: Label, state: CaseState) -> Judgement:
+        cost = state.judge_cost
+        if cost is not None:
+            model = cost.model or ""
+            self.usage.add(cost.tokens, model, requests=cost.calls, failed=cost.failed)
+        if state.ending is not None:
+            return Judgement(label, error=state.ending.reasoning)
+        if state.criteria:
+            return _judgement_of_criterion(label, state.criteria[0])
+        row = state.rows[0]
+        if row.judge_calls:
+            self.usage.add(
+                row.judge_tokens,
+                row.model_used or "",
+                requests=row.judge_calls,
+                failed=row.judge_failed,
+                seconds=(row.judge_ms or 0) / 1000,
+            )
+        if row.error is not None:
+            return Judgement(label, error=row.error)
+        passed = None if row.inconclusive else row.passed
+        return Judgement(label, row.score, passed, row.reasoning or "")
+
+
+def _judgement_of_criterion(label: Label, row: CriterionRow) -> Judgement:
+    passed = {"passed": True, "failed": False, "inconclusive": None}[row.status]
+    return Judgement(label, None if passed is None else float(passed), passed, row.reasoning)
+
+
+def _asks_no_judge(metric: MetricSettings) -> ConfigError:
+    return ConfigError("--metric", f"{metric.label!r} asks no judge; name a judged metric")
+
+
+def _require_verdict(metric: MetricSettings | str | None) -> None:
+    """Raise ConfigError for a metric that asks no judge, or that cannot fail."""
+    if metric is None or isinstance(metric, str):
+        return
+    if not needs_judge(metric):
+        raise _asks_no_judge(metric)
+    if not can_fail(metric.model_copy(update={"required": True, "enabled": True})):
+        raise ConfigError(
+            "--metric", f"{metric.label!r} has no threshold, so it decides nothing; write one"
+        )
+
+
+def _default_metric(label: Label) -> JudgeMetric:
+    """Return a `type: judge` metric with default settings, which sees all texts of the label."""
+    if label.criterion is None:
+        raise ConfigError(
+            label.location, "'criterion' is missing; write one, or name the metric with --metric"
+        )
+    inputs: list[JudgeInput] = ["history", "input", "response"]
+    if label.ground_truth is not None:
+        inputs.append("ground_truth")
+    if label.retrieval_context is not None:
+        inputs.append("retrieval_context")
+    return JudgeMetric(type="judge", name="judge", criteria=[label.criterion], inputs=inputs)
+
+
+def with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
+    """Return the metric with only the question that the label is about, and its examples."""
+    update: dict[str, object] = {"required": True, "enabled": True, "include_reason": False}
+    if label.criterion is None:
+        return metric.model_copy(update=update)
+    questions = [one.question for one in metric.questions]
+    if label.criterion not in questions:
+        known = "; ".join(repr(one_line(one, 80)) for one in questions)
+        nearest = did_you_mean(label.criterion, questions)
+        raise ConfigError(
+            label.location,
+            f"{metric.label!r} has no criterion {one_line(label.criterion, 80)!r}"
+            f"{nearest or f'; known: {known}'}",
+        )
+    number = questions.index(label.criterion)
+    examples = [
+        one.model_copy(update={"answers": [one.answers[number]]}) for one in metric.examples
+    ]
+    criteria: list[str | Criterion] = [metric.questions[number]]
+    return metric.model_copy(update={**update, "criteria": criteria, "examples": examples})
+
+
+def _turn(label: Label) -> TurnResult:
+    """Return what a record would contain of the response."""
+    calls = [
+        ToolInvocation(name=one.name, args=one.arguments, result=one.result, error=one.error)
+        for one in label.tool_calls or ()
+    ]
+    return TurnResult(
+        input=label.input,
+        agent_response=label.response,
+        tool_invocations=calls,
+        evidence=evidence(
+            tool_calls=None if label.tool_calls is None else "adapter", history="runner"
+        ),
+    )

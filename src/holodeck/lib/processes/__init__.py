@@ -1,0 +1,1 @@
+"""Threads, event loops and processes: starting them, ending them, and waiting for them."""

@@ -1,0 +1,1 @@
+"""What a secret looks like, and how texts are freed of secrets."""

@@ -1,0 +1,1 @@
+"""Small helpers that need nothing of holodeck but its errors."""

@@ -1,0 +1,1 @@
+"""Processes that run the cases of a run beside each other."""

@@ -1,0 +1,452 @@
+"""Worker processes that run the cases of an agent; the parent keeps limits, record and progress.
+
+A worker that ends in the middle is replaced, and each of its cases runs once more; a case that ends
+two workers is an error of its own. Workers that end without a result between them end the run.
+"""
+
+import asyncio
+import contextvars
+import itertools
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from holodeck.errors import BackendInitError, ExecutionError, HoloDeckError
+from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.limits import build_limiters
+from holodeck.lib.llm.shared_limits import SLOT_MESSAGES, SlotsOfWorker
+from holodeck.lib.observability.names import ELSEWHERE
+from holodeck.lib.processes.process_exit import note_process_exit
+from holodeck.lib.processes.threads import is_cancelled
+from holodeck.lib.test_runner.case_run import FinishedRun
+from holodeck.lib.test_runner.workers.worker_messages import (
+    FrameReader,
+    Message,
+    WorkerTask,
+    frame,
+    unpack_error,
+    unpack_result,
+)
+from holodeck.lib.test_runner.workers.worker_places import Connection, Place
+from holodeck.lib.ui.activity import Activity, current_case, displayed
+from holodeck.models.outcome import ModelCost
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import TestResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.workers.worker_events import FollowedRun
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 2.0
+"""How long a worker may take to confirm that a run was cancelled, or to close its agent."""
+CLOSE_S = 10.0
+"""How long the workers of a run may take to close their agents."""
+_MAX_FRUITLESS = 3
+"""Workers that end one after the other, without a result of any, before the run ends."""
+_MAX_RUNS = 2
+"""Workers that one case may end."""
+
+
+class WorkerEnded(Exception):
+    """A worker ended while it ran a case."""
+
+
+@dataclass(eq=False)
+class WorkerRun:
+    """One run of a case in a worker process."""
+
+    pool: "WorkerPool"
+    index: int
+    case: TestCaseModel
+    _interrupted: TestResult | None = field(default=None, init=False)
+
+    async def run(self) -> FinishedRun:
+        """Run the case, once more if its worker ends. Raises HoloDeckError if all runs end."""
+        for last in range(1, _MAX_RUNS + 1):
+            try:
+                return await self.pool.run(self)
+            except WorkerEnded as ended:
+                reason = str(ended)
+                logger.warning("case %s: %s", self.case.name or self.index + 1, reason)
+                self.pool.note_lost(will_run_again=last < _MAX_RUNS)
+        reason = f"{reason}, {_MAX_RUNS} times"
+        return FinishedRun(self.pool.lost_result(self.index, self.case, reason), failure="error")
+
+    def interrupted_result(self) -> TestResult | None:
+        """Return the result of a cancelled run; None if nothing was graded by then."""
+        return self._interrupted
+
+    def keep_interrupted(self, body: bytes) -> None:
+        """Keep the result that the worker had when the run was cancelled."""
+        if body:
+            self._interrupted = unpack_result(body)
+
+
+@dataclass
+class _SentRun:
+    """What the parent knows of a run in a worker."""
+
+    run: WorkerRun
+    finished: asyncio.Future[FinishedRun]
+    context: contextvars.Context
+    """Of the task that waits: what the run waits for is shown as that of its case."""
+    followed: "FollowedRun | None" = None
+    """Publishes its events; None if nobody listens."""
+    is_cancelled: bool = False
+
+
+class _Worker:
+    """A worker process, from the parent's point of view."""
+
+    def __init__(self, pool: "WorkerPool", limiters: Limiters) -> None:
+        self._pool = pool
+        self._connection: Connection | None = None
+        self._is_killed = False
+        self._unsent = bytearray()
+        self.slots = SlotsOfWorker(limiters, self.send)
+        self.ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self.runs: dict[int, _SentRun] = {}
+        self.has_finished_any = False
+        self._activities: dict[int, Activity] = {}
+
+    def send(self, message: Message, body: bytes = b"") -> None:
+        """Send a message, together with others of the same turn of the event loop."""
+        if self._connection is None:  # nothing may come before `start`
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += frame(message, body)
+
+    def _flush(self) -> None:
+        data, self._unsent = self._unsent, bytearray()
+        assert self._connection is not None  # noqa: S101 - `send` has looked
+        self._connection.send(bytes(data))
+
+    async def listen(self, place: Place, task: bytes) -> None:
+        """Start the worker and handle what it sends until it ends."""
+        ended = "the worker was not started"
+        try:
+            async with place.open_worker() as connection:
+                self._connection = connection
+                if self._is_killed:
+                    connection.kill()
+                self.send(["start"], task)
+                await self._handle_all(connection)
+                self._pool.forget(self)
+                connection.kill()
+                ended = await connection.ended()
+        except HoloDeckError as error:
+            ended = str(error)
+        finally:
+            self._pool.forget(self)
+            await self.slots.close()
+            self._end_activities()
+            self._fail(ended)
+
+    async def _handle_all(self, connection: Connection) -> None:
+        reader = FrameReader()
+        try:
+            while data := await connection.receive():
+                for message, body in reader.feed(data):
+                    self._handle(message, body)
+        except ValueError as error:
+            logger.debug("a worker sent what is no message: %s", error)
+
+    def _fail(self, ended: str) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(BackendInitError(ended))
+            self.ready.exception()  # nobody may wait for it any more
+        for one in self.runs.values():
+            if not one.finished.done():
+                one.finished.set_exception(WorkerEnded(ended))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can run cases."""
+        return self.ready.done() and self.ready.exception() is None
+
+    def kill(self) -> None:
+        """End the worker and what it has started, now or as soon as it has begun."""
+        self._is_killed = True
+        if self._connection is not None:
+            self._connection.kill()
+
+    def _handle(self, message: Message, body: bytes) -> None:
+        kind = message[0]
+        if kind in SLOT_MESSAGES:
+            asking = self.runs.get(message[-1]) if kind == "enter" else None
+            if asking is None:
+                self.slots.handle(message)
+            else:
+                asking.context.run(self.slots.handle, message)
+        elif kind in {"ready", "failed", "reached", "down", "judge"}:
+            self._handle_start(message)
+        else:
+            self._handle_run(message, body)
+
+    def _handle_start(self, message: Message) -> None:
+        match message:
+            case ["reached" | "down", _]:
+                self._pool.tell_others(self, message)
+            case ["judge", _, _, _]:
+                self._pool.tell_judges(self, message)
+            case ["ready", *_]:
+                self._pool.tell_new(self)
+                self.ready.set_result(message)
+            case ["failed", name, args, fields]:
+                self.ready.set_exception(unpack_error(name, args, fields))
+
+    def _handle_run(self, message: Message, body: bytes) -> None:
+        match message:
+            case ["done", number, failure, is_permanent, refusal, notes]:
+                self._pool.add_notes(notes)
+                result = unpack_result(body)
+                self._finish(number, FinishedRun(result, failure, is_permanent, refusal))
+            case ["cancelled", number]:
+                self._cancelled(number, body)
+            case ["error", number, name, args, fields]:
+                self._finish(number, unpack_error(name, args, fields))
+            case ["began", number, run, text, timed, seconds, reason]:
+                self._begin_activity(number, run, text, timed, seconds, reason)
+            case ["ended", number]:
+                self._end_activity(number)
+            case ["exit", text]:
+                note_process_exit(text)
+            case ["log", name, level, text]:
+                logging.getLogger(name).log(level, "%s", text, extra={ELSEWHERE: True})
+            case ["event", number, stream, kind] if (entry := self.runs.get(number)) is not None:
+                if entry.followed is not None:
+                    entry.followed.handle(stream, kind, body)
+
+    def _finish(self, number: int, how: FinishedRun | HoloDeckError) -> None:
+        self.has_finished_any = True
+        entry = self.runs[number]
+        if entry.finished.done():
+            return
+        if isinstance(how, HoloDeckError):
+            entry.finished.set_exception(how)
+        else:
+            entry.finished.set_result(how)
+
+    def _cancelled(self, number: int, body: bytes) -> None:
+        entry = self.runs[number]
+        entry.run.keep_interrupted(body)
+        if not entry.finished.done():
+            if entry.is_cancelled:
+                entry.finished.cancel()
+            else:
+                self._finish(number, ExecutionError("the agent's code cancelled its own run"))
+
+    def _begin_activity(self, number: int, run: int, *of: Any) -> None:
+        activities, entry = displayed.get(), self.runs.get(run)
+        if activities is None:
+            return
+        text, timed, seconds, reason = of
+        ends_at = None if seconds is None else time.monotonic() + seconds
+        case = None if entry is None else entry.context.run(current_case)
+        one = self._activities[number] = Activity(text, timed, ends_at, reason, case)
+        activities.add(one)
+
+    def _end_activity(self, number: int) -> None:
+        activities, one = displayed.get(), self._activities.pop(number, None)
+        if activities is not None and one is not None:
+            activities.remove(one)
+
+    def _end_activities(self) -> None:
+        for number in list(self._activities):
+            self._end_activity(number)
+
+
+class WorkerPool:
+    """The worker processes of a run.
+
+    Args:
+        place: Where they run.
+        task: What each of them is told.
+        count: How many there are.
+        note: Adds a note to the report.
+        lost_result: Returns the result of a case that ends its workers, given its index and why.
+        follow: Returns what publishes the events of a run of a case; None if nobody listens.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        task: WorkerTask,
+        count: int,
+        note: Callable[[str], None],
+        lost_result: Callable[[int, TestCaseModel, str], TestResult],
+        follow: "Callable[[TestCaseModel], FollowedRun] | None" = None,
+    ) -> None:
+        self._place = place
+        self._task = task
+        self._packed = place.pack(task)
+        self._count = count
+        self._note = note
+        self.lost_result = lost_result
+        self._follow = follow
+        self._judges: dict[str, list[Message]] = {}
+        """What became of the last requests to each judge."""
+        self._limiters = build_limiters(task.settings)
+        self._numbers = itertools.count()
+        self._workers: list[_Worker] = []
+        self._listening: set[asyncio.Task[None]] = set()
+        self._starting: asyncio.Task[tuple[_Worker, Message]] | None = None
+        self._fruitless = 0
+        self._is_closing = False
+        self.concurrency = 1
+        """How many cases one worker runs at a time; known once `open` has returned."""
+        self.preparation_costs: Sequence[ModelCost] = ()
+        """What models cost that the first worker asked before the first case."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Start the workers, and end them after the block. Raises HoloDeckError."""
+        try:
+            await self._start_all()
+            yield
+        finally:
+            self._is_closing = True
+            if self._starting is not None:
+                self._starting.cancel()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Let the workers close their agents, and end those that take too long or have none."""
+        for worker in list(self._workers):
+            if worker.ready.done():
+                worker.send(["close", is_cancelled()])
+            else:  # the run was cancelled or has failed, and this worker has done nothing yet
+                worker.kill()
+        if self._listening:
+            await asyncio.wait(self._listening, timeout=CLOSE_S)
+        for worker in list(self._workers):
+            worker.kill()
+        for listening in list(self._listening):
+            if not listening.done():
+                await asyncio.wait({listening}, timeout=_GRACE_S)
+            listening.cancel()  # one that waits for a place to start at
+        await asyncio.gather(*self._listening, return_exceptions=True)
+
+    async def _start_all(self) -> None:
+        # The first one embeds documents and fills the caches; the others find both.
+        alone = 1 if self._task.agent.tools else self._count
+        (_, first), *_ = await asyncio.gather(*(self._start() for _ in range(alone)))
+        if self._task.force_ingest:
+            self._packed = self._place.pack(replace(self._task, force_ingest=False))
+        await asyncio.gather(*(self._start() for _ in range(self._count - alone)))
+        _, self.concurrency, costs, notes = first
+        self.preparation_costs = [ModelCost.model_validate(one) for one in costs]
+        self.add_notes(notes)
+
+    async def _start(self) -> tuple[_Worker, Message]:
+        """Start a worker and wait until its agent is ready. Raises HoloDeckError."""
+        worker = _Worker(self, self._limiters)
+        self._workers.append(worker)
+        listening = asyncio.create_task(worker.listen(self._place, self._packed))
+        self._listening.add(listening)
+        listening.add_done_callback(self._listening.discard)
+        return worker, await asyncio.shield(worker.ready)
+
+    def forget(self, worker: _Worker) -> None:
+        """Give no more runs to a worker, which has ended."""
+        if worker not in self._workers:
+            return
+        self._workers.remove(worker)
+        if not self._is_closing:
+            self._fruitless = 0 if worker.has_finished_any else self._fruitless + 1
+
+    def new_run(self, index: int, case: TestCaseModel) -> WorkerRun:
+        """Return a run of the case at that index."""
+        return WorkerRun(self, index, case)
+
+    async def run(self, run: WorkerRun) -> FinishedRun:
+        """Run a case in the worker with the fewest. Raises WorkerEnded and HoloDeckError."""
+        worker = await self._free_worker()
+        number = next(self._numbers)
+        finished: asyncio.Future[FinishedRun] = asyncio.get_running_loop().create_future()
+        followed = None if self._follow is None else self._follow(run.case)
+        entry = _SentRun(run, finished, contextvars.copy_context(), followed)
+        worker.runs[number] = entry
+        worker.send(["run", number, run.index, worker.slots.grant()])
+        try:
+            result = await asyncio.shield(finished)
+            if followed is not None:
+                await followed.close()
+            return result
+        except asyncio.CancelledError:
+            entry.is_cancelled = True
+            worker.send(["cancel", number])
+            await asyncio.wait({finished}, timeout=_GRACE_S)
+            if not finished.done():  # its code blocks the worker's loop
+                worker.kill()
+                await asyncio.wait({finished})
+            if not finished.cancelled():
+                finished.exception()  # is nobody's any more
+            if followed is not None:
+                await followed.close()
+            raise
+        except Exception as error:
+            if followed is not None:
+                await followed.close(error)
+            raise
+        finally:
+            del worker.runs[number]
+
+    async def _free_worker(self) -> _Worker:
+        """Return the worker that runs the fewest cases. Raises HoloDeckError if none starts."""
+        if len(self._workers) < self._count:
+            self._replace()
+        while not (ready := [one for one in self._workers if one.is_ready]):
+            assert self._starting is not None  # noqa: S101 - one was started above, then or now
+            await asyncio.shield(self._starting)
+        return min(ready, key=lambda one: len(one.runs))
+
+    def _replace(self) -> None:
+        """Start a worker for one that has ended, unless one is being started."""
+        if self._fruitless >= _MAX_FRUITLESS:
+            raise ExecutionError(
+                f"{_MAX_FRUITLESS} worker processes ended one after the other without the result of"
+                " a case; run with '--workers 1' to see what ends them"
+            )
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._start())
+            # Nobody waits for it while other workers are there.
+            self._starting.add_done_callback(lambda one: one.cancelled() or one.exception())
+
+    def tell_others(self, sender: _Worker, message: Message) -> None:
+        """Pass a message of one worker on to the others."""
+        for worker in self._workers:
+            if worker is not sender:
+                worker.send(message)
+
+    def tell_judges(self, sender: _Worker, message: Message) -> None:
+        """Tell the other workers what became of a request to a judge."""
+        _, key, what, _ = message
+        before = self._judges.setdefault(key, [])
+        if what == "answered":  # which ends what came in a row
+            before[:] = [one for one in before if one[2] == "given up"]
+        before.append(message)
+        for worker in self._workers:
+            if worker is not sender and worker.is_ready:
+                worker.send(message)
+
+    def tell_new(self, worker: _Worker) -> None:
+        """Tell a worker that is ready now what became of requests to judges before."""
+        for messages in self._judges.values():
+            for message in messages:
+                worker.send(message)
+
+    def add_notes(self, notes: Sequence[str]) -> None:
+        """Add the notes of a worker to those of the run."""
+        for text in notes:
+            self._note(text)
+
+    def note_lost(self, *, will_run_again: bool) -> None:
+        """Say in the report that cases ran again because a worker ended."""
+        if will_run_again:
+            self._note("a worker process ended while it ran cases, which ran again")

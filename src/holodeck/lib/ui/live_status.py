@@ -1,0 +1,181 @@
+"""The rows that move at the bottom of a terminal while cases run, and the same for a log."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from holodeck.lib.support.text import clip, columns_of, one_line
+from holodeck.lib.ui.activity import Activities, current_case, enter_case
+from holodeck.lib.ui.remaining_time import RemainingTime
+
+_MAX_TEXT = 300
+_MIN_NAME = 8
+_NARROW = 50
+"""With fewer columns, what a case waits for takes the place of how long it has run."""
+_MAX_BAR = 30
+_MIN_BAR = 6
+_SHOW_AFTER_S = 0.5
+"""What takes less time than this before the first case is not worth a row."""
+_INDENT = "  "
+
+
+@dataclass(eq=False)
+class RunningCase:
+    """A case that runs."""
+
+    name: str
+    since: float
+
+
+class LiveStatus:
+    """The cases that run, what they wait for, and how long the rest will take.
+
+    Args:
+        clock: Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.activities = Activities()
+        self.waiting_runs: int | None = None
+        """Runs of cases that have not started; None if the cases are counted instead."""
+        self.redact: Callable[[str], str] = str
+        """Hides secrets in the reasons of waits."""
+        self._clock = clock
+        self._began = clock()
+        self._cases: list[RunningCase] = []
+        self._remaining = RemainingTime(clock)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a case runs."""
+        return bool(self._cases)
+
+    def start(self, name: str, runs: int) -> None:
+        """Note that a case starts in the present task."""
+        case = RunningCase(name, self._clock())
+        self._cases.append(case)
+        self._remaining.start(case, runs)
+        if self.waiting_runs is not None:
+            self.waiting_runs = max(self.waiting_runs - runs, 0)
+        enter_case(case)
+
+    def finish(self, name: str) -> None:
+        """Note that the case of the present task, else one with that name, has finished."""
+        own = current_case()
+        # The caller may have started a case without a name under another label: the oldest, then.
+        candidates = (
+            *(case for case in self._cases if case is own),
+            *(case for case in self._cases if case.name == name),
+            *self._cases[:1],
+        )
+        for case in candidates[:1]:
+            self._cases.remove(case)
+            self._remaining.finish(case)
+
+    def rows(
+        self, counts: Mapping[str, int], spinner: str, columns: int, *, ascii_only: bool
+    ) -> str:
+        """Return the bar with the counts, and what runs and waits; empty if nothing goes on.
+
+        `counts` has `done`, `failed` and `total`; each row fits into so many columns.
+        """
+        head = self._head(counts, f"{spinner} ", columns, ascii_only=ascii_only)
+        if self._cases:
+            return f"{head}\n{_INDENT}{self._running_row(columns - len(_INDENT))}"
+        preparing = self._preparing()
+        return clip(f"{spinner} {preparing}", columns) if preparing else ""
+
+    def log_line(self, counts: Mapping[str, int]) -> str:
+        """Return how far the run is, and what its oldest case waits for."""
+        failed = f", {counts['failed']} failed" if counts["failed"] else ""
+        line = f"still running: {counts['done']} of {counts['total']} done{failed}"
+        line += f", {self._clock() - self._began:.0f} s"
+        left = self._time_left(counts)
+        line += f", {left}" if left else ""
+        what = self._running_row(_MAX_TEXT) if self._cases else self._preparing()
+        return f"{line}; {what}" if what else line
+
+    def _head(
+        self, counts: Mapping[str, int], start: str, columns: int, *, ascii_only: bool
+    ) -> str:
+        """Return the first row; the bar gets what room the facts leave, and gives way first."""
+        done, total = counts["done"], counts["total"]
+        text, room = "", 0
+        for text in self._facts(counts):
+            room = min(columns - columns_of(start + text) - 1, _MAX_BAR)
+            if room >= _MIN_BAR:
+                break
+        if room < _MIN_BAR or not total:
+            return clip(start + text, columns)
+        filled, empty = "#-" if ascii_only else "━─"
+        part = min(room * done // total, room)
+        return f"{start}{filled * part}{empty * (room - part)} {text}"
+
+    def _facts(self, counts: Mapping[str, int]) -> Iterator[str]:
+        """Yield the counts and times in words, each time shorter."""
+        facts = [f"{counts['done']}/{counts['total']}"]
+        if counts["failed"]:
+            facts.append(f"{counts['failed']} failed")
+        elapsed, left = _clock_time(self._clock() - self._began), self._time_left(counts)
+        if not left:
+            yield ", ".join([*facts, elapsed])
+            return
+        yield ", ".join([*facts, elapsed, left])
+        brief = left.replace("about ", "~").removesuffix(" left")
+        yield ", ".join([*facts, elapsed, brief])
+        yield ", ".join([*facts, brief])
+
+    def _time_left(self, counts: Mapping[str, int]) -> str:
+        """Return `about 1:20 left`; empty if nothing can be said."""
+        waiting = self.waiting_runs
+        if waiting is None:
+            waiting = max(counts["total"] - counts["done"] - len(self._cases), 0)
+        seconds = self._remaining.estimate(waiting)
+        return "" if seconds is None else f"about {_clock_time(_rounded(seconds))} left"
+
+    def _running_row(self, columns: int) -> str:
+        """Return `greets (3 s): judging; 2 more: 1 judging`, shortened where it matters least."""
+        cases = list(self._cases)
+        if not cases:
+            return ""
+        now = self._clock()
+        first = cases[0]
+        doing = self.activities.of(first) or self.activities.of(None)
+        wait = "" if doing is None else f": {self._clean(doing.describe(now))}"
+        is_narrow = columns < _NARROW and doing is not None
+        time_text = "" if is_narrow else f" ({now - first.since:.0f} s)"
+        others = len(cases) - 1
+        more = (f" +{others}" if is_narrow else f"; {others} more") if others else ""
+        counted = [f"{count} {text}" for text, count in self.activities.count_by_text(first)]
+        kinds = f": {', '.join(counted)}" if others and counted else ""
+        fixed = columns_of(time_text + more)
+        name = one_line(first.name, _MAX_TEXT)
+        room = columns - fixed - columns_of(wait)
+        if room < columns_of(name):
+            name = clip(name, max(room, min(_MIN_NAME, columns - fixed), 1))
+        wait = clip(wait, max(columns - fixed - columns_of(name), 0))
+        row = f"{name}{time_text}{wait}{more}"
+        return clip(row, columns) if columns_of(row + kinds) > columns else row + kinds
+
+    def _preparing(self) -> str:
+        """Return what goes on outside of all cases; empty if it has only begun."""
+        one, now = self.activities.of(None), self._clock()
+        if one is None or now - self._began < _SHOW_AFTER_S:
+            return ""
+        return self._clean(one.describe(now))
+
+    def _clean(self, text: str) -> str:
+        return one_line(self.redact(text), _MAX_TEXT)
+
+
+def _clock_time(seconds: float) -> str:
+    """Return such as `0:34`, `12:05` or `1:02:03`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def _rounded(seconds: float) -> float:
+    """Round to what an estimate deserves: from ten seconds to 5 s, from ten minutes to a minute."""
+    step = 1 if seconds < 10 else 5 if seconds < 600 else 60
+    return max(round(seconds / step) * step, 1)
