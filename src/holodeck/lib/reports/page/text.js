@@ -1,7 +1,7 @@
 // Elements and texts. Every text reaches the page through `make`, which shows it as it is.
 "use strict";
 
-// Characters that hide or reorder text: the same as in holodeck/lib/text.py, which a test compares.
+// Characters that hide or reorder text: the same as in holodeck/lib/support/text.py, which a test compares.
 const UNSEEN = new RegExp(
   "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e" +
     "\\u2060-\\u206f\\u115f\\u1160\\u3164\\uffa0\\ufeff\\ufff0-\\ufffb\\ufffe\\uffff" +
