@@ -71,7 +71,8 @@ AGENT = {"timeout": 600}
 
 
 def judged_by(**keys):
-    return {"evaluations": {"metrics": [keys]}, "case": {"input": "go", **AGENT}}
+    given = {"ground_truth": "gone", "retrieval_context": ["gone"]}
+    return {"evaluations": {"metrics": [keys]}, "case": {"input": "go", **given, **AGENT}}
 
 
 def tools(name, **keys):
@@ -131,7 +132,9 @@ MODELS = {
         "a metric of DeepEval": judged_by(type="deepeval", metric="bias"),
         "a class of DeepEval": judged_by(type="deepeval", **{"class": "BiasMetric"}),
         "a metric of Azure": judged_by(metric="relevance"),
-        "a class of Azure": judged_by(type="azure", **{"class": "TaskCompletionEvaluator"}),
+        "a class of Azure": judged_by(
+            type="azure", score_key="relevance", scale=[1, 5], **{"class": "QAEvaluator"}
+        ),
         "a grader": judged_by(type="code", grader="code:grade", judge=True),
     }.items()
 }

@@ -432,7 +432,7 @@ UNTRUSTED |= {
         "test_cases[0].evaluations[0].azure_ai_project: --untrusted refuses requests to x.services",
     ),
     "class of a library": (
-        judged(type="azure", **{"class": "BleuScoreEvaluator"}),
+        judged(type="azure", scale=[0, 1], **{"class": "BleuScoreEvaluator"}),
         "test_cases[0].evaluations[0].class: --untrusted refuses classes of libraries",
     ),
     "key in the clear": (

@@ -22,7 +22,7 @@ ELSEWHERE = {
     "lib/local_models/download.py": "weights, which are public",
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
-    "lib/observability/prometheus.py": "metrics that another program reads",
+    "lib/observability/exporters.py": "metrics that another program reads",
     "lib/support/private_files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
     "lib/evaluators/grader_child.py": "the null device, and the file that its parent made",
