@@ -9,20 +9,22 @@ from pathlib import Path
 from mutations import Mutant, mutants_of
 
 _RUNNER = "holodeck/lib/test_runner"
+_CHECKS = "holodeck/lib/checks"
+_COMPARE = "holodeck/lib/compare"
 _EVALUATORS = "holodeck/lib/evaluators"
 PARTS = {
     "checks": (f"{_RUNNER}/checks.py",),
-    "gates": (f"{_RUNNER}/gate.py",),
-    "comparison": (f"{_RUNNER}/run_comparison.py", f"{_RUNNER}/pairs.py"),
+    "gates": (f"{_COMPARE}/gate.py",),
+    "comparison": (f"{_COMPARE}/run_comparison.py", f"{_COMPARE}/pairs.py"),
     "metric base": (f"{_EVALUATORS}/base.py",),
     "metrics": (f"{_EVALUATORS}/*.py",),
     "grading": (f"{_RUNNER}/grade.py", f"{_RUNNER}/scoring.py", "holodeck/models/outcome.py"),
-    "tool checks": (f"{_RUNNER}/tool_checks.py", f"{_RUNNER}/tool_order.py"),
+    "tool checks": (f"{_CHECKS}/tool_checks.py", f"{_CHECKS}/tool_order.py"),
     "matchers": (
-        f"{_RUNNER}/tool_matchers.py", f"{_RUNNER}/call_matching.py", "holodeck/models/matchers.py",
+        f"{_CHECKS}/tool_matchers.py", f"{_CHECKS}/call_matching.py", "holodeck/models/matchers.py",
     ),
-    "trajectories": (f"{_RUNNER}/trajectories.py",),
-    "trace checks": (f"{_RUNNER}/trace_checks.py", "holodeck/models/trace_checks.py"),
+    "trajectories": (f"{_COMPARE}/trajectories.py",),
+    "trace checks": (f"{_CHECKS}/trace_checks.py", "holodeck/models/trace_checks.py"),
     "criteria": (f"{_RUNNER}/criteria.py", "holodeck/lib/conversation/criteria_judge.py"),
     "repeats": (f"{_RUNNER}/repeats.py",),
     "judging": ("holodeck/lib/judging/*.py",),

@@ -29,6 +29,7 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.ui.frontend import detect_frontend
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.comparison import ComparisonReport
@@ -176,8 +177,8 @@ async def arun(
         evaluators=_evaluators(metrics or ()),
         progress_callback=report_result,
         on_test_start=None if display is None else display.start_test,
+        options=RunOptions(clean=redactor.redact_report),
     )
-    executor.clean = redactor.redact_report
     total_tests = len(executor.agent_config.test_cases or [])
     with (
         _telemetry(agent, redactor),

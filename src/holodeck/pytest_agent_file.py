@@ -24,6 +24,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert
 from holodeck.lib.test_runner.events import scenario_result_of, show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import Reason
@@ -185,15 +186,17 @@ class AgentCase(pytest.Item):
         self.add_marker("agent_test")
 
     def runtest(self) -> None:
+        is_debugged = bool(self.config.getoption("holodeck_debug"))
         executor = TestExecutor(
             self._loaded.path,
             agent_config=self._loaded.agent,
             resolved_execution_config=self._loaded.settings,
+            options=RunOptions(
+                is_checked=True,  # when its file was collected
+                is_debugged=is_debugged,
+                on_conversation=show_conversations(debug=True) if is_debugged else None,
+            ),
         )
-        executor.is_checked = True  # when its file was collected
-        if self.config.getoption("holodeck_debug"):
-            executor.on_conversation = show_conversations(debug=True)
-            executor.is_debugged = True
         with process_exit_forbidden(), asyncio.Runner(loop_factory=RunLoop) as runner:
             report = runner.run(executor.execute_tests())
         [result] = Redactor(self._loaded.secrets).redact_report(report).results

@@ -25,6 +25,7 @@ from holodeck.lib.test_runner.executor import (
     TestExecutor,
     validate_tool_calls,
 )
+from holodeck.lib.test_runner.options import NO_OPTIONS
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
@@ -46,6 +47,7 @@ EXECUTOR = {
     "resolved_execution_config": None,
     "backend": None,
     "allow_side_effects": False,
+    "options": NO_OPTIONS,
 }
 FACTORY = {
     "agent_config": NEEDED,

@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from holodeck import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from support.documents import pdf, word
 from support.file_server import FileServer, answer, drip, endless
 from support.processes import descendants
@@ -49,8 +50,8 @@ async def run(folder, files, server, seen, **execution):
         seen.append(message)
         return "done"
 
-    executor = TestExecutor(str(folder / "agent.yaml"), backend=agent)
-    executor.is_checked = True
+    options = RunOptions(is_checked=True)
+    executor = TestExecutor(str(folder / "agent.yaml"), backend=agent, options=options)
     return (await executor.execute_tests()).results
 
 

@@ -24,6 +24,7 @@ from holodeck.lib.reports.formats import FORMATS
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -71,9 +72,8 @@ class Run:
                 parallel_test_cases=parallel, max_retries=0, file_timeout=1
             ),
             backend=ScriptedBackend(self.answer),
+            options=RunOptions(carried_over=self.kept, on_result=self.finished),
         )
-        self.executor.carried_over = self.kept
-        self.executor.on_result = self.finished
         self.recorder = Recorder(self.agent, present)
         self.recorder.begin(
             "agent.yaml", self.executor.config, Redactor(()), version="1", carried_over=self.kept

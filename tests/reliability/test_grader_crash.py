@@ -10,7 +10,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
-from holodeck.lib.user_code.frames import frames as user_code
+from holodeck.lib.user_code import frames as user_code
 from holodeck.lib.user_code.frames import import_file
 from holodeck.models.evaluation import CodeMetric
 from holodeck.models.evidence import Unknown

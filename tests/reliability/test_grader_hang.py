@@ -11,7 +11,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
-from holodeck.lib.user_code.frames import frames as user_code
+from holodeck.lib.user_code import frames as user_code
 from holodeck.models.evaluation import CodeMetric
 from support.checks import assert_plain
 from support.cli import start_cli

@@ -1,6 +1,7 @@
 """Agents with cases, and executors for them that call a scripted backend."""
 
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 
@@ -21,18 +22,17 @@ def an_agent(*cases, **fields):
     return Agent.model_validate(raw | fields)
 
 
-def executor_of(tmp_path, agent, backend, *, parallel=1, settings=None, **rest):
+def executor_of(tmp_path, agent, backend, *, parallel=1, settings=None, on_event=None, **rest):
     """An executor that runs so many cases at once; `settings` are those of the run.
 
     It does without the static checks, which refuse some of what such tests are about.
     """
     limits = {"parallel_test_cases": parallel, "file_timeout": 120} | (settings or {})
-    executor = TestExecutor(
+    return TestExecutor(
         str(tmp_path / "agent.yaml"),
         agent_config=agent,
         resolved_execution_config=ExecutionConfig(**limits),
         backend=backend,
+        options=RunOptions(is_checked=True, on_event=on_event),
         **rest,
     )
-    executor.is_checked = True
-    return executor

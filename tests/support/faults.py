@@ -13,6 +13,7 @@ from typing import Any
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestReport
@@ -240,9 +241,11 @@ def settings(limits: ExecutionConfig, **more: Any) -> ExecutionConfig:
 async def run_cases(agent: Agent, folder: Path, config: ExecutionConfig) -> TestReport:
     """The report of all cases, run by the executor on the way that the agent names."""
     executor = TestExecutor(
-        str(folder / "agent.yaml"), agent_config=agent, resolved_execution_config=config
+        str(folder / "agent.yaml"),
+        agent_config=agent,
+        resolved_execution_config=config,
+        options=RunOptions(is_checked=True),  # metrics that no response can fail are wanted here
     )
-    executor.is_checked = True  # metrics that no response can fail are wanted here
     try:
         return await executor.execute_tests()
     finally:

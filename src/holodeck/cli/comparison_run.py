@@ -171,6 +171,8 @@ class ComparisonRun:
     """Of the first and the second agent; empty without a record."""
     is_terminated: bool = field(default=False, init=False)
     """Whether SIGTERM, not Ctrl-C, interrupted the run."""
+    _pairs: "_PairDisplay | None" = field(default=None, init=False)
+    """Where pairs of results are displayed, once they are."""
 
     def run(self) -> int:
         """Run the cases, print the comparison and write the reports, even after an error."""
@@ -184,31 +186,59 @@ class ComparisonRun:
         )
         agents = (self.agent, self.second.with_tests_of(self.agent))
         sources = (self.target.path, self.second.argument)
-        executors = [self._executor(*one) for one in zip(sources, agents, strict=True)]
-        comparison = AgentComparison(executors[0], executors[1], sources)
-        for executor, resumed in zip(executors, self.resumed or (), strict=False):
-            executor.carried_over = resumed.results
+        for resumed in self.resumed or ():
             for result in resumed.results.values():
                 progress.update(result)
+        first, second = (
+            self._executor(source, agent, progress, at)
+            for at, (source, agent) in enumerate(zip(sources, agents, strict=True))
+        )
+        comparison = AgentComparison(first, second, sources)
         if self.settings.record and self.agent.test_cases:
             self._start_records(agents)
-            for executor, recorder in zip(executors, self.recorders, strict=True):
-                executor.run_id = recorder.id
         try:
-            report = self._execute(comparison, executors, progress)
+            report = self._execute(comparison, progress)
         except Exception as error:
             code = error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
             self._finish(comparison.report(interrupted=True), code)
             raise
         return self._finish(report, self._exit_code(report))
 
-    def _executor(self, source: str, agent: Agent) -> "TestExecutor":
+    def _executor(
+        self, source: str, agent: Agent, progress: "ProgressIndicator", at: int
+    ) -> "TestExecutor":
+        """Return what runs one of the agents; its results go to its record and the display."""
+        from holodeck.lib.reports.recap import case_label
         from holodeck.lib.test_runner.executor import TestExecutor
+        from holodeck.lib.test_runner.options import RunOptions
 
-        executor = TestExecutor(source, agent_config=agent, resolved_execution_config=self.settings)
-        executor.is_checked = True  # both agents were, before the first case runs
-        executor.selection = self.selection
-        return executor
+        redactor = self.context.redactor
+
+        def on_test_start(case: "TestCaseModel") -> None:
+            name = case.name and redactor.redact(case.name)
+            progress.start_test(case_label(name, redactor.redact(case.user_input)))
+
+        def on_result(index: int, result: "TestResult") -> None:
+            if self.recorders:  # before it is displayed, in case the process is killed
+                self.recorders[at].add(index, result)
+            progress.update(result)
+            if self._pairs is not None:
+                self._pairs.show(index)
+
+        return TestExecutor(
+            source,
+            agent_config=agent,
+            resolved_execution_config=self.settings,
+            on_test_start=on_test_start,
+            options=RunOptions(
+                carried_over=self.resumed[at].results if self.resumed else {},
+                selection=self.selection,
+                run_id=lambda: self.recorders[at].id if self.recorders else None,
+                is_checked=True,  # both agents were, before the first case runs
+                clean=redactor.redact_report,
+                on_result=on_result,
+            ),
+        )
 
     def _start_records(self, agents: Sequence[Agent]) -> None:
         """Start a record for each agent, each with the id of the other."""
@@ -234,47 +264,16 @@ class ComparisonRun:
             )
 
     def _execute(
-        self,
-        comparison: "AgentComparison",
-        executors: "Sequence[TestExecutor]",
-        progress: "ProgressIndicator",
+        self, comparison: "AgentComparison", progress: "ProgressIndicator"
     ) -> "ComparisonReport":
         """Run the cases; record each result, and display each pair as soon as it is complete."""
         with open_display(self.agent, self.context, progress) as live:
-            pairs = _PairDisplay(comparison, self.context, progress, live)
+            self._pairs = _PairDisplay(comparison, self.context, progress, live)
             if self.resumed is not None:
                 first, second = self.resumed
-                pairs.shown = len(first.results.keys() & second.results.keys())
-            for at, executor in enumerate(executors):
-                self._connect(executor, pairs, progress, at)
+                self._pairs.shown = len(first.results.keys() & second.results.keys())
             report, self.is_terminated = run_displayed(comparison, live, progress, self.context)
         return report
-
-    def _connect(
-        self,
-        executor: "TestExecutor",
-        pairs: "_PairDisplay",
-        progress: "ProgressIndicator",
-        at: int,
-    ) -> None:
-        """Pass the results of one agent, without secrets, to its record and the display."""
-        from holodeck.lib.reports.recap import case_label
-
-        redactor, recorder = self.context.redactor, self.recorders[at] if self.recorders else None
-
-        def on_test_start(case: "TestCaseModel") -> None:
-            name = case.name and redactor.redact(case.name)
-            progress.start_test(case_label(name, redactor.redact(case.user_input)))
-
-        def on_result(index: int, result: "TestResult") -> None:
-            if recorder is not None:  # before it is displayed, in case the process is killed
-                recorder.add(index, result)
-            progress.update(result)
-            pairs.show(index)
-
-        executor.on_test_start = on_test_start
-        executor.clean = redactor.redact_report
-        executor.on_result = on_result
 
     def _exit_code(self, report: "ComparisonReport") -> ExitCode:
         from holodeck.lib.reports.against import comparison_exit_code

@@ -125,6 +125,7 @@ class RegressionGate:
     def _run_once(self, indexes: "Sequence[int]") -> "tuple[TestReport, bool]":
         """Return the report of these cases, and whether SIGTERM ended the run."""
         from holodeck.lib.test_runner.executor import TestExecutor
+        from holodeck.lib.test_runner.options import RunOptions
         from holodeck.lib.test_runner.progress import ProgressIndicator
 
         agent = self.agent.with_cases(indexes)
@@ -132,8 +133,12 @@ class RegressionGate:
         cases = [one.model_copy(update={"fail_fast": None}) for one in agent.test_cases or []]
         agent = agent.model_copy(update={"test_cases": cases})
         settings = self.settings.model_copy(update={"fail_fast": False, "maxfail": None})
-        executor = TestExecutor(self.path, agent_config=agent, resolved_execution_config=settings)
-        executor.is_checked = True
+        executor = TestExecutor(
+            self.path,
+            agent_config=agent,
+            resolved_execution_config=settings,
+            options=RunOptions(is_checked=True),
+        )
         progress = ProgressIndicator(len(indexes), quiet=True)
         with open_display(agent, self.context, progress, enabled=False) as live:
             return run_displayed(executor, live, progress, self.context)

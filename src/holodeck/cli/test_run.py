@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holodeck.cli.regression_gate import RegressionGate
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.records.run_store import Run
+    from holodeck.lib.test_runner.events import OnConversation
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
@@ -183,10 +184,11 @@ class TestRun:
     """What the comparison with an earlier run says."""
     is_terminated: bool = field(default=False, init=False)
     """Whether SIGTERM, not Ctrl-C, interrupted the run."""
+    _live: "LiveLine | None" = field(default=None, init=False)
+    """Where results are displayed, once they are."""
 
     def run(self) -> int:
         """Run the cases, print the summary and write the reports, even after an error."""
-        from holodeck.lib.test_runner.executor import TestExecutor
         from holodeck.lib.test_runner.progress import ProgressIndicator
 
         progress = ProgressIndicator(
@@ -195,18 +197,12 @@ class TestRun:
             verbose=bool(self.settings.verbose),
         )
         progress.selection = self.selection
-        executor = TestExecutor(
-            self.target.path, agent_config=self.agent, resolved_execution_config=self.settings
-        )
-        executor.is_checked = True  # all agents were, before the first of them runs
-        executor.selection = self.selection
         if self.resumed is not None:
-            executor.carried_over = self.resumed.results
             for result in self.resumed.results.values():
                 progress.update(result)
+        executor = self._executor(progress)
         if self.settings.record and self.agent.test_cases:
             self.recorder = self._start_record()
-            executor.run_id = self.recorder.id
         self.origin = self._origin()
         try:
             report, code = self._apply_gate(self._execute(executor, progress))
@@ -245,21 +241,26 @@ class TestRun:
         # A line that is redrawn would disturb a person who types.
         is_live = not self.debug
         with open_display(self.agent, self.context, progress, enabled=is_live) as live:
-            self._connect(executor, progress, live)
+            self._live = live
             try:
                 report, self.is_terminated = run_displayed(executor, live, progress, self.context)
             finally:
                 progress.is_one_at_a_time = executor.is_one_at_a_time
         return report
 
-    def _connect(
-        self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
-    ) -> None:
-        """Pass the executor's results, without secrets, to the record and the display."""
+    def _executor(self, progress: "ProgressIndicator") -> "TestExecutor":
+        """Return what runs the cases; its results, without secrets, are recorded and displayed."""
         from holodeck.lib.reports.recap import case_label
+        from holodeck.lib.test_runner.executor import TestExecutor
+        from holodeck.lib.test_runner.options import RunOptions
 
-        redactor, recorder = self.context.redactor, self.recorder
-        read_tracker = self.context.read_tracker
+        redactor, read_tracker = self.context.redactor, self.context.read_tracker
+        cases, kept = self.agent.test_cases or [], self.resumed.results if self.resumed else {}
+        progress.live.waiting_runs = sum(
+            case.repeat or 1
+            for index, case in enumerate(cases)
+            if index not in kept and case.skip is None
+        )
 
         def on_test_start(case: "TestCaseModel") -> None:
             if read_tracker is not None:
@@ -268,31 +269,40 @@ class TestRun:
             runs = case.repeat or 1
             progress.start_test(case_label(name, redactor.redact(case.user_input)), runs)
 
-        cases, kept = self.agent.test_cases or [], executor.carried_over
-        progress.live.waiting_runs = sum(
-            case.repeat or 1
-            for index, case in enumerate(cases)
-            if index not in kept and case.skip is None
-        )
-
         def on_result(index: int, result: "TestResult") -> None:
-            if recorder is not None:  # before it is displayed, in case the process is killed
-                recorder.add(index, result)
+            if self.recorder is not None:  # before it is displayed, in case the process is killed
+                self.recorder.add(index, result)
             progress.update(result)
             if result.skipped_by not in {None, "skip"} and progress.live.waiting_runs:
                 progress.live.waiting_runs -= cases[index].repeat or 1
             line = progress.get_progress_line()
-            if line:
-                live.write("\n".join([line, *progress.get_reason_lines()]))
+            if line and self._live is not None:
+                self._live.write("\n".join([line, *progress.get_reason_lines()]))
 
-        if self.debug or (progress.verbose and not progress.quiet):
-            from holodeck.lib.test_runner.events import show_conversations
+        return TestExecutor(
+            self.target.path,
+            agent_config=self.agent,
+            resolved_execution_config=self.settings,
+            on_test_start=on_test_start,
+            options=RunOptions(
+                carried_over=kept,
+                selection=self.selection,
+                run_id=lambda: None if self.recorder is None else self.recorder.id,
+                is_checked=True,  # all agents were, before the first of them runs
+                is_debugged=self.debug,
+                clean=redactor.redact_report,
+                on_result=on_result,
+                on_conversation=self._show_conversations(progress),
+            ),
+        )
 
-            executor.on_conversation = show_conversations(redactor.redact, debug=self.debug)
-            executor.is_debugged = self.debug
-        executor.on_test_start = on_test_start
-        executor.clean = redactor.redact_report
-        executor.on_result = on_result
+    def _show_conversations(self, progress: "ProgressIndicator") -> "OnConversation | None":
+        """Return what displays conversations; None if nobody asked for it."""
+        if not (self.debug or (progress.verbose and not progress.quiet)):
+            return None
+        from holodeck.lib.test_runner.events import show_conversations
+
+        return show_conversations(self.context.redactor.redact, debug=self.debug)
 
     def _exit_code(self, report: "TestReport") -> ExitCode:
         from holodeck.lib.reports.summary import exit_code

@@ -108,7 +108,7 @@ class AgentComparison:
             ComparedAgent(
                 name=executor.agent_config.name,
                 source=source,
-                run=executor.run_id,
+                run=executor.options.run_id(),
                 report=executor.report(interrupted=interrupted),
             )
             for executor, source in zip(self._executors, self._sources, strict=True)

@@ -32,6 +32,7 @@ from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactor
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
 from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
 from holodeck.lib.test_runner.messages import require_history_support
+from holodeck.lib.test_runner.options import NO_OPTIONS, RunOptions
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.tools.toolbox import HasPreparationCosts
@@ -41,15 +42,12 @@ from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import ModelCost
 from holodeck.models.prompt_version import PromptVersion
-from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.events import Listener
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
-    from holodeck.lib.test_runner.events import OnConversation
     from holodeck.lib.tools.base import Tool
 
 __all__ = [
@@ -89,25 +87,13 @@ class TestExecutor:
             `backend:` accepts in YAML, or the agent itself as a function, an object, a class or an
             AgentBackend.
         allow_side_effects: Whether tools with side effects run; the settings may allow it, too.
+        options: Who follows the run, and what was known before it.
 
     Attributes:
         agent_config: The agent.
         config: The settings, every value given.
         evaluators: The evaluators of cases without metrics of their own, by name.
-        carried_over: Results of an earlier run by the index of their case; these cases do not run
-            again.
-        selection: Which cases of the file were selected, for the report; None if all run.
-        clean: Returns a result without secrets. It is called with each new result before anything
-            else sees it; by default, results are as they are.
-        on_result: Called with the index of the case and its result before `progress_callback`.
-        on_conversation: Called with each conversation before it begins.
-        on_event: Called with the events of the cases, in a thread of its own.
-        event_relay: Called with the same events at once; it must neither wait nor fail.
-        is_debugged: Whether `on_conversation` lets a person speak for users, which needs all cases
-            in this process.
-        run_id: The record of the run, which events name; None without a record.
-        is_checked: Whether the static checks of `holodeck validate` were done before the run;
-            otherwise they are its first step.
+        options: What the run does besides.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
 
     Raises:
@@ -116,15 +102,6 @@ class TestExecutor:
 
     __test__ = False
 
-    selection: Selection | None = None
-    clean: Callable[[TestResult], TestResult] | None = None
-    on_result: Callable[[int, TestResult], None] | None = None
-    on_conversation: "OnConversation | None" = None
-    on_event: "Listener | None" = None
-    event_relay: "Listener | None" = None
-    is_debugged = False
-    run_id: str | None = None
-    is_checked = False
     is_one_at_a_time = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
@@ -142,7 +119,9 @@ class TestExecutor:
         resolved_execution_config: ExecutionConfig | None = None,
         backend: object | None = None,
         allow_side_effects: bool = False,
+        options: RunOptions = NO_OPTIONS,
     ) -> None:
+        self.options = options
         self.agent_config_path = agent_config_path
         self.cli_config = execution_config
         self.config_loader = config_loader or ConfigLoader()
@@ -184,7 +163,6 @@ class TestExecutor:
         )
         self.evaluators = self._setup.evaluator_set.evaluators
         self._prompts: list[PromptVersion] = []
-        self.carried_over: Mapping[int, TestResult] = {}
         self._run_state = RunState(agent, self._report_result)
         self._started = time.perf_counter()
 
@@ -236,13 +214,15 @@ class TestExecutor:
 
     def begin(self) -> bool:
         """Begin a run; return whether cases are left to run. Raises ConfigError."""
-        if not self.is_checked:
+        if not self.options.is_checked:
             self._check()
         carried_over = {
             index: with_cost(result, self.agent_config)
-            for index, result in self.carried_over.items()
+            for index, result in self.options.carried_over.items()
         }
-        self._run_state = RunState(self.agent_config, self._report_result, carried_over, self.clean)
+        self._run_state = RunState(
+            self.agent_config, self._report_result, carried_over, self.options.clean
+        )
         self._started = time.perf_counter()
         self._run_state.skip(result_if_skipped)
         return bool(self._run_state.remaining)
@@ -284,7 +264,7 @@ class TestExecutor:
             is_injected=self._given_backend is not None
             or self._injects_checks
             or self._injects_files,
-            is_debugged=self.is_debugged,
+            is_debugged=self.options.is_debugged,
             note=self._setup.note,
         )
 
@@ -302,7 +282,7 @@ class TestExecutor:
             allow_side_effects=self.allow_side_effects,
             force_ingest=self.force_ingest,
             has_events=self._setup.events is not None,
-            has_conversations=self.on_conversation is not None,
+            has_conversations=self.options.on_conversation is not None,
         )
         try:
             async with open_worker_lane(
@@ -311,7 +291,7 @@ class TestExecutor:
                 self._setup,
                 self._run_state,
                 on_start=self._report_start,
-                on_conversation=self.on_conversation,
+                on_conversation=self.options.on_conversation,
             ) as lane:
                 yield lane
         finally:
@@ -319,7 +299,9 @@ class TestExecutor:
             self._close_files()
 
     def _open_events(self) -> None:
-        self._setup.open_events(self.on_event, self.run_id, self.event_relay)
+        self._setup.open_events(
+            self.options.on_event, self.options.run_id(), self.options.event_relay
+        )
 
     @property
     def judges(self) -> Judges:
@@ -409,7 +391,7 @@ class TestExecutor:
         )
 
     def _new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
-        return self._setup.new_run(backend, index, case, self.on_conversation)
+        return self._setup.new_run(backend, index, case, self.options.on_conversation)
 
     def _preparation_costs(self, backend: AgentBackend) -> Sequence[ModelCost]:
         """Return what models cost that were asked before the first case; it is noted if somebody
@@ -429,8 +411,8 @@ class TestExecutor:
             self.on_test_start(case)
 
     def _report_result(self, index: int, result: TestResult) -> None:
-        if self.on_result is not None:
-            self.on_result(index, result)
+        if self.options.on_result is not None:
+            self.options.on_result(index, result)
         if self.progress_callback is not None:
             self.progress_callback(result)
 
@@ -456,7 +438,7 @@ class TestExecutor:
             stopped=self._run_state.stopped,
             stopped_by=stop.kind if stop else None,
             planned_tests=len(self.cases),
-            selection=self.selection,
+            selection=self.options.selection,
             notes=self.notes,
             prompts=self._prompts,
         )

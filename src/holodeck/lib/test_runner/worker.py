@@ -50,6 +50,7 @@ from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.garbage import finish_user_code
 from holodeck.lib.support.safe_paths import allow_outside
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.schedule import Lane
 from holodeck.lib.test_runner.workers.worker_messages import (
     FrameReader,
@@ -256,12 +257,10 @@ class _Worker:
             resolved_execution_config=task.settings,
             force_ingest=task.force_ingest,
             allow_side_effects=task.allow_side_effects,
+            options=self._options(),
         )
-        executor.is_checked = True  # by the parent
         self._judges = executor.judges
         self._judges.share(lambda *of: self._channel.send_soon(["judge", *of]))
-        if task.has_events or task.has_conversations:
-            self._follow(executor)
         executor.begin()
         self._notes = executor.notes
         async with executor.open_lane() as lane:
@@ -273,16 +272,20 @@ class _Worker:
                 one.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _follow(self, executor: TestExecutor) -> None:
-        """Send the events of the cases, and of their conversations."""
+    def _options(self) -> RunOptions:
+        """Return what sends the events of the cases, and of their conversations."""
+        options, task = RunOptions(is_checked=True), self._task  # checked by the parent
+        if not (task.has_events or task.has_conversations):
+            return options
         # Imported here because nobody listens to most runs.
         from holodeck.lib.test_runner.workers.worker_events import EventSender  # noqa: PLC0415
 
         sender = EventSender(self._channel.send, _run_number.get)
-        if self._task.has_events:
-            executor.event_relay = sender.send_event
-        if self._task.has_conversations:
-            executor.on_conversation = sender.follow
+        return replace(
+            options,
+            event_relay=sender.send_event if task.has_events else None,
+            on_conversation=sender.follow if task.has_conversations else None,
+        )
 
     def handle(self, message: Message) -> None:
         """Do what the parent asks for."""

@@ -42,9 +42,12 @@ def run(tmp_path):
 
     async def call(*cases, backend=None, on_event=None):
         executor = executor_of(
-            tmp_path, an_agent(*cases), backend or ScriptedBackend(), settings={"events": str(path)}
+            tmp_path,
+            an_agent(*cases),
+            backend or ScriptedBackend(),
+            settings={"events": str(path)},
+            on_event=on_event,
         )
-        executor.on_event = on_event
         await executor.execute_tests()
         return lines_of(path)
 
@@ -105,8 +108,7 @@ async def test_turns_are_told_one_after_the_other(run):
 async def test_verdicts_on_criteria_are_told_once_whatever_the_kind_of_case(tmp_path, judge, case):
     heard = []
     agent = an_agent(case, **judge)
-    executor = executor_of(tmp_path, agent, ScriptedBackend())
-    executor.on_event = heard.append
+    executor = executor_of(tmp_path, agent, ScriptedBackend(), on_event=heard.append)
     await executor.execute_tests()
 
     assert [type(one).__name__ for one in heard] == [
@@ -195,8 +197,7 @@ async def test_a_listener_that_hangs_is_waited_for_once_and_not_in_every_case(ru
 
 async def test_a_function_hears_events(tmp_path):
     heard = []
-    executor = executor_of(tmp_path, an_agent(ONE), ScriptedBackend())
-    executor.on_event = heard.append
+    executor = executor_of(tmp_path, an_agent(ONE), ScriptedBackend(), on_event=heard.append)
     await executor.execute_tests()
 
     assert [type(one) for one in heard] == [RunStarted, MessageAdded, MessageAdded, RunFinished]

@@ -11,6 +11,7 @@ from holodeck.lib.records.recorder import Recorder
 from holodeck.lib.records.run_store import read_run, reusable_results
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.test_runner.scoring import NOT_DONE
 from holodeck.models.config import ExecutionConfig
@@ -48,8 +49,8 @@ def interrupted(tmp_path, fake_openai):
             resolved_execution_config=config,
             backend=ScriptedBackend(),
             evaluators={"late": late} if evaluators is None else evaluators,
+            options=RunOptions(on_result=recorder.add),
         )
-        executor.on_result = recorder.add
         running = asyncio.create_task(executor.execute_tests())
         await (late.asked.wait() if reached is None else reached())
         running.cancel()

@@ -13,6 +13,7 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.terminal import Debugger
 from holodeck.lib.test_runner.events import show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
@@ -39,8 +40,8 @@ def play(tmp_path, fake_openai):
                 parallel_test_cases=1, file_timeout=120, **limits
             ),
             backend=backend,
+            options=RunOptions(on_conversation=on_conversation),
         )
-        executor.on_conversation = on_conversation
         with redirect_stderr(stream):
             report = await executor.execute_tests()
         return report.results[0], stream.getvalue(), backend.messages
