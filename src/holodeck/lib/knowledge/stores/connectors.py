@@ -1,7 +1,6 @@
 """Which connectors of Semantic Kernel serve which products, and how they are set up."""
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -128,7 +127,7 @@ def load_connector(provider: str) -> Any:
 
 def versions_of(connector: type) -> str:
     """Return the versions of Semantic Kernel and of the libraries that a connector uses."""
-    used = vars(sys.modules[connector.__module__]).values()
+    used = vars(import_module(connector.__module__)).values()
     modules = [
         getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in used
     ]
