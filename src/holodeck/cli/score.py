@@ -69,12 +69,12 @@ def score(
     if github is not None:  # of what graders print
         context.with_resource(github.commands_stopped())
     redactor = cli_context.redactor
-    session = RescoringSession.of_run(
-        SessionAgent(agent_config, agent, settings),
-        recorded,
+    session = RescoringSession(
+        [SessionAgent(agent_config, agent, settings)],
         redactor,
-        display=TextDisplay(redactor.redact, verbose=verbose, is_live=False),
+        TextDisplay(redactor.redact, verbose=verbose, is_live=False),
         targets=targets,
+        recorded=recorded,
     )
     session.on_report = lambda _: _warn_of_differences(session.rescoring, cli_context)
     context.exit(session.run())

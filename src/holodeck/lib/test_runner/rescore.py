@@ -5,14 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import holodeck
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run, find_cases, is_of_second_agent
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
 from holodeck.lib.test_runner.case_state import CaseState
@@ -24,7 +22,7 @@ from holodeck.lib.test_runner.grade import (
     grade,
     regraded_result,
 )
-from holodeck.lib.test_runner.judge_trust import DEFAULT_TRUST, RunTrust
+from holodeck.lib.test_runner.judge_trust import RunTrust
 from holodeck.lib.test_runner.recorded import (
     Redact,
     keyed_cases,
@@ -33,7 +31,7 @@ from holodeck.lib.test_runner.recorded import (
     report_of,
 )
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
-from holodeck.lib.test_runner.session import SessionAgent, TestSession
+from holodeck.lib.test_runner.session import TestSession
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
@@ -41,35 +39,13 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 
 
-@dataclass(frozen=True)
-class RescoredReport:
-    """The new report, and what is missing from it."""
-
-    report: TestReport
-    ungraded: tuple[str, ...]
-    """Cases without a recorded answer."""
-    unused: tuple[str, ...]
-    """Recorded answers without a case."""
-
-
-async def rescore(
-    agent: Agent, run: Run, redact: Redact = str, judge_trust: RunTrust = DEFAULT_TRUST
-) -> RescoredReport:
-    """Grade the recorded answers with the present expectations and metrics.
+class Rescoring:
+    """Grades the recorded answers with the present expectations and metrics.
 
     An answer belongs to the case with the same suite, name, input, history, script and context.
     Times are those of the record. A result whose agent failed stays as it is. `redact` removes the
-    secrets that the record lacks. If the run had selected cases, only these are graded. Raises
-    ConfigError for wrong metrics.
+    secrets that the record lacks. Raises ConfigError for wrong metrics.
     """
-    agent, selection = _with_selection(agent, run, redact)
-    rescoring = Rescoring(agent, run, redact, judge_trust, selection)
-    report = await rescoring.execute_tests()
-    return RescoredReport(report, tuple(rescoring.ungraded), rescoring.unused)
-
-
-class Rescoring:
-    """Grades the recorded answers to the cases of an agent; see `rescore`."""
 
     def __init__(
         self,
@@ -77,8 +53,8 @@ class Rescoring:
         run: Run,
         redact: Redact,
         judge_trust: RunTrust,
-        selection: Selection | None = None,
-        on_result: Callable[[int, TestResult], None] | None = None,
+        selection: Selection | None,
+        on_result: Callable[[int, TestResult], None],
     ) -> None:
         self.ungraded: list[str] = []
         """Cases without a recorded answer."""
@@ -110,8 +86,7 @@ class Rescoring:
                 result = with_cost(result, self._agent)
             result = with_location(result, self._agent, index)
             self._results.append(result)
-            if self._on_result is not None:
-                self._on_result(index, result)
+            self._on_result(index, result)
         await self.shutdown()
         return self.report()
 
@@ -142,22 +117,20 @@ class Rescoring:
 
 @dataclass
 class RescoringSession(TestSession):
-    """Grades the recorded answers of a run of one agent, in place of running its cases."""
+    """Grades the recorded answers of a run of one agent, in place of running its cases.
+
+    If the run had selected cases, only these are graded.
+    """
 
     recorded: Run = field(kw_only=True)
 
-    @classmethod
-    def of_run(
-        cls, tested: SessionAgent, recorded: Run, redactor: Redactor, **options: Any
-    ) -> "RescoringSession":
-        """Return the session for the cases that the run selected or answered.
-
-        Raises ConfigError for wrong metrics.
-        """
-        agent, selection = _with_selection(tested.agent, recorded, redactor.redact)
+    def __post_init__(self) -> None:
+        [tested] = self.agents
+        agent, self.selection = _with_selection(tested.agent, self.recorded, self.redactor.redact)
         # Telemetry is about agents, and none is called.
-        tested = replace(tested, agent=agent.model_copy(update={"observability": None}))
-        return cls([tested], redactor, selection=selection, recorded=recorded, **options)
+        agent = agent.model_copy(update={"observability": None})
+        self.agents = [replace(tested, agent=agent)]
+        super().__post_init__()
 
     def _build_executors(self) -> list[TestExecutor]:
         return []
