@@ -1,6 +1,7 @@
 """The result of a turn of a conversation: files, tool calls, checks and metrics."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.evidence import Evidence, evidence
@@ -18,9 +19,6 @@ from holodeck.models.outcome import (
 from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
-
-if TYPE_CHECKING:
-    pass
 
 
 class ProcessedFileInput(Model):
@@ -141,16 +139,12 @@ class ToolCheck(Model):
     """What it is about: `trace` for spans, `tools` for the others."""
 
 
-class TurnResult(Model):
-    """One turn of a conversation."""
+class PartResult(Model):
+    """What was observed and graded of one turn, or of all turns of a test case."""
 
-    input: str
-    """The user's message."""
-    outcome: Outcome | None = None
-    """None if the conversation ended before the turn was graded."""
     processed_files: list[ProcessedFileInput] = []
     agent_response: str | None = None
-    """None if the agent gave no response."""
+    """None if the agent gave no response; of a conversation, the last one."""
     tool_invocations: list[ToolInvocation] = []
     expected_tools: list[str | ExpectedTool] | None = None
     tool_checks: list[ToolCheck] = []
@@ -164,13 +158,45 @@ class TurnResult(Model):
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
     agents: list[str] | None = None
-    """Names of the agents that spoke, in order; None if unknown."""
+    """Names of the agents that spoke, in order; None if unknown in any turn."""
     tools: list[str] | None = None
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
     trace: Trace | None = None
-    """The spans of the agent; None if no check needs them."""
+    """The spans of the agent; None if no check needs them, or if the turns have them."""
+
+    def reasons_of_checks(self, calls: Sequence[ToolInvocation]) -> list[Reason]:
+        """Return the failed checks and metrics, and the errors that these calls raised."""
+        tools = [
+            Reason(_check_reason(row), check="trace" if row.kind == "trace" else "expected_tools")
+            for row in self.tool_checks
+            if not row.passed
+        ]
+        rows = [
+            Reason(_row_reason(row), row.raised, row.metric_name)
+            for row in self.metric_results
+            if row.is_missed
+        ]
+        raised = [
+            Reason(f"tool {call.name!r} raised {call.raised.error}", call.raised)
+            for call in calls
+            if call.raised
+        ]
+        return [*tools, *rows, *raised]
+
+
+class _TurnHead(Model):
+    """What a turn begins with in a report."""
+
+    input: str
+    """The user's message."""
+    outcome: Outcome | None = None
+    """None if the conversation ended before the turn was graded."""
+
+
+class TurnResult(PartResult, _TurnHead):
+    """One turn of a conversation."""
 
     @property
     def tool_calls(self) -> list[str]:
@@ -184,7 +210,7 @@ class TurnResult(Model):
 
     def detailed_reasons(self) -> list[Reason]:
         """Return why it failed, each with the exception of the user's code if there is one."""
-        reasons = reasons_of(self.tool_checks, self.metric_results, self.tool_invocations)
+        reasons = self.reasons_of_checks(self.tool_invocations)
         return [reason.beside(self.ground_truth, self.agent_response) for reason in reasons]
 
 
@@ -193,30 +219,10 @@ def tools_matched(checks: list[ToolCheck]) -> bool | None:
 
     Checks of spans do not count.
     """
-    checks = [one for one in checks if one.kind == "tools"]
-    if any(not one.passed and one.error is None for one in checks):
+    checks = [check for check in checks if check.kind == "tools"]
+    if any(not check.passed and check.error is None for check in checks):
         return False
-    return None if not checks or any(one.error for one in checks) else True
-
-
-def reasons_of(
-    checks: list[ToolCheck], metrics: list[MetricResult], calls: list[ToolInvocation]
-) -> list[Reason]:
-    """Return the failed checks of a case or turn, and the errors of its tools."""
-    tools = [
-        Reason(_check_reason(check), check="trace" if check.kind == "trace" else "expected_tools")
-        for check in checks
-        if not check.passed
-    ]
-    rows = [
-        Reason(_row_reason(row), row.raised, row.metric_name) for row in metrics if row.is_missed
-    ]
-    raised = [
-        Reason(f"tool {one.name!r} raised {one.raised.error}", one.raised)
-        for one in calls
-        if one.raised
-    ]
-    return [*tools, *rows, *raised]
+    return None if not checks or any(check.error for check in checks) else True
 
 
 def _check_reason(check: ToolCheck) -> str:
