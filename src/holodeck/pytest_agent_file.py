@@ -27,7 +27,7 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import Reason
+from holodeck.models.results.outcome import Reason
 
 
 class CaseFailed(Exception):

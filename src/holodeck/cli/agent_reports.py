@@ -36,7 +36,7 @@ class AgentReports:
 
     def add_failed(self, one: "LoadedAgent", reason: str, exit_code: int | None = None) -> None:
         """Add an agent without results, unless it has a report from before it failed."""
-        from holodeck.models.reported_run import RunOrigin
+        from holodeck.models.results.origin import RunOrigin
 
         if one.target.title not in self.found:
             origin = RunOrigin(exit_code=exit_code)

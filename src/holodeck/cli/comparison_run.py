@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
-    from holodeck.models.comparison import ComparisonReport
     from holodeck.models.config import ExecutionConfig
-    from holodeck.models.selection import Selection
+    from holodeck.models.records.comparison import ComparisonReport
+    from holodeck.models.results.origin import Selection
     from holodeck.models.test_case import TestCaseModel
     from holodeck.models.test_result import TestResult
 
@@ -98,7 +98,7 @@ def _with_backend(argument: str, first: Agent) -> SecondAgent:
 
 def check_formats(targets: Sequence[ReportTarget]) -> None:
     """Raise ConfigError for a format that cannot show a comparison."""
-    from holodeck.models.comparison import COMPARISON_FORMATS
+    from holodeck.models.records.comparison import COMPARISON_FORMATS
 
     for target in targets:
         if target.report_format not in COMPARISON_FORMATS:
@@ -244,7 +244,7 @@ class ComparisonRun:
         """Start a record for each agent, each with the id of the other."""
         from holodeck.lib.records.fingerprint import fingerprint_of
         from holodeck.lib.records.recorder import Recorder
-        from holodeck.models.record import ComparedWith
+        from holodeck.models.records.record import ComparedWith
 
         # That of the second agent is the older one, so that `last` means the first agent's.
         second, first = (Recorder(one, fingerprint_of(one)) for one in reversed(agents))
@@ -339,7 +339,7 @@ class _PairDisplay:
     def show(self, index: int) -> None:
         """Print the pair of the case at that index, if it is complete."""
         from holodeck.lib.reports.against import pair_lines
-        from holodeck.models.comparison import PairVerdict
+        from holodeck.models.records.comparison import PairVerdict
 
         pair = self.comparison.pair(index)
         if pair.first is None or pair.second is None:

@@ -80,7 +80,7 @@ class RegressionGate:
         """Return the run with hashes of what is written about its cases and metrics."""
         from holodeck.lib.compare.run_comparison import ComparedRun
         from holodeck.lib.records.fingerprint import fingerprint_of
-        from holodeck.models.baseline import case_keys
+        from holodeck.models.records.baseline import case_keys
 
         found = fingerprint_of(self.agent)
         hashes = [one.hash for one in found.cases]
@@ -89,7 +89,7 @@ class RegressionGate:
 
     def exit_code(self, code: ExitCode, report: "TestReport", judgment: Judgment) -> ExitCode:
         """Return the exit code of the run: cases that failed before, or are flaky, do not count."""
-        from holodeck.models.outcome import Outcome
+        from holodeck.models.results.outcome import Outcome
 
         if judgment.interrupted is not None:
             return judgment.interrupted

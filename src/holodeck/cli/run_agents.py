@@ -34,7 +34,7 @@ from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 
 if TYPE_CHECKING:
     from holodeck.cli.comparison_run import SecondAgent

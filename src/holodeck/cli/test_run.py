@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from holodeck.lib.ui.live import LiveLine
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
-    from holodeck.models.reported_run import RunOrigin
-    from holodeck.models.selection import Selection
+    from holodeck.models.results.origin import RunOrigin, Selection
     from holodeck.models.test_case import TestCaseModel
     from holodeck.models.test_result import TestReport, TestResult
 

@@ -12,9 +12,9 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.schedule import Lane, Schedule
 from holodeck.models.agent import AGENT_KEYS, Agent
 from holodeck.models.backend import PythonBackendConfig
-from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
+from holodeck.models.records.comparison import ComparedAgent, ComparisonReport, Pair
 
 UNUSED_KEYS = ("test_cases", "evaluations", "execution", "observability")
 """The keys of the second agent's file that a comparison takes from the first one's."""
