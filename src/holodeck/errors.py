@@ -16,6 +16,8 @@ HoloDeckError
 └── NothingSelected          exit 5   there is nothing to test
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal

@@ -14,8 +14,8 @@ import pytest
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendTimeoutError
 from holodeck.lib.backends.base import AcceptsHistory, AgentBackend, AgentSession
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent

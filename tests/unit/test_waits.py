@@ -29,7 +29,7 @@ UNLIMITED = {
     ),
     "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
     "lib/backends/process/pool.py asyncio.wait": CANCELLED,
-    "lib/backends/process/python_worker.py ended.wait": STOPPED,
+    "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/background_loop.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_child.py is_over.wait": "its parent, whose end closes the pipe",

@@ -18,8 +18,8 @@ def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentD
 
     It is loaded and closed, not called. Raises ConfigError or BackendInitError.
     """
-    from holodeck.lib.backends.callable_backend import CallableBackend
     from holodeck.lib.backends.process.backend import ProcessBackend
+    from holodeck.lib.backends.python.backend import CallableBackend
     from holodeck.lib.processes.process_exit import process_exit_forbidden
     from holodeck.lib.ui.streams import protected_streams
 

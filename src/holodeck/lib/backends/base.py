@@ -240,6 +240,17 @@ async def open_session(
     return await backend.create_session()
 
 
+def remember(session: AgentSession, messages: Sequence[Message]) -> None:
+    """Append messages that the agent did not take part in. Raises ConfigError if it cannot."""
+    if not isinstance(session, AcceptsHistory):
+        raise ConfigError(
+            "the agent's backend",
+            "does not accept messages that a script writes for the agent; give its sessions a"
+            " method remember(messages), or remove 'agent: …' and 'message'",
+        )
+    session.remember(messages)
+
+
 CaseContext = Mapping[str, Any]
 """The `context` of a test case, which the agent gets besides the input."""
 

@@ -183,7 +183,7 @@ class TestExecutor:
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
         # Imported here because most agents are not Python code.
-        from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+        from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
 
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
 

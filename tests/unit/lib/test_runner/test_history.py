@@ -8,7 +8,7 @@ import pytest
 from fakes import ScriptedBackend
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.evaluators.base import BaseEvaluator, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.records.fingerprint import fingerprint_of

@@ -68,21 +68,6 @@ def parse_abilities(result: Any) -> Abilities:
     return Abilities(concurrency, **flags, tools=names)
 
 
-def parse_answer(result: Any, abilities: Abilities) -> ExecutionResult:
-    """Return the result of `send`. Raises BackendSessionError."""
-    answer = parse_result(result)
-    complete(answer, abilities)
-    return answer
-
-
-def complete(answer: ExecutionResult, abilities: Abilities) -> None:
-    """Add to a turn what is known of the agent in general."""
-    answer.tools = abilities.tools
-    if not abilities.tool_errors:
-        for one in answer.tool_results:
-            one["is_error_unknown"] = not one.get("is_error")
-
-
 _REFUSALS: Mapping[str, Refusal] = {
     "APIConnectionError": "unreachable",
     "ConnectError": "unreachable",
