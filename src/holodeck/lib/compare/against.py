@@ -30,9 +30,9 @@ from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import PythonBackendConfig
-from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair, PairVerdict
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
+from holodeck.models.records.comparison import ComparedAgent, ComparisonReport, Pair, PairVerdict
 from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)

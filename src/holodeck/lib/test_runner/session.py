@@ -35,9 +35,8 @@ from holodeck.lib.ui.streams import protected_streams
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.record import ComparedWith
-from holodeck.models.reported_run import RunOrigin
-from holodeck.models.selection import Selection
+from holodeck.models.records.record import ComparedWith
+from holodeck.models.results.origin import RunOrigin, Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 

@@ -10,7 +10,7 @@ from fakes import ScriptedBackend
 from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.models.record import CaseFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, RunStarted
 from support.agents import an_agent, contains, executor_of
 from support.rescore import rescore
 
