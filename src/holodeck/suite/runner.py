@@ -5,21 +5,36 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from holodeck.errors import BackendError, ConfigError, EvaluationError, NothingSelected
-from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
-from holodeck.lib.observability import names, set_content, span
+from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
+from holodeck.errors import (
+    BackendError,
+    BackendSessionError,
+    ConfigError,
+    EvaluationError,
+    NothingSelected,
+)
+from holodeck.lib.backends.base import AgentSession, ExecutionResult, Message
+from holodeck.lib.evaluators.base import Observation, RetryConfig, Score
+from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.background_loop import BackgroundLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.exceptions import describe
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.results.outcome import Outcome, combine_outcomes
+from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.results.outcome import combine_outcomes
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, TestResult
 from holodeck.suite.adapters.base import AgentCaller, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
@@ -69,7 +84,7 @@ class Runner:
         self.retries = retries
         self.fail_fast = fail_fast
         self.strict_scorers = strict_scorers
-        self._backoff = RetryConfig(base_delay=retry_delay)
+        self.retry_delay = retry_delay
         self._loop = BackgroundLoop()
         self._check_settings()
         AgentCaller(adapter)
@@ -118,30 +133,69 @@ class Runner:
         self, scenarios: Sequence[Scenario], suite: Suite, context: Context | None
     ) -> RunResult:
         self._check_settings()
-        config = suite.config
-        retries = config.retries if config.is_given("retries") else self.retries
-        fail_fast = config.fail_fast if config.is_given("fail_fast") else self.fail_fast
         planned = self._plan(scenarios, suite)
         agent = AgentCaller(self.adapter)
         agent.check_context(context)
-        shared = _uncopyable(context)
-        context = _copy_of(context, shared)
-        run = RunResult(suite_name=suite.name)
+        result = RunResult(suite_name=suite.name)
+        run = _SuiteRun(planned, agent, context, result, is_strict=self.strict_scorers)
+        executor = TestExecutor(
+            suite.name,
+            agent_config=self._agent(suite, planned),
+            resolved_execution_config=self._settings(suite),
+            backend=run,
+            evaluators={
+                "scorers": CustomEvaluator(
+                    run.score, timeout=None, retry_config=RetryConfig(max_retries=0)
+                )
+            },
+            on_test_start=run.start,
+            options=RunOptions(is_checked=True, on_result=run.finish),
+        )
         started = time.perf_counter()
         try:
             with process_exit_forbidden():
-                for one in planned:
-                    copy = partial(_copy_of, context, shared)
-                    result = await self._run_scenario(agent, one, retries, copy)
-                    run.scenario_results.append(result)
-                    if fail_fast and not result.passed:
-                        break
+                await executor.execute_tests()
         finally:
             await agent.close()
-        run.not_reached = [one.scenario.name for one in planned[len(run.scenario_results) :]]
-        run.total_duration_ms = _ms_since(started)
-        run.compute_aggregates()
-        return run
+        reached = len(result.scenario_results)
+        result.not_reached = [one.scenario.name for one in planned[reached:]]
+        result.total_duration_ms = (time.perf_counter() - started) * 1000
+        result.compute_aggregates()
+        return result
+
+    def _settings(self, suite: Suite) -> ExecutionConfig:
+        """Return the settings of a run: one scenario at a time, and limits of calls only."""
+        config = suite.config
+        fail_fast = config.fail_fast if config.is_given("fail_fast") else self.fail_fast
+        update = {
+            "parallel_test_cases": 1,
+            "case_timeout": None,
+            "give_up": False,
+            "fail_fast": fail_fast,
+            "retry_delay": self.retry_delay,
+        }
+        values = {**DEFAULT_EXECUTION_CONFIG, **update}
+        return ExecutionConfig.model_construct(**values).with_sources(
+            dict.fromkeys(values, "default")
+        )
+
+    def _agent(self, suite: Suite, planned: "Sequence[PlannedScenario]") -> Agent:
+        """Return the suite as an agent with test cases, without limits that YAML has."""
+        config = suite.config
+        retries = config.retries if config.is_given("retries") else self.retries
+        cases = [
+            TestCaseModel.model_construct(
+                name=one.scenario.name,
+                input=one.scenario.input,
+                tags=one.scenario.tags,
+                ground_truth=one.scenario.expected_output,
+                timeout=one.timeout,
+                retries=retries,
+            )
+            for one in planned
+        ]
+        agent = Agent.model_construct(name=suite.name, backend=IN_PYTHON, test_cases=cases)
+        return agent.with_base_dir(suite.folder or Path.cwd())
 
     def _plan(self, scenarios: Sequence[Scenario], suite: Suite) -> list[PlannedScenario]:
         """Return the scenarios with their settings. Raises ConfigError for unknown scorers."""
@@ -157,95 +211,94 @@ class Runner:
             planned.append(PlannedScenario(one, tuple(map(find_scorer, scorers)), own_timeout))
         return planned
 
-    async def _run_scenario(
-        self,
-        agent: AgentCaller,
-        planned: PlannedScenario,
-        retries: int,
-        context: Callable[[], Context | None],
-    ) -> ScenarioRunResult:
-        with span(names.CASE, {names.CASE_NAME: planned.scenario.name}) as current:
-            call = _AgentCall(agent, planned, context)
-            verdict: dict[str, Any]
-            try:
-                answer = await retry(
-                    call.attempt,
-                    attempts=retries + 1,
-                    is_transient=lambda error: (
-                        isinstance(error, BackendError) and not error.permanent
-                    ),
-                    delay_for=lambda _, attempt: backoff_delay(attempt, self._backoff),
-                )
-            except BackendError as error:
-                answer = AgentResult(output="")
-                verdict = {"error": describe_failure(error), "raised": raised_error(error)}
-                verdict["outcome"] = Outcome.AGENT_ERROR
-            else:
-                rows = await self._score(planned, answer)
-                outcome = combine_outcomes([_outcome_of(row) for row in rows])
-                verdict = {"scores": rows, "outcome": outcome, "passed": outcome.is_pass}
-                verdict["error"] = _why_undecided(outcome, rows)
-            result = ScenarioRunResult(
-                scenario=planned.scenario,
-                agent_result=answer,
-                duration_ms=call.last_ms,
-                retry_count=call.attempts - 1,
-                **verdict,
-            )
-            current.set(
-                {
-                    names.CASE_STATUS: "pass" if result.passed else "fail",
-                    names.CASE_OUTCOME: result.outcome.value,
-                }
-            )
-        return result
 
-    async def _score(self, planned: PlannedScenario, answer: AgentResult) -> list[ScoreResult]:
-        """Return a row for each scorer; one that raises gets a row with its error."""
-        rows: list[ScoreResult] = []
-        for scorer in planned.scorers:
-            try:
-                rows.append(await _apply(scorer, planned.scenario, answer))
-            except Exception as error:
-                if self.strict_scorers:
-                    raise
-                logger.debug("scorer %s: %s", scorer.name, traceback.format_exc())
-                rows.append(error_row(scorer, planned.scenario, error))
-        return rows
-
-
-class _AgentCall:
-    """The attempts to get an answer for one scenario."""
+class _SuiteRun:
+    """The agent and the scorers of a suite as an executor calls them, one scenario at a time."""
 
     def __init__(
         self,
+        planned: Sequence[PlannedScenario],
         agent: AgentCaller,
-        planned: PlannedScenario,
-        context: Callable[[], Context | None],
+        context: Context | None,
+        run: RunResult,
+        *,
+        is_strict: bool,
     ) -> None:
-        self.attempts = 0
-        self.last_ms = 0.0
+        self._planned = iter(planned)
         self._agent = agent
-        self._planned = planned
-        self._context = context
+        self._shared = _uncopyable(context)
+        self._context = _copy_of(context, self._shared)
+        self._run = run
+        self._is_strict = is_strict
+        self._strict_error: Exception | None = None
 
-    async def attempt(self) -> AgentResult:
-        """Call the agent with its own copy of the context. Raises BackendError."""
-        self.attempts += 1
-        message, limit_s = self._planned.scenario.input, self._planned.timeout
-        started = time.perf_counter()
-        operation = {names.OPERATION: names.INVOKE_AGENT}
-        with span(names.INVOKE_AGENT, operation, kind="client") as current:
-            set_content(current, names.INPUT_MESSAGES, names.message("user", message))
+    def start(self, _: TestCaseModel) -> None:
+        """Begin the next scenario."""
+        self._now = next(self._planned)
+        self._rows: list[ScoreResult] = []
+        self._outcome = Outcome.AGENT_ERROR
+
+    async def initialize(self) -> None:
+        """Do nothing: the first call opens the agent."""
+
+    async def invoke_once(
+        self,
+        message: str,
+        context: Sequence[Message] | None = None,  # noqa: ARG002 - scenarios have no history
+    ) -> ExecutionResult:
+        """Return the agent's answer to its own copy of the context. Raises BackendError."""
+        self._answer, self._error = AgentResult(output=""), None
+        context_copy = _copy_of(self._context, self._shared)
+        try:
+            self._answer = await self._agent.answer(message, context_copy)
+        except BackendError as error:
+            self._error = error
+            raise
+        return ExecutionResult(response=self._answer.output)
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:  # noqa: ARG002
+        raise BackendSessionError("a scenario has no conversation")
+
+    async def teardown(self) -> None:
+        """Do nothing: the runner closes the agent."""
+
+    async def score(self, _: Observation) -> Score:
+        """Return the verdict of all scorers; one that raises has a row with its error."""
+        scenario = self._now.scenario
+        for scorer in self._now.scorers:
             try:
-                answer = await self._agent.answer(message, self._context(), limit_s)
-            except BackendError as error:
-                current.fail(type(error).__name__, str(error))
-                raise
-            finally:
-                self.last_ms = _ms_since(started)
-            set_content(current, names.OUTPUT_MESSAGES, names.message("assistant", answer.output))
-        return answer
+                self._rows.append(await _apply(scorer, scenario, self._answer))
+            except Exception as error:
+                if self._is_strict:
+                    self._strict_error = error
+                    raise
+                logger.debug("scorer %s: %s", scorer.name, traceback.format_exc())
+                self._rows.append(error_row(scorer, scenario, error))
+        self._outcome = combine_outcomes(list(map(_outcome_of, self._rows)))
+        if self._outcome is Outcome.METRIC_ERROR:
+            raise EvaluationError(_why_undecided(self._outcome, self._rows) or "")
+        return Score(float(self._outcome.is_pass), self._outcome.is_pass)
+
+    def finish(self, _: int, result: TestResult) -> None:
+        """Add the result of the scenario. Raises what a scorer raised if it is strict."""
+        if result.skipped_by is not None:
+            return
+        if self._strict_error is not None:
+            raise self._strict_error
+        error = None if self._error is None else describe_failure(self._error)
+        self._run.scenario_results.append(
+            ScenarioRunResult(
+                scenario=self._now.scenario,
+                agent_result=self._answer,
+                scores=self._rows,
+                passed=self._outcome.is_pass,
+                duration_ms=result.agent_time_ms or 0.0,
+                error=error or _why_undecided(self._outcome, self._rows),
+                raised=None if self._error is None else raised_error(self._error),
+                retry_count=len(result.tries),
+                outcome=self._outcome,
+            )
+        )
 
 
 def _outcome_of(row: ScoreResult) -> Outcome:
@@ -322,8 +375,3 @@ def _uncopyable(context: Context | None) -> dict[int, Any]:
 def _copy_of(context: Context | None, shared: Mapping[int, Any]) -> Context | None:
     """Return a copy, so that no attempt changes what the next one gets."""
     return deepcopy(context, dict(shared))
-
-
-def _ms_since(started: float) -> float:
-    """Return milliseconds since a moment of `time.perf_counter`."""
-    return (time.perf_counter() - started) * 1000

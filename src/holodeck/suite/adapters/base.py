@@ -33,7 +33,7 @@ class AgentAdapter(Protocol):
 
 
 class AgentCaller:
-    """Calls an adapter, an AgentBackend or a plain function, within a time limit."""
+    """Calls an adapter, an AgentBackend or a plain function."""
 
     def __init__(self, adapter: object) -> None:
         if inspect.isclass(adapter):
@@ -54,9 +54,9 @@ class AgentCaller:
                 " run(input, context=None)",
             )
 
-    async def answer(self, message: str, context: Context | None, limit_s: float) -> AgentResult:
-        """Return the agent's answer. Raises BackendError."""
-        return await call_with_limit(partial(self._answer, message, context), limit_s)
+    async def answer(self, message: str, context: Context | None) -> AgentResult:
+        """Return the agent's answer within the limit of the test case. Raises BackendError."""
+        return await call_with_limit(partial(self._answer, message, context), None)
 
     async def close(self) -> None:
         """Close a backend; failures are only logged, so that no results are lost."""
