@@ -354,6 +354,18 @@ def test_fail_fast_stops_after_the_first_failure_and_names_what_was_not_reached(
     assert (result.not_reached, agent.calls) == (["b", "c"], 1)
 
 
+def test_a_blank_answer_that_every_scorer_passes_passes_and_ends_no_run():
+    scenarios = [
+        Scenario(name=name, input="b", expected_output="", scorers=["exact"]) for name in "ab"
+    ]
+
+    result = Runner(lambda input: "", fail_fast=True).run_suite(
+        Suite(name="s", scenarios=scenarios)
+    )
+
+    assert [one.outcome for one in result.scenario_results] == ["passed", "passed"]
+
+
 def test_scenarios_without_tags_never_match_a_filter(desk):
     suite = Suite(
         name="s",

@@ -5,37 +5,29 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
-from holodeck.errors import (
-    BackendError,
-    BackendSessionError,
-    ConfigError,
-    EvaluationError,
-    NothingSelected,
-)
-from holodeck.lib.backends.base import AgentSession, ExecutionResult, Message
+from holodeck.errors import ConfigError, EvaluationError, NothingSelected
 from holodeck.lib.evaluators.base import Observation, RetryConfig, Score
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.background_loop import BackgroundLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
+from holodeck.lib.test_runner.stop_policy import RunStopped, StopReason
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import combine_outcomes
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
-from holodeck.suite.adapters.base import AgentCaller, Context, describe_failure
+from holodeck.suite.adapters.base import AdapterBackend, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
 from holodeck.suite.scorers import QUICK, Scorer, get_scorer
@@ -87,7 +79,7 @@ class Runner:
         self.retry_delay = retry_delay
         self._loop = BackgroundLoop()
         self._check_settings()
-        AgentCaller(adapter)
+        AdapterBackend(adapter)
 
     def run_suite(
         self, suite: Suite, tags: Sequence[str] | None = None, context: Context | None = None
@@ -134,15 +126,20 @@ class Runner:
     ) -> RunResult:
         self._check_settings()
         planned = self._plan(scenarios, suite)
-        agent = AgentCaller(self.adapter)
-        agent.check_context(context)
+        agent = AdapterBackend(self.adapter, context)
         result = RunResult(suite_name=suite.name)
-        run = _SuiteRun(planned, agent, context, result, is_strict=self.strict_scorers)
+        run = _SuiteRun(
+            planned,
+            agent,
+            result,
+            fails_fast=_own_or(suite, "fail_fast", self.fail_fast),
+            is_strict=self.strict_scorers,
+        )
         executor = TestExecutor(
             suite.name,
             agent_config=self._agent(suite, planned),
-            resolved_execution_config=self._settings(suite),
-            backend=run,
+            resolved_execution_config=self._settings(),
+            backend=agent,
             evaluators={
                 "scorers": CustomEvaluator(
                     run.score, timeout=None, retry_config=RetryConfig(max_retries=0)
@@ -156,79 +153,72 @@ class Runner:
             with process_exit_forbidden():
                 await executor.execute_tests()
         finally:
-            await agent.close()
+            await executor.shutdown()
         reached = len(result.scenario_results)
-        result.not_reached = [one.scenario.name for one in planned[reached:]]
+        result.not_reached = [left.scenario.name for left in planned[reached:]]
         result.total_duration_ms = (time.perf_counter() - started) * 1000
         result.compute_aggregates()
         return result
 
-    def _settings(self, suite: Suite) -> ExecutionConfig:
+    def _settings(self) -> ExecutionConfig:
         """Return the settings of a run: one scenario at a time, and limits of calls only."""
-        config = suite.config
-        fail_fast = config.fail_fast if config.is_given("fail_fast") else self.fail_fast
         update = {
             "parallel_test_cases": 1,
             "case_timeout": None,
             "give_up": False,
-            "fail_fast": fail_fast,
             "retry_delay": self.retry_delay,
         }
         values = {**DEFAULT_EXECUTION_CONFIG, **update}
-        return ExecutionConfig.model_construct(**values).with_sources(
-            dict.fromkeys(values, "default")
-        )
+        sources = dict.fromkeys(values, "default")
+        return ExecutionConfig.model_construct(**values).with_sources(sources)
 
     def _agent(self, suite: Suite, planned: "Sequence[PlannedScenario]") -> Agent:
         """Return the suite as an agent with test cases, without limits that YAML has."""
-        config = suite.config
-        retries = config.retries if config.is_given("retries") else self.retries
+        retries = _own_or(suite, "retries", self.retries)
         cases = [
             TestCaseModel.model_construct(
-                name=one.scenario.name,
-                input=one.scenario.input,
-                tags=one.scenario.tags,
-                ground_truth=one.scenario.expected_output,
-                timeout=one.timeout,
+                name=each.scenario.name,
+                input=each.scenario.input,
+                tags=each.scenario.tags,
+                ground_truth=each.scenario.expected_output,
+                timeout=each.timeout,
                 retries=retries,
             )
-            for one in planned
+            for each in planned
         ]
         agent = Agent.model_construct(name=suite.name, backend=IN_PYTHON, test_cases=cases)
         return agent.with_base_dir(suite.folder or Path.cwd())
 
     def _plan(self, scenarios: Sequence[Scenario], suite: Suite) -> list[PlannedScenario]:
         """Return the scenarios with their settings. Raises ConfigError for unknown scorers."""
-        config = suite.config
-        timeout = self.default_timeout
-        if config.is_given("default_timeout"):
-            timeout = config.default_timeout
+        timeout = _own_or(suite, "default_timeout", self.default_timeout)
         find_scorer = cache(partial(get_scorer, folder=suite.folder))
         planned = []
-        for one in scenarios:
-            scorers = one.scorers if one.is_given("scorers") else config.default_scorers
-            own_timeout = one.timeout_seconds if one.is_given("timeout_seconds") else timeout
-            planned.append(PlannedScenario(one, tuple(map(find_scorer, scorers)), own_timeout))
+        for scenario in scenarios:
+            has_scorers = scenario.is_given("scorers")
+            scorers = scenario.scorers if has_scorers else suite.config.default_scorers
+            has_timeout = scenario.is_given("timeout_seconds")
+            limit = scenario.timeout_seconds if has_timeout else timeout
+            planned.append(PlannedScenario(scenario, tuple(map(find_scorer, scorers)), limit))
         return planned
 
 
 class _SuiteRun:
-    """The agent and the scorers of a suite as an executor calls them, one scenario at a time."""
+    """What an executor calls for each scenario, one after the other."""
 
     def __init__(
         self,
         planned: Sequence[PlannedScenario],
-        agent: AgentCaller,
-        context: Context | None,
+        agent: AdapterBackend,
         run: RunResult,
         *,
+        fails_fast: bool,
         is_strict: bool,
     ) -> None:
         self._planned = iter(planned)
         self._agent = agent
-        self._shared = _uncopyable(context)
-        self._context = _copy_of(context, self._shared)
         self._run = run
+        self._fails_fast = fails_fast
         self._is_strict = is_strict
         self._strict_error: Exception | None = None
 
@@ -238,36 +228,12 @@ class _SuiteRun:
         self._rows: list[ScoreResult] = []
         self._outcome = Outcome.AGENT_ERROR
 
-    async def initialize(self) -> None:
-        """Do nothing: the first call opens the agent."""
-
-    async def invoke_once(
-        self,
-        message: str,
-        context: Sequence[Message] | None = None,  # noqa: ARG002 - scenarios have no history
-    ) -> ExecutionResult:
-        """Return the agent's answer to its own copy of the context. Raises BackendError."""
-        self._answer, self._error = AgentResult(output=""), None
-        context_copy = _copy_of(self._context, self._shared)
-        try:
-            self._answer = await self._agent.answer(message, context_copy)
-        except BackendError as error:
-            self._error = error
-            raise
-        return ExecutionResult(response=self._answer.output)
-
-    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:  # noqa: ARG002
-        raise BackendSessionError("a scenario has no conversation")
-
-    async def teardown(self) -> None:
-        """Do nothing: the runner closes the agent."""
-
     async def score(self, _: Observation) -> Score:
         """Return the verdict of all scorers; one that raises has a row with its error."""
         scenario = self._now.scenario
         for scorer in self._now.scorers:
             try:
-                self._rows.append(await _apply(scorer, scenario, self._answer))
+                self._rows.append(await _apply(scorer, scenario, self._agent.answer))
             except Exception as error:
                 if self._is_strict:
                     self._strict_error = error
@@ -280,25 +246,32 @@ class _SuiteRun:
         return Score(float(self._outcome.is_pass), self._outcome.is_pass)
 
     def finish(self, _: int, result: TestResult) -> None:
-        """Add the result of the scenario. Raises what a scorer raised if it is strict."""
+        """Add the result of the scenario; perhaps the last one.
+
+        Raises RunStopped, and what a scorer raised if that ends the run.
+        """
         if result.skipped_by is not None:
             return
         if self._strict_error is not None:
             raise self._strict_error
-        error = None if self._error is None else describe_failure(self._error)
+        answer, failure = self._agent.answer, self._agent.failure
+        error = None if failure is None else describe_failure(failure)
         self._run.scenario_results.append(
             ScenarioRunResult(
                 scenario=self._now.scenario,
-                agent_result=self._answer,
+                agent_result=answer,
                 scores=self._rows,
                 passed=self._outcome.is_pass,
                 duration_ms=result.agent_time_ms or 0.0,
                 error=error or _why_undecided(self._outcome, self._rows),
-                raised=None if self._error is None else raised_error(self._error),
+                raised=None if failure is None else raised_error(failure),
                 retry_count=len(result.tries),
                 outcome=self._outcome,
             )
         )
+        if self._fails_fast and not self._outcome.is_pass:
+            why = f"{self._now.scenario.name!r} did not pass, and the suite has fail_fast"
+            raise RunStopped(StopReason("fail_fast", why))
 
 
 def _outcome_of(row: ScoreResult) -> Outcome:
@@ -324,6 +297,12 @@ async def _apply(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> Sco
     if not isinstance(row, ScoreResult):
         raise EvaluationError(f"returned {row!r}; expected a ScoreResult")
     return row
+
+
+def _own_or(suite: Suite, setting: str, default: Any) -> Any:
+    """Return the suite's own value of a setting, 0 and false included, else the runner's."""
+    config = suite.config
+    return getattr(config, setting) if config.is_given(setting) else default
 
 
 def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
@@ -353,25 +332,3 @@ def _check_ids(suite: Suite) -> None:
             raise ConfigError(
                 f"suite {suite.name!r}", f"more than one scenario has the id {one.id!r}"
             )
-
-
-def _uncopyable(context: Context | None) -> dict[int, Any]:
-    """Return the values that cannot be copied, by `id()`; a warning says that they are shared."""
-    shared = {}
-    for key, value in (context or {}).items():
-        try:
-            deepcopy(value)
-        except Exception as error:  # noqa: BLE001 - the user's object may raise anything
-            shared[id(value)] = value
-            logger.warning(
-                "context[%r] cannot be copied (%s), so all scenarios share it; if one changes it,"
-                " the next one sees that. Give its class a __deepcopy__, or make it in the adapter",
-                key,
-                describe(error),
-            )
-    return shared
-
-
-def _copy_of(context: Context | None, shared: Mapping[int, Any]) -> Context | None:
-    """Return a copy, so that no attempt changes what the next one gets."""
-    return deepcopy(context, dict(shared))

@@ -2,13 +2,14 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError, ConfigError
-from holodeck.lib.backends.base import AgentBackend, ExecutionResult
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Message
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.limits import call_with_limit
 from holodeck.lib.processes.threads import call_user_function
@@ -32,17 +33,26 @@ class AgentAdapter(Protocol):
         ...
 
 
-class AgentCaller:
-    """Calls an adapter, an AgentBackend or a plain function."""
+class AdapterBackend:
+    """Calls an adapter, an AgentBackend or a plain function, each time with a copy of the context.
 
-    def __init__(self, adapter: object) -> None:
+    Raises ConfigError for a context that would not reach the agent.
+    """
+
+    def __init__(self, adapter: object, context: Context | None = None) -> None:
         if inspect.isclass(adapter):
             name = adapter.__name__
             raise ConfigError(WHERE, f"{name} is a class; give an agent made of it: {name}()")
         self._target = adapter if isinstance(adapter, AgentBackend) else _agent_function(adapter)
+        self._check_context(context)
+        self._shared = _uncopyable(context)
+        self._context = _copy_of(context, self._shared)
+        self.answer = AgentResult(output="")
+        """The last one; its output is empty if there is none."""
+        self.failure: BackendError | None = None
+        """Why there is no answer."""
 
-    def check_context(self, context: Context | None) -> None:
-        """Raise ConfigError if there is a context that would not reach the agent."""
+    def _check_context(self, context: Context | None) -> None:
         if context is None:
             return
         if not isinstance(context, Mapping):
@@ -54,18 +64,32 @@ class AgentCaller:
                 " run(input, context=None)",
             )
 
-    async def answer(self, message: str, context: Context | None) -> AgentResult:
-        """Return the agent's answer within the limit of the test case. Raises BackendError."""
-        return await call_with_limit(partial(self._answer, message, context), None)
+    async def initialize(self) -> None:
+        """Do nothing: the first call opens a backend."""
 
-    async def close(self) -> None:
-        """Close a backend; failures are only logged, so that no results are lost."""
-        if isinstance(self._target, AgentCall):
-            return
+    async def invoke_once(
+        self,
+        message: str,
+        context: Sequence[Message] | None = None,  # noqa: ARG002 - scenarios have no history
+    ) -> ExecutionResult:
+        """Return the agent's answer within the limit of the test case. Raises BackendError."""
+        self.answer, self.failure = AgentResult(output=""), None
+        case_context = _copy_of(self._context, self._shared)
         try:
+            call = partial(self._answer, message, case_context)
+            self.answer = await call_with_limit(call, None)
+        except BackendError as error:
+            self.failure = error
+            raise
+        return ExecutionResult(response=self.answer.output)
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:  # noqa: ARG002
+        raise BackendSessionError("a scenario has no conversation")
+
+    async def teardown(self) -> None:
+        """Close a backend."""
+        if isinstance(self._target, AgentBackend):
             await self._target.teardown()
-        except Exception as error:  # noqa: BLE001 - see the docstring
-            logger.warning("closing the agent failed: %s", describe(error))
 
     async def _answer(self, message: str, context: Context | None) -> AgentResult:
         target = self._target
@@ -130,3 +154,25 @@ def _to_agent_result(answer: ExecutionResult) -> AgentResult:
             for call in pair_tool_calls(answer.tool_calls, answer.tool_results)
         ]
     return result
+
+
+def _uncopyable(context: Context | None) -> dict[int, Any]:
+    """Return the values that cannot be copied, by `id()`; a warning says that they are shared."""
+    shared = {}
+    for key, value in (context or {}).items():
+        try:
+            deepcopy(value)
+        except Exception as error:  # noqa: BLE001 - the user's object may raise anything
+            shared[id(value)] = value
+            logger.warning(
+                "context[%r] cannot be copied (%s), so all scenarios share it; if one changes it,"
+                " the next one sees that. Give its class a __deepcopy__, or make it in the adapter",
+                key,
+                describe(error),
+            )
+    return shared
+
+
+def _copy_of(context: Context | None, shared: Mapping[int, Any]) -> Context | None:
+    """Return a copy, so that no attempt changes what the next one gets."""
+    return deepcopy(context, dict(shared))
