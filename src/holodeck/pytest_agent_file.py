@@ -26,7 +26,7 @@ from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.events import scenario_result_of
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import Agent
-from holodeck.models.outcome import Reason
+from holodeck.models.results.outcome import Reason
 
 
 class CaseFailed(Exception):

@@ -22,7 +22,7 @@ from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.report_files import ReportTarget
-    from holodeck.models.comparison import ComparisonReport
+    from holodeck.models.records.comparison import ComparisonReport
 
 
 @click.command()
@@ -121,7 +121,7 @@ def _with_preferences(
 
 def _rendered(report: "ComparisonReport", report_format: str) -> str:
     from holodeck.errors import ConfigError
-    from holodeck.models.comparison import COMPARISON_FORMATS
+    from holodeck.models.records.comparison import COMPARISON_FORMATS
 
     if report_format not in COMPARISON_FORMATS:
         known = " or ".join(COMPARISON_FORMATS)

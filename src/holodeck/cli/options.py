@@ -177,7 +177,7 @@ def _new_file(output: Path) -> Path:
 
 def check_formats(targets: "Sequence[ReportTarget]") -> None:
     """Raise ConfigError for a format that cannot show a comparison."""
-    from holodeck.models.comparison import COMPARISON_FORMATS
+    from holodeck.models.records.comparison import COMPARISON_FORMATS
 
     for target in targets:
         if target.report_format not in COMPARISON_FORMATS:

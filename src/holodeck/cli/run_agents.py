@@ -36,7 +36,7 @@ from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 
 if TYPE_CHECKING:
     from holodeck.config.findings import Finding
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from holodeck.lib.test_runner.report_files import ReportTarget
     from holodeck.lib.test_runner.resume import ResumeOptions
     from holodeck.lib.test_runner.session import RunSession, SessionAgent, TestSession
-    from holodeck.models.comparison import ComparisonReport
     from holodeck.models.config import ReportDetail
+    from holodeck.models.records.comparison import ComparisonReport
     from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class AgentReports:
 
     def add_failed(self, tested: CheckedAgent, reason: str, exit_code: int | None = None) -> None:
         """Add an agent without results, unless it has a report from before it failed."""
-        from holodeck.models.reported_run import RunOrigin
+        from holodeck.models.results.origin import RunOrigin
 
         if tested.target.title not in self.by_title:
             origin = RunOrigin(exit_code=exit_code)

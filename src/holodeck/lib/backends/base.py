@@ -11,8 +11,8 @@ from holodeck.errors import BackendInitError as BackendInitError  # noqa: PLC041
 from holodeck.errors import BackendSessionError as BackendSessionError  # noqa: PLC0414
 from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: PLC0414
 from holodeck.errors import ConfigError
-from holodeck.models.evidence import Fact, Source
-from holodeck.models.outcome import Attempt, ModelCost, ModelRequest, RaisedError
+from holodeck.models.results.evidence import Fact, Source
+from holodeck.models.results.outcome import Attempt, ModelCost, ModelRequest, RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -185,7 +185,7 @@ class AcceptsImages(Protocol):
 
     @property
     def accepts_images(self) -> bool:
-        """Whether a message may be a `models.attachments.MessageWithImages`."""
+        """Whether a message may be a `models.cases.attachments.MessageWithImages`."""
         ...
 
 

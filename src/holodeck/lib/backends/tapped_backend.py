@@ -32,7 +32,7 @@ from holodeck.lib.tap.channel import EARLIER_WORK, Channel, Turn, TurnFacts
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
-from holodeck.models.evidence import Fact
+from holodeck.models.results.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of
 
 LOCATION = "backend"

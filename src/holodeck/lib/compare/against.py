@@ -33,9 +33,9 @@ from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import PythonBackendConfig
-from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair, PairVerdict
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
+from holodeck.models.records.comparison import ComparedAgent, ComparisonReport, Pair, PairVerdict
 from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from holodeck.lib.evaluators.base import PREPARE_S
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.processes.process_guard import GroupGuard
 from holodeck.lib.user_code.code_root import path_for_children
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 
 OWN_REASON = "reason: "
 """Begins what the process itself writes into the file for crashes."""

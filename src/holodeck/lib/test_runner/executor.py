@@ -40,8 +40,8 @@ from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import ModelCost
-from holodeck.models.prompt_version import PromptVersion
+from holodeck.models.results.origin import PromptVersion
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage

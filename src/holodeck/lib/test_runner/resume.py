@@ -18,7 +18,7 @@ from holodeck.lib.records.run_store import (
 from holodeck.lib.support.text import plural
 from holodeck.lib.ui.live import echo
 from holodeck.models.agent import Agent
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import TestResult
 
 OPTION = "--resume"

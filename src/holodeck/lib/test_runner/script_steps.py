@@ -29,8 +29,8 @@ from holodeck.lib.test_runner.messages import (
     messages_beyond_turns,
     response_messages,
 )
-from holodeck.models.conversation import StepModel, step_kind, step_value
-from holodeck.models.expectations import Expectations
+from holodeck.models.cases.conversation import StepModel, step_kind, step_value
+from holodeck.models.cases.expectations import Expectations
 from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn
 from holodeck.models.test_result import Outcome
 

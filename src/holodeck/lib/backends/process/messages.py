@@ -10,7 +10,7 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.errors import unreachable_reason
 from holodeck.lib.user_code.raised import display_path, source_excerpt
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 
 PROTOCOL = 1
 """The version of the protocol."""
