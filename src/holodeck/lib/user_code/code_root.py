@@ -109,11 +109,11 @@ def import_file(path: Path, within: Path) -> ModuleType:
     if not _is_for_grader():
         _of_agents[file] = code_roots(within)
     with _lock, activity(f"loading {path}"):
-        changed = file.stat().st_mtime_ns
-        if file not in _modules or _modules[file][0] != changed:
+        mtime_ns = file.stat().st_mtime_ns
+        if file not in _modules or _modules[file][0] != mtime_ns:
             if file in _modules:
                 _forget(_modules.pop(file)[1].__name__)
-            _modules[file] = changed, _import(file, path, within.resolve())
+            _modules[file] = mtime_ns, _import(file, path, within.resolve())
         return _modules[file][1]
 
 

@@ -64,8 +64,8 @@ def _direct_imports(
             modules.add(name)
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    names |= {alias.name for node in froms for alias in node.names}
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    names |= {alias.name for node in imports for alias in node.names}
     return SourceImports(
         frozenset(files),
         frozenset(modules),
