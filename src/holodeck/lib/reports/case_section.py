@@ -16,6 +16,7 @@ from holodeck.lib.reports.markdown import (
     table,
 )
 from holodeck.lib.support.text import one_line, plural
+from holodeck.models.cases.history import openai_messages
 from holodeck.models.results.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
@@ -246,15 +247,7 @@ def anchor(number: int) -> str:
 
 def _history(result: TestResult) -> str:
     """Return the messages before the case, none of which is a response of this run."""
-    messages = []
-    tool_names: dict[str, str] = {}
-    for one in result.history:
-        message = one.model_dump(mode="json", exclude_none=True)
-        tool_names |= {call.id: call.function.name for call in one.tool_calls or ()}
-        if one.tool_call_id is not None:
-            message["name"] = tool_names[one.tool_call_id]
-        messages.append(message)
-    return transcript_of(messages)
+    return transcript_of(openai_messages(result.history))
 
 
 def _is_short(text: str) -> bool:
