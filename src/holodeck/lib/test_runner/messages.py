@@ -94,9 +94,9 @@ def _turns(
 ) -> Iterator[Turn]:
     calls: list[ToolInvocation] = []
     is_earlier = False
-    for at, one in enumerate(messages):
-        role, text, was_earlier = one.get("role"), text_of(one), is_earlier
-        is_earlier = bool(one.get(EARLIER))
+    for at, message in enumerate(messages):
+        role, text, was_earlier = message.get("role"), text_of(message), is_earlier
+        is_earlier = bool(message.get(EARLIER))
         if role == "user":
             if calls:
                 yield Turn("assistant", "", tuple(calls), earlier=was_earlier)
@@ -104,14 +104,14 @@ def _turns(
             yield Turn("user", text, earlier=is_earlier)
         if role != "assistant":
             continue
-        requested = list(tool_calls_in(one))
+        requested = list(tool_calls_in(message))
         observed = {} if is_earlier else calls_by_id
         results = _results_after(messages, at)
         calls += [
             observed.get(str(call.get("id"))) or _invocation(call, results) for call in requested
         ]
         if text.strip() or not requested:
-            known = None if one.get(UNSEEN_CALLS) else tuple(calls)
+            known = None if message.get(UNSEEN_CALLS) else tuple(calls)
             yield Turn("assistant", text, known, earlier=is_earlier)
             calls = []
     if calls:
@@ -120,8 +120,10 @@ def _turns(
 
 def _results_after(messages: Sequence[JudgeMessage], at: int) -> dict[str, str]:
     """Return the results of the calls of a message; other messages may use the same ids."""
-    following = takewhile(lambda one: one.get("role") == "tool", islice(messages, at + 1, None))
-    return {str(one.get("tool_call_id")): text_of(one) for one in following}
+    following = takewhile(
+        lambda message: message.get("role") == "tool", islice(messages, at + 1, None)
+    )
+    return {str(message.get("tool_call_id")): text_of(message) for message in following}
 
 
 def _invocation(call: Mapping[str, Any], results: Mapping[str, str]) -> ToolInvocation:
@@ -138,9 +140,9 @@ def observed_conversation(messages: Sequence[JudgeMessage]) -> Observation | Non
     if not exchanges:
         return None
     last = exchanges[-1]
-    turns = turns[: max(at for at, one in enumerate(turns, 1) if one.role == "assistant")]
-    is_unknown = any(one.tool_calls is None for one in turns)
-    calls = tuple(call for one in turns for call in one.tool_calls or ())
+    turns = turns[: max(at for at, turn in enumerate(turns, 1) if turn.role == "assistant")]
+    is_unknown = any(turn.tool_calls is None for turn in turns)
+    calls = tuple(call for turn in turns for call in turn.tool_calls or ())
     return Observation(
         response=last.response.content,
         input=last.input or None,
@@ -162,13 +164,15 @@ def conversation_of(
     """
     earlier = to_judge_messages(history)
     if not messages:
-        return to_turns(earlier) + tuple(one for turn in turns for one in turn_messages(turn))
+        return to_turns(earlier) + tuple(
+            message for turn in turns for message in turn_messages(turn)
+        )
     conversation = to_turns([*earlier, *messages], turns)
     response = (turns[-1].agent_response or "") if turns else ""
     last = [
         at
-        for at, one in enumerate(conversation, 1)
-        if one.role == "assistant" and one.content == response
+        for at, turn in enumerate(conversation, 1)
+        if turn.role == "assistant" and turn.content == response
     ]
     return conversation[: last[-1]] if last else conversation
 
