@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import ValidationError
 
+from holodeck.config.cases.suite_files import is_yaml
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.config.settings import conflict_message
 from holodeck.config.settings import setting_fields as declared_settings
-from holodeck.config.suite_files import is_yaml
-from holodeck.config.validation_errors import expected_value
+from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -27,7 +27,7 @@ from holodeck.lib.observability import initialize_observability, shutdown_observ
 from holodeck.lib.processes.background_loop import SharedLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.ui.frontend import detect_frontend

@@ -27,7 +27,7 @@ from holodeck.lib.ui.live import echo, write_raw
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 
 if TYPE_CHECKING:
-    from holodeck.config.findings import Finding
+    from holodeck.config.checks.findings import Finding
     from holodeck.lib.compare.against import AgentComparison
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.records.run_store import Run
@@ -66,9 +66,9 @@ class SecondAgent:
 
 def load_second_agent(argument: str, first: Agent, context: CliContext) -> SecondAgent:
     """Return the agent of `--against`. Raises ConfigError."""
+    from holodeck.config.cases.suite_files import is_suite_file, is_yaml
     from holodeck.config.loader import ConfigLoader
     from holodeck.config.secrets import collect
-    from holodeck.config.suite_files import is_suite_file, is_yaml
 
     if argument.startswith(BACKEND_PREFIX):
         return _with_backend(argument, first)
@@ -119,7 +119,7 @@ def check_second_agent(
 
     `findings` are those about the first agent, which are not logged again.
     """
-    from holodeck.config.check import check_before_run, log_findings
+    from holodeck.config.checks.agent import check_before_run, log_findings
     from holodeck.lib.compare.against import unused_keys
 
     known = {(one.path, one.message) for one in findings}

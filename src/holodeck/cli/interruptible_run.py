@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO, TypeVar
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.processes.process_exit import ProcessExit, exit_now, process_exit_forbidden
 from holodeck.lib.processes.run_loop import RunLoop
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.ui.live import echo
 
 R = TypeVar("R")

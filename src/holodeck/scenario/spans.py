@@ -22,8 +22,7 @@ from holodeck.lib.conversation.span_evidence import mentions_spans
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScenarioUsageError
 from holodeck.lib.observability.span_collector import collecting, watch
 from holodeck.lib.observability.span_log import ROLE, SCOPE, THREAD_ID, TURN, SpanLog, scope_of
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import describe, did_you_mean_or_list
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor

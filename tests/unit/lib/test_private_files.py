@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holodeck
-from holodeck.lib.support.private_files import create_file, make_folder, replace_file
+from holodeck.lib.support.file_lock import create_file, make_folder, replace_file
 
 SOURCE = Path(holodeck.__file__).parent
 ELSEWHERE = {

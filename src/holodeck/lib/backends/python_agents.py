@@ -35,8 +35,8 @@ from holodeck.lib.backends.user_agents import AgentFunction, close_agent, find_a
 from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_with_limit, stream_with_limit
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.signatures import is_async
+from holodeck.lib.support.text import describe
 
 LOCATION = "backend"
 """The key of the agent.yaml that messages name."""

@@ -8,8 +8,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.signatures import AgentCall, UnusableAgent, find_method, parameter_passing
+from holodeck.lib.support.text import describe
 
 logger = logging.getLogger(__name__)
 
