@@ -8,7 +8,7 @@ from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.config import GlobalConfig
-from holodeck.models.database import ALIASES, VectorStoreProvider, VectorStoreSettings
+from holodeck.models.tools.database import ALIASES, VectorStoreProvider, VectorStoreSettings
 
 _TOOL_TYPES = ("vectorstore", "hierarchical_document")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio
-from holodeck.models.judge_trust import TrustSetting
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.judge_trust import TrustSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,36 +7,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.evidence import Evidence, evidence
-from holodeck.models.history import EarlierMessage
-from holodeck.models.outcome import (
-    Attempt,
+from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.price import Cost
+from holodeck.models.results.origin import MergedRun, PromptVersion, RunOrigin, Selection
+from holodeck.models.results.outcome import (
     ConversationEnd,
     CriterionRow,
     ModelCost,
-    ModelRequest,
     Outcome,
     RaisedError,
     Reason,
     StopKind,
 )
-from holodeck.models.price import Cost
-from holodeck.models.prompt_version import PromptVersion
-from holodeck.models.reported_run import MergedRun, RunOrigin
-from holodeck.models.selection import Selection
-from holodeck.models.spans import Trace
-from holodeck.models.test_case import ExpectedTool
-from holodeck.models.token_usage import TokenUsage
-from holodeck.models.turn_result import (
+from holodeck.models.results.turn import (
     NO_RESULT,
     MetricResult,
+    PartResult,
     ProcessedFileInput,
     ToolCheck,
     ToolInvocation,
     TurnResult,
-    reasons_of,
     tools_matched,
 )
+from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,6 +40,7 @@ __all__ = [
     "UNCHECKED",
     "MetricResult",
     "Outcome",
+    "PartResult",
     "ProcessedFileInput",
     "Repeats",
     "ReportSummary",
@@ -107,16 +101,8 @@ def _outcome_of(values: Mapping[str, Any]) -> Outcome:
     return Outcome.AGENT_ERROR if values.get("errors") else Outcome.FAILED
 
 
-class TestResult(Model):
-    """The result of one test case.
-
-    For a conversation, `test_input` is everything the user said (for a simulated one, what it is
-    about), `agent_response` is the last response, and files, tool calls, tokens and times are those
-    of all turns. For a repeated case, the runs in `repeats` have the responses, tool calls and
-    metrics; times and tokens are sums.
-    """
-
-    __test__: ClassVar[bool] = False
+class CaseIdentity(Model):
+    """Which test case a result is about."""
 
     test_name: str | None = None
     test_id: str | None = None
@@ -129,39 +115,30 @@ class TestResult(Model):
     history: list[EarlierMessage] = []
     """The messages before the case."""
     test_input: str
-    processed_files: list[ProcessedFileInput] = []
-    agent_response: str | None = None
+
+
+class TestResult(PartResult, CaseIdentity):
+    """The result of one test case.
+
+    For a conversation, `test_input` is everything the user said (for a simulated one, what it is
+    about), `agent_response` is the last response, and files, tool calls, tokens and times are those
+    of all turns. For a repeated case, the runs in `repeats` have the responses, tool calls and
+    metrics; times and tokens are sums.
+    """
+
+    __test__: ClassVar[bool] = False
+
     tool_calls: list[str] = []
     """The names of the called tools; `evidence` says whether they are known at all."""
-    tool_invocations: list[ToolInvocation] = []
-    expected_tools: list[str | ExpectedTool] | None = None
     tools_matched: bool | None = None
     """None if nothing is expected, or if it is unknown."""
-    tool_checks: list[ToolCheck] = []
-    metric_results: list[MetricResult] = []
-    ground_truth: str | None = None
     passed: bool
-    errors: list[str] = []
     outcome: Outcome = Field(default_factory=_outcome_of)
     """If not given, as `passed` and `errors` say."""
     execution_time_ms: int
-    agent_time_ms: int | None = None
     raised: list[RaisedError] = []
     """Where the user's code raised what is in `errors`."""
-    attempts: list[Attempt] = []
-    model_requests: list[ModelRequest] = []
-    """The agent's requests to models that a tap saw."""
     timestamp: str
-    token_usage: TokenUsage | None = None
-    """None if it is unknown."""
-    agents: list[str] | None = None
-    """Names of the agents that spoke, in order; None if unknown in any turn."""
-    tools: list[str] | None = None
-    """Names of the tools that the backend says the agent can call; None if it does not."""
-    evidence: Evidence = evidence()
-    """Where tool calls, token usage and so on are known from; None if unknown."""
-    trace: Trace | None = None
-    """The spans of the agent; None if no check needs them, or if `turns` have them."""
     cost: Cost | None = None
     """None if the configuration has no `prices`."""
     turns: list[TurnResult] = []
@@ -193,6 +170,16 @@ class TestResult(Model):
         yield ("outcome", self.outcome.value)
         if not self.passed:
             yield ("reasons", self.reasons())
+
+    @property
+    def input(self) -> str:
+        """What the user said, by the name that turns have for it."""
+        return self.test_input
+
+    @property
+    def parts(self) -> Sequence["TestResult | TurnResult"]:
+        """The turns; of a case of one input, the result itself."""
+        return self.turns or [self]
 
     @property
     def group(self) -> str:
@@ -241,8 +228,7 @@ class TestResult(Model):
         if self.skip_reason is not None:
             return [Reason(self.skip_reason)]
         errors = [self._reason_of_error(line) for line in self.errors]
-        calls = [] if self.turns else self.tool_invocations
-        checks = reasons_of(self.tool_checks, self.metric_results, calls)
+        checks = self.reasons_of_checks(() if self.turns else self.tool_invocations)
         checks += [
             Reason(_criterion_reason(row), check="criteria")
             for row in self.criteria

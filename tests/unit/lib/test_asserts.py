@@ -6,7 +6,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import CodeMetric
-from holodeck.models.evidence import Unknown
+from holodeck.models.results.evidence import Unknown
 
 TWO_WORDS = Observation("two words")
 HELPERS = """

@@ -19,7 +19,7 @@ from holodeck.config.yaml.source import (
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
-from holodeck.models.history import EarlierMessage, Messages, TranscriptFile
+from holodeck.models.cases.history import EarlierMessage, Messages, TranscriptFile
 
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
 _HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(

@@ -16,9 +16,9 @@ from holodeck.lib.support.patterns import compile_pattern
 from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
-from holodeck.models.conversation import speaks_for_agent, step_kind, step_value
+from holodeck.models.cases.conversation import speaks_for_agent, step_kind, step_value
+from holodeck.models.cases.trace_checks import TraceChecks
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.trace_checks import TraceChecks
 
 NO_RECEIVER = (
     "the agent behind the URL does not know where to send its spans; write 'observability:"

@@ -17,9 +17,9 @@ from holodeck.lib.secrets.secret_names import names_a_secret
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
+from holodeck.models.cases.matchers import ArgMatcher
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE
-from holodeck.models.matchers import ArgMatcher
 from holodeck.models.setting import Setting
 
 

@@ -19,7 +19,7 @@ from holodeck.lib.case_import.messages import (
 from holodeck.lib.case_import.promptfoo import KEYS, read_promptfoo
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.support.text import one_line
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
 _LISTS = ("messages", "conversations", "conversation", "input")
@@ -161,10 +161,9 @@ def read_results(run: str, results: Sequence[TestResult], imported: Imported) ->
         if shown.outcome is Outcome.SKIPPED:
             imported.note(location, "left out: it was not run")
             continue
-        parts: Sequence[TestResult | TurnResult] = shown.turns or [shown]
         if shown.processed_files or any(turn.processed_files for turn in shown.turns):
             imported.note(location, "files are not imported")
-        turns = [_turn(one) for one in parts]
+        turns = [_turn(part) for part in shown.parts]
         imported.cases.append(
             ImportedCase(
                 location=location,
@@ -189,8 +188,8 @@ def _history(result: TestResult, location: str, imported: Imported) -> list[Logg
 
 
 def _turn(part: TestResult | TurnResult) -> LoggedTurn:
-    said = part.test_input if isinstance(part, TestResult) else part.input
-    return LoggedTurn(said, part.agent_response, [_call(one) for one in part.tool_invocations])
+    calls = [_call(call) for call in part.tool_invocations]
+    return LoggedTurn(part.input, part.agent_response, calls)
 
 
 def _call(call: ToolInvocation) -> LoggedCall:

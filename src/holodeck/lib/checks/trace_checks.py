@@ -10,10 +10,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.checks.tool_matchers import describe_matcher, matches
 from holodeck.lib.support.text import did_you_mean, nearest_word, one_line, plural
 from holodeck.lib.support.tool_names import is_near, is_similar
-from holodeck.models.matchers import ArgMatcher
-from holodeck.models.spans import RecordedSpan, Trace
-from holodeck.models.test_result import ToolCheck
-from holodeck.models.trace_checks import (
+from holodeck.models.cases.matchers import ArgMatcher
+from holodeck.models.cases.trace_checks import (
     DURATION,
     CountBounds,
     SpanCheck,
@@ -21,6 +19,8 @@ from holodeck.models.trace_checks import (
     TraceChecks,
     ValueBounds,
 )
+from holodeck.models.results.spans import RecordedSpan, Trace
+from holodeck.models.test_result import ToolCheck
 
 Decision = tuple[bool, str]
 """Whether a check passed, and what was seen."""

@@ -10,9 +10,9 @@ from typing import Any
 from holodeck.lib.checks.tool_matchers import equal_json
 from holodeck.lib.support.text import one_line
 from holodeck.lib.support.tool_names import unprefixed
-from holodeck.models.comparison import AgentsDivergence, Divergence, Trajectories
-from holodeck.models.outcome import Outcome
-from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
+from holodeck.models.records.comparison import AgentsDivergence, Divergence, Trajectories
+from holodeck.models.results.outcome import Outcome
+from holodeck.models.test_result import TestResult, ToolInvocation
 
 NO_CALL = "called no further tool"
 ENDED = "had ended the conversation"
@@ -95,8 +95,7 @@ def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
 
 def _agents(run: TestResult) -> list[list[str]] | None:
     """Return who spoke in each complete turn; None if that is not known of every one."""
-    parts: Sequence[TestResult | TurnResult] = run.turns or [run]
-    complete = parts[:-1] if _is_broken(run) else parts
+    complete = run.parts[:-1] if _is_broken(run) else run.parts
     found = [part.agents for part in complete if part.agents is not None]
     return found if len(found) == len(complete) else None
 
@@ -112,9 +111,8 @@ def _repetitions(result: TestResult) -> list[TestResult]:
 
 def _turns(who: str, run: TestResult) -> list[_Turn]:
     """Return what is known of each turn; a run that broke off has unknown calls at its end."""
-    parts: Sequence[TestResult | TurnResult] = run.turns or [run]
     turns = []
-    for part in parts:
+    for part in run.parts:
         is_known = part.evidence.tool_calls is not None
         unknown = None if is_known else f"the tool calls of {who} are unknown"
         turns.append(_Turn(part.tool_invocations if is_known else (), unknown))

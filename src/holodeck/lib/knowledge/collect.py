@@ -30,8 +30,8 @@ from holodeck.lib.knowledge.documents import (
 )
 from holodeck.lib.knowledge.objects import StoredObject
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.models.knowledge import KnowledgeTool, VectorstoreTool
 from holodeck.models.test_case import FileInput
+from holodeck.models.tools.knowledge import KnowledgeTool, VectorstoreTool
 
 MOST_RECORDS = 200_000
 _DELIMITERS = ",;\t|"

@@ -17,7 +17,7 @@ from holodeck.lib.knowledge.documents import MOST_FILES, digest_of
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.file_lock import make_folder, replace_file
 from holodeck.lib.support.text import describe, one_line
-from holodeck.models.knowledge import S3_ENDPOINTS
+from holodeck.models.tools.knowledge import S3_ENDPOINTS
 
 EXTRAS = {"s3": "s3", "az": "azure-blob"}
 _AZURE = "AZURE_STORAGE_CONNECTION_STRING"

@@ -38,10 +38,10 @@ from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import IngestionProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.database import DatabaseConfig
-from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
-from holodeck.models.outcome import ModelCost
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.token_usage import UsageMeter
+from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
 
 
 @dataclass(frozen=True)

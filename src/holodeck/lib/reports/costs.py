@@ -7,9 +7,9 @@ from math import fsum
 
 from holodeck.config.model_calls import agent_price_key
 from holodeck.models.agent import Agent
-from holodeck.models.outcome import ModelCost
 from holodeck.models.price import Cost, Price, PriceTable
-from holodeck.models.test_result import TestResult, TurnResult
+from holodeck.models.results.outcome import ModelCost
+from holodeck.models.test_result import PartResult, TestResult
 from holodeck.models.token_usage import TokenUsage
 
 _A_MILLION = 1_000_000
@@ -91,11 +91,10 @@ def describe_cost(cost: Cost) -> str:
     return f"unknown ({'; '.join(cost.unknown)}); {parts}"
 
 
-def agent_turns(result: TestResult) -> Iterator[TestResult | TurnResult]:
+def agent_turns(result: TestResult) -> Iterator[PartResult]:
     """Return the calls of the agent: each turn, or the case of one input."""
     for run in result.single_runs:
-        parts: Sequence[TestResult | TurnResult] = run.turns or [run]
-        yield from (part for part in parts if part.agent_time_ms is not None)
+        yield from (part for part in run.parts if part.agent_time_ms is not None)
 
 
 def known_usage(usage: TokenUsage | None) -> TokenUsage | None:
@@ -131,7 +130,7 @@ def known_tokens(cost: ModelCost) -> int | None:
     return sum(known) if len(known) == len(usages) else None
 
 
-def _calls(part: TestResult | TurnResult) -> int:
+def _calls(part: PartResult) -> int:
     answered = part.agent_response is not None
     of_tools = sum(call.model_cost.calls for call in part.tool_invocations if call.model_cost)
     return max(1, len(part.attempts) + answered) + of_tools
@@ -152,7 +151,7 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
             yield from _of_model(call.model_cost, f"the tool {call.name!r}")
 
 
-def _without_tools(usage: TokenUsage | None, part: TestResult | TurnResult) -> TokenUsage | None:
+def _without_tools(usage: TokenUsage | None, part: PartResult) -> TokenUsage | None:
     """Return the tokens of the agent's own model, of those of a turn with its tools."""
     costs = [call.model_cost for call in part.tool_invocations if call.model_cost is not None]
     of_tools = sum((cost.tokens for cost in costs), TokenUsage.zero())

@@ -6,7 +6,7 @@ a `testcase`, and `type` of a `failure` is the check that failed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from holodeck.lib.reports.failure_groups import explain
 from holodeck.lib.reports.locations import place_of
@@ -14,10 +14,10 @@ from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.support.text import one_line, plural, printable, shorten_middle
 from holodeck.models.test_result import (
     Outcome,
+    PartResult,
     TestReport,
     TestResult,
     ToolInvocation,
-    TurnResult,
 )
 
 _MAX_NAME = 200
@@ -196,17 +196,15 @@ def _details(result: TestResult) -> Iterator[str]:
 
 def _transcript(result: TestResult) -> Iterator[str]:
     """Yield what was said and called, in order."""
-    parts: Sequence[TestResult | TurnResult] = result.turns or [result]
-    for part in parts:
-        said = part.test_input if isinstance(part, TestResult) else part.input
-        yield f"user: {said}"
+    for part in result.parts:
+        yield f"user: {part.input}"
         yield from map(_call, part.tool_invocations)
         if part.agent_response is not None:
             yield f"agent: {part.agent_response}"
         yield from _metric_lines(part)
 
 
-def _metric_lines(part: TestResult | TurnResult) -> Iterator[str]:
+def _metric_lines(part: PartResult) -> Iterator[str]:
     for row in part.metric_results:
         score = "no score" if row.score is None else f"{row.score:.2f}"
         verdict = "error" if row.error else {True: "pass", False: "fail"}.get(bool(row.passed))

@@ -10,7 +10,7 @@ from statistics import median
 from holodeck.errors import NothingSelected
 from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory, SelectionRequest, Shard
 from holodeck.lib.support.text import nearest_word, one_line
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 
 _MAX_NAMES = 20

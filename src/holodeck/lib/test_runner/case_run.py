@@ -30,13 +30,14 @@ from holodeck.lib.test_runner.scoring import add_events_of_checks
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import INTERRUPTED, Outcome
+from holodeck.models.results.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.conversation.script_run import ScriptRun
+    from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.conversation import ConversationRunner, ConversationSetup
     from holodeck.lib.test_runner.events import (
         CaseEvents,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         RunEvents,
         StaticConversation,
     )
-    from holodeck.lib.traces.agent_traces import AgentTraces
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.attachments import Image
-from holodeck.models.evidence import Evidence, evidence
-from holodeck.models.history import EarlierMessage
-from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
+from holodeck.models.cases.attachments import Image
+from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.results.evidence import Evidence, evidence
+from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation, TurnResult
 
@@ -80,27 +80,6 @@ class CaseState:
         """An id of the conversation, for spans."""
         return uuid4().hex
 
-    @property
-    def tool_invocations(self) -> list[ToolInvocation]:
-        """The tool calls of all turns."""
-        return [call for turn in self.turns for call in turn.tool_invocations]
-
-    @property
-    def agents(self) -> list[str]:
-        """The agents that are known to have spoken, in order; one that goes on counts once."""
-        names = [name for turn in self.turns for name in turn.agents or ()]
-        return [name for name, _ in groupby(names)]
-
-    @property
-    def tools(self) -> list[str]:
-        """The tools that the backend says the agent can call, as far as it does."""
-        return list(dict.fromkeys(name for turn in self.turns for name in turn.tools or ()))
-
-    @property
-    def evidence(self) -> Evidence:
-        """Where each fact was seen; a fact is known if it is known of every turn."""
-        return reduce(and_, [turn.evidence for turn in self.turns]) if self.turns else evidence()
-
     def add_error(self, error: Exception) -> None:
         """Note what ended the case outside of a turn."""
         self.failure = failure_of(error) or self.failure
@@ -114,6 +93,26 @@ class CaseState:
         update = {"code": code, "reasoning": f"{reason}: {self.late_ending.reasoning}"}
         self.ending = self.late_ending.model_copy(update=update)
         return True
+
+
+def calls_in(turns: Sequence[TurnResult]) -> list[ToolInvocation]:
+    """Return the tool calls of these turns."""
+    return [call for turn in turns for call in turn.tool_invocations]
+
+
+def agents_in(turns: Sequence[TurnResult]) -> list[str]:
+    """Return the agents that are known to have spoken, in order; one that goes on counts once."""
+    return [name for name, _ in groupby(name for turn in turns for name in turn.agents or ())]
+
+
+def tools_in(turns: Sequence[TurnResult]) -> list[str]:
+    """Return the tools that the backend says the agent can call, as far as it does."""
+    return list(dict.fromkeys(name for turn in turns for name in turn.tools or ()))
+
+
+def evidence_of(turns: Sequence[TurnResult]) -> Evidence:
+    """Return where each fact is known from; a fact is known if it is known of every turn."""
+    return reduce(and_, [turn.evidence for turn in turns]) if turns else evidence()
 
 
 def failure_of(error: Exception) -> RetryKind | None:

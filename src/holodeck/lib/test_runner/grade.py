@@ -4,15 +4,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property, reduce
-from operator import and_
+from functools import cached_property
 from typing import Any
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.checks.tool_checks import check_side_effects, check_tools
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
-from holodeck.lib.test_runner.case_state import CaseState
+from holodeck.lib.support.text import plural
+from holodeck.lib.test_runner.case_state import (
+    CaseState,
+    agents_in,
+    calls_in,
+    evidence_of,
+    tools_in,
+)
 from holodeck.lib.test_runner.checks import CaseChecks, Check
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.test_runner.messages import (
@@ -25,9 +31,9 @@ from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
-from holodeck.models.attachments import Image
-from holodeck.models.evidence import Evidence, Unknown, evidence
-from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
+from holodeck.models.cases.attachments import Image
+from holodeck.models.results.evidence import Evidence, Unknown, evidence
+from holodeck.models.results.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
 from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import (
     MetricResult,
@@ -47,6 +53,8 @@ NO_CONCLUSION = (
 )
 UNGRADED = ConversationEnd(code="timeout", reasoning="still computing metrics", broke=True)
 """How a case ends whose time runs out while metrics are computed."""
+_BY_USER_OR_JUDGE = frozenset({"user_done", "judged"})
+"""Ends of a conversation that decide nothing themselves, but say that it is over."""
 
 
 async def grade(state: CaseState, checks: CaseChecks, observations: "ObservationBuilder") -> None:
@@ -62,15 +70,8 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
             conversation = conversation_of(state.history, state.turns[: at + 1])
             await grade_turn(state, at, turn, turn_checks, observations, conversation)
     if is_complete or (case.input and state.answers):
-        state.tool_checks = check_tools(
-            case,
-            state.tool_invocations,
-            state.evidence,
-            agents=state.agents,
-            tools=observations.tool_names(state.tools),
-            withheld=observations.withheld_tools(state.tools),
-        )
-        state.tool_checks += check_side_effects(state.tool_invocations)
+        state.tool_checks = _check_tools(case, state.turns, observations)
+        state.tool_checks += check_side_effects(calls_in(state.turns))
     if not is_complete:
         return
     state.tool_checks += _check_trace(case, state.turns)
@@ -81,10 +82,7 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
         messages = state.messages or conversation_messages(state.turns, state.images)
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
     if case.max_turns_to_done is not None:
-        # Imported here because few cases limit the turns.
-        from holodeck.lib.test_runner.turns_to_done import check_turns_to_done  # noqa: PLC0415
-
-        state.tool_checks.append(check_turns_to_done(case.max_turns_to_done, state))
+        state.tool_checks.append(_check_turns_to_done(case.max_turns_to_done, state))
     if criteria is not None:
         criteria.end_if_distrusted(state)
 
@@ -102,14 +100,7 @@ async def grade_turn(
     The results are added to those of earlier checks of the turn.
     """
     turn, rows = state.turns[index], list[MetricResult]()
-    tool_checks = check_tools(
-        expectations,
-        turn.tool_invocations,
-        turn.evidence,
-        agents=turn.agents or (),
-        tools=observations.tool_names(turn.tools or ()),
-        withheld=observations.withheld_tools(turn.tools or ()),
-    )
+    tool_checks = _check_tools(expectations, [turn], observations)
     tool_checks += _check_trace(expectations, [turn])
     images = state.images[index] if index < len(state.images) else ()
     observation = observations.of_turn(turn, expectations, conversation, state.case.name, images)
@@ -130,6 +121,21 @@ async def grade_turn(
     return outcome
 
 
+def _check_tools(
+    expectations: TurnModel, turns: Sequence[TurnResult], observations: "ObservationBuilder"
+) -> list[ToolCheck]:
+    """Return the rows about the tool calls and the agents of these turns."""
+    offered = tools_in(turns)
+    return check_tools(
+        expectations,
+        calls_in(turns),
+        evidence_of(turns),
+        agents=agents_in(turns),
+        tools=observations.tool_names(offered),
+        withheld=observations.withheld_tools(offered),
+    )
+
+
 def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[ToolCheck]:
     """Return the rows about the spans of the agent in these turns."""
     if expectations.trace is None:
@@ -137,7 +143,32 @@ def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[T
     # Imported here because few cases check spans.
     from holodeck.lib.checks.trace_checks import check_trace  # noqa: PLC0415
 
-    return check_trace(expectations.trace, [one.trace for one in turns])
+    return check_trace(expectations.trace, [turn.trace for turn in turns])
+
+
+def _check_turns_to_done(most: int, state: CaseState) -> ToolCheck:
+    """Return the row for `max_turns_to_done` of a conversation that took place.
+
+    It ended with success if its script or its judge says so, or the simulated user was done, and no
+    required criterion was missed.
+    """
+    expectation = f"done within {plural(most, 'turn')} of the agent"
+    reason = _reason_not_done(most, state)
+    return ToolCheck(expectation=expectation, passed=reason is None, reason=reason)
+
+
+def _reason_not_done(most: int, state: CaseState) -> str | None:
+    ending, turns = state.ending, len(state.turns)
+    missed = [row.criterion for row in state.criteria if row.is_missed]
+    if ending is None:
+        return "the conversation has no end"
+    if missed:
+        return f"it ended without success: criterion {missed[0]!r} was missed"
+    if not ending.passed and (ending.passed is False or ending.code not in _BY_USER_OR_JUDGE):
+        return f"it ended without success: {ending.reasoning or ending.code}"
+    if turns > most:
+        return f"it took {plural(turns, 'turn')} of the agent instead of at most {most}"
+    return None
 
 
 def decide_outcome(state: CaseState, checks: CaseChecks) -> Outcome:
@@ -218,8 +249,9 @@ def build_result(
     state: CaseState, checks: CaseChecks, observations: "ObservationBuilder", elapsed_ms: int
 ) -> TestResult:
     """Return the result of a run of a case from what is known of it."""
-    case, calls, seconds = state.case, state.tool_invocations, state.agent_seconds
-    is_answered = bool(state.turns) and not state.errors
+    case, turns, seconds = state.case, state.turns, state.agent_seconds
+    calls, observed = calls_in(turns), evidence_of(turns)
+    is_answered = bool(turns) and not state.errors
     return TestResult(
         test_name=case.name,
         test_id=case.id,
@@ -227,20 +259,20 @@ def build_result(
         tags=case.tags,
         history=list(state.history),
         test_input=case.user_input,
-        processed_files=[file for turn in state.turns for file in turn.processed_files],
-        agent_response=state.turns[-1].agent_response if is_answered else None,
+        processed_files=[file for turn in turns for file in turn.processed_files],
+        agent_response=turns[-1].agent_response if is_answered else None,
         tool_calls=[call.name for call in calls],
         tool_invocations=calls,
         execution_time_ms=elapsed_ms,
         agent_time_ms=None if seconds is None else round(seconds * 1000),
         raised=state.raised,
-        attempts=[attempt for turn in state.turns for attempt in turn.attempts],
-        model_requests=[one for turn in state.turns for one in turn.model_requests],
+        attempts=[attempt for turn in turns for attempt in turn.attempts],
+        model_requests=[request for turn in turns for request in turn.model_requests],
         timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
         token_usage=sum_of(answer.token_usage for answer in state.answers),
-        agents=None if state.evidence.agents is None else state.agents,
-        tools=None if state.evidence.tools is None else state.tools,
-        evidence=observations.with_tools(state.evidence),
+        agents=None if observed.agents is None else agents_in(turns),
+        tools=None if observed.tools is None else tools_in(turns),
+        evidence=observations.with_tools(observed),
         **_graded_fields(state, checks, [*state.errors, *state.faults]),
     )
 
@@ -350,12 +382,12 @@ class ObservationBuilder:
 
         Without `retrieval_context`, the passages are those that the agent's tools retrieved.
         """
-        calls = [call for turn in turns for call in turn.tool_invocations]
+        calls = calls_in(turns)
         retrieved = expectations.retrieval_context or [
             passage for call in calls for passage in self._passages(call)
         ]
         files = [file.markdown_content for turn in turns for file in turn.processed_files]
-        observed = reduce(and_, [turn.evidence for turn in turns])
+        observed = evidence_of(turns)
         return Observation(
             response=turns[-1].agent_response or "",
             input=turns[-1].input if conversation else expectations.input,

@@ -12,7 +12,10 @@ from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import MetricSettings
-from holodeck.models.judge_trust import (
+from holodeck.models.judged_metrics import JudgeMetric
+from holodeck.models.llm import LLMProvider
+from holodeck.models.metric import JudgedMetric
+from holodeck.models.metrics.judge_trust import (
     CHECKS_FILE,
     JudgeChecks,
     JudgeTrust,
@@ -22,9 +25,6 @@ from holodeck.models.judge_trust import (
     strictest_limits,
     strictest_mode,
 )
-from holodeck.models.judged_metrics import JudgeMetric
-from holodeck.models.llm import LLMProvider
-from holodeck.models.metric import JudgedMetric
 
 
 def read_checks(folder: Path) -> JudgeChecks:

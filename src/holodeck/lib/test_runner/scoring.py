@@ -19,7 +19,7 @@ from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.test_result import MetricResult, TestResult, TurnResult
+from holodeck.models.test_result import MetricResult, PartResult, TestResult
 from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ def add_events_of_checks(current: Span, result: TestResult) -> None:
     Arguments and results that a check expects are content.
     """
     has_content = evaluation_content() is not None
-    parts: Sequence[TestResult | TurnResult] = [*result.turns, result]
+    parts: Sequence[PartResult] = [*result.turns, result]
     for check in chain.from_iterable(part.tool_checks for part in parts):
         is_error = check.error is not None
         said = {

@@ -25,7 +25,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import path_inside
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.registry import Registry
-from holodeck.models.database import CLASS_KEYS, DatabaseConfig, VectorStoreProvider
+from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig, VectorStoreProvider
 
 _METHODS = (*("open", "replace", "delete", "search", "texts", "manifest", "set_manifest", "close"),)
 

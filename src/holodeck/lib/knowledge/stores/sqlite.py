@@ -17,7 +17,7 @@ from holodeck.lib.knowledge.stores.adapter import (
 )
 from holodeck.lib.knowledge.stores.base import VectorIndex, matrix_of, to_bytes
 from holodeck.lib.support.file_lock import create_file, exclusive_lock, make_folder
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.adapter import Vector

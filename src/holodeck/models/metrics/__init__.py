@@ -1,0 +1,1 @@
+"""Settings of metrics, and what checks of judges have shown."""
