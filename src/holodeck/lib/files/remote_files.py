@@ -30,7 +30,7 @@ from holodeck.lib.llm.http_parser import MalformedHttp, Response, TooLarge
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, parse_retry_after, retry
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.environment import cache_dir, proxy_for
-from holodeck.lib.support.file_lock import replace_file
+from holodeck.lib.support.files import replace_file
 from holodeck.lib.support.text import one_line
 from holodeck.models.config import ExecutionConfig
 

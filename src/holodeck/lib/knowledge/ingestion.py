@@ -24,7 +24,7 @@ from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.file_lock import LOCK_S, claim, create_file, release
+from holodeck.lib.support.files import LOCK_S, claim, create_file, release
 from holodeck.lib.support.text import plural
 
 _INSTRUCTIONS = (

@@ -15,7 +15,7 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.lib.knowledge.documents import MOST_FILES, digest_of
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.file_lock import make_folder, replace_file
+from holodeck.lib.support.files import make_folder, replace_file
 from holodeck.lib.support.text import describe, one_line
 from holodeck.models.tools.knowledge import S3_ENDPOINTS
 

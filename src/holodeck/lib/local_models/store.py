@@ -48,7 +48,7 @@ from holodeck.lib.local_models.weights import (
     sha256_of,
     stamp_file,
 )
-from holodeck.lib.support.file_lock import exclusive_lock
+from holodeck.lib.support.files import exclusive_lock
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes so far, the bytes in total, and the model's name. An exception that it

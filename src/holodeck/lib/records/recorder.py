@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
-from holodeck.lib.support.file_lock import (
+from holodeck.lib.support.files import (
     FOLDER_MODE,
     make_folder,
     open_file,

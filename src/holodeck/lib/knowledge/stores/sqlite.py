@@ -16,7 +16,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     collection_name,
 )
 from holodeck.lib.knowledge.stores.base import VectorIndex, matrix_of, to_bytes
-from holodeck.lib.support.file_lock import create_file, exclusive_lock, make_folder
+from holodeck.lib.support.files import create_file, exclusive_lock, make_folder
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:

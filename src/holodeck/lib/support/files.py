@@ -1,4 +1,4 @@
-"""File locks between processes; the system releases the lock of a process that dies."""
+"""Private files and folders, and locks on files that the system releases when their process dies."""
 
 import logging
 import os
