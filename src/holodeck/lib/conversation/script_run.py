@@ -67,6 +67,8 @@ class ScriptRun(Conversation):
 
     metadata: Mapping[str, Any] | None = None
     """Values for the event that the run has started."""
+    is_written = False
+    """Whether the script has all messages of the user, so that no person can speak for them."""
 
     def __init__(
         self,

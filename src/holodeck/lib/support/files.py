@@ -1,4 +1,4 @@
-"""Private files and folders, and locks on files that the system releases when their process dies."""
+"""Private files and folders, and file locks that end with their process."""
 
 import logging
 import os

@@ -29,6 +29,7 @@ from holodeck.lib.test_runner.script_steps import (
     AgentFailedError,
     AgentParticipant,
     Code,
+    ConversationLimits,
     script_steps,
 )
 from holodeck.lib.user_code.raised import raised_error
@@ -53,16 +54,6 @@ _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script ended")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
 """Reason codes of steps, with what they decide; after a check, its rows decide."""
-
-
-@dataclass(frozen=True)
-class ConversationLimits:
-    """Limits on turns; the time is limited elsewhere."""
-
-    max_turns: int | None
-    min_turns: int | None
-    timeout: float | None = None
-    call_timeout: float | None = None
 
 
 @dataclass(frozen=True)
