@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.check_cases import NO_SIMULATOR
+from holodeck.config.checks.cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.messages import AgentRole
@@ -18,7 +18,7 @@ from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult
 from holodeck.lib.llm.model import ChatModel
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
@@ -29,6 +29,7 @@ from holodeck.lib.test_runner.script_steps import (
     AgentFailedError,
     AgentParticipant,
     Code,
+    ConversationLimits,
     script_steps,
 )
 from holodeck.lib.user_code.raised import raised_error
@@ -53,16 +54,6 @@ _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script ended")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
 """Reason codes of steps, with what they decide; after a check, its rows decide."""
-
-
-@dataclass(frozen=True)
-class ConversationLimits:
-    """Limits on turns; the time is limited elsewhere."""
-
-    max_turns: int | None
-    min_turns: int | None
-    timeout: float | None = None
-    call_timeout: float | None = None
 
 
 @dataclass(frozen=True)
