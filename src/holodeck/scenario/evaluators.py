@@ -20,7 +20,7 @@ from holodeck.lib.conversation.types import EvaluationResult, ScenarioResult
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 
 __all__ = [
     "EvaluationResult",

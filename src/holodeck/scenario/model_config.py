@@ -12,7 +12,7 @@ from holodeck.config.environment import Environment
 from holodeck.config.providers import with_provider_variables
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.options import RequestOptions
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.llm import PROVIDER_ALIASES, LLMProvider, ProviderEnum
 
 BODY_ARGUMENTS = frozenset(

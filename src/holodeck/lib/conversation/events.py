@@ -20,7 +20,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
 from holodeck.lib.processes.threads import join_at_exit, run_in_thread
-from holodeck.lib.support.private_files import open_file
+from holodeck.lib.support.files import open_file
 
 logger = logging.getLogger(__name__)
 

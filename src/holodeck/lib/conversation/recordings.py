@@ -17,8 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import EndConversation
-from holodeck.lib.support.file_lock import claim, release
-from holodeck.lib.support.private_files import make_folder, replace_file
+from holodeck.lib.support.files import claim, make_folder, release, replace_file
 from holodeck.lib.support.text import one_line
 
 RECORDING_FORMAT = 1

@@ -33,8 +33,7 @@ from holodeck.lib.conversation.types import (
     combine_verdicts,
 )
 from holodeck.lib.processes.process_exit import process_exit_forbidden
-from holodeck.lib.support.exceptions import describe, message_of
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import describe, message_of, one_line
 from holodeck.lib.user_code.raised import with_location
 
 _MAX_REASONING = 160

@@ -10,8 +10,7 @@ from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
 from holodeck.lib.judging.check_result import Judgement
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.support.suggestions import did_you_mean
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import describe, one_line
 
 logger = logging.getLogger(__name__)
 

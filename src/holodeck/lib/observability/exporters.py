@@ -12,9 +12,8 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.observability.otlp import FIELD as OTLP_FIELD
 from holodeck.lib.observability.otlp import PATHS, otlp_target
 from holodeck.lib.support.environment import set_variables
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.safe_paths import written_path
-from holodeck.lib.support.text import inert_json
+from holodeck.lib.support.text import describe, inert_json
 from holodeck.models.observability import (
     AzureMonitorExporterConfig,
     ConsoleExporterConfig,

@@ -13,7 +13,7 @@ from opentelemetry.trace import INVALID_SPAN, set_span_in_context
 
 from holodeck.lib.observability import names
 from holodeck.lib.observability.delivery import is_exporting
-from holodeck.lib.support.exceptions import message_of
+from holodeck.lib.support.text import message_of
 from holodeck.models.observability import LogsConfig
 
 if TYPE_CHECKING:

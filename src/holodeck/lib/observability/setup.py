@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 
 if TYPE_CHECKING:
     from holodeck.lib.observability.log_bridge import LogBridge

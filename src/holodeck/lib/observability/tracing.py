@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
-from holodeck.lib.support.exceptions import message_of
 from holodeck.lib.support.patterns import compile_pattern, replace
+from holodeck.lib.support.text import message_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan

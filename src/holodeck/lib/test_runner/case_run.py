@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.source import location_of
+from holodeck.config.yaml.source import location_of
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns

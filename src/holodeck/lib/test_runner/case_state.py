@@ -10,7 +10,7 @@ from uuid import uuid4
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.attachments import Image
 from holodeck.models.cases.history import EarlierMessage

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.check_cases import NO_SIMULATOR
+from holodeck.config.checks.cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.messages import AgentRole
@@ -18,7 +18,7 @@ from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult
 from holodeck.lib.llm.model import ChatModel
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict

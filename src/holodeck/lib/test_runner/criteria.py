@@ -10,8 +10,7 @@ from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.support.text import describe, one_line, plural
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.lib.test_runner.judge_trust import Trust
 from holodeck.lib.test_runner.messages import count_images

@@ -27,7 +27,7 @@ from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import CriterionRow

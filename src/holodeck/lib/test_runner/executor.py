@@ -26,8 +26,7 @@ from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
 from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
@@ -234,7 +233,7 @@ class TestExecutor:
     def _check(self) -> None:
         """Do the static checks of `holodeck validate`. Raises ConfigError."""
         # Imported here because `holodeck test` has done them by now.
-        from holodeck.config.check import check_before_run, log_findings  # noqa: PLC0415
+        from holodeck.config.checks.agent import check_before_run, log_findings  # noqa: PLC0415
 
         agent = self.agent_config
         if self._given_backend is not None:
@@ -349,7 +348,7 @@ class TestExecutor:
         self._setup.observations.offered = offered
         if any(tool.type != "function" for tool in self.agent_config.tools or ()):
             # Imported here because `validate` knows all tools of most agents.
-            from holodeck.config.check import check_opened_tools  # noqa: PLC0415
+            from holodeck.config.checks.agent import check_opened_tools  # noqa: PLC0415
 
             check_opened_tools(self.agent_config, offered)
 

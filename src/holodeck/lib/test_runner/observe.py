@@ -19,8 +19,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.observability import names, set_content, span
-from holodeck.lib.support.exceptions import describe, message_of
-from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.text import describe, is_blank, message_of
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, with_files
 from holodeck.lib.test_runner.tool_invocations import (

@@ -23,7 +23,7 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
 )
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.garbage import note_user_code
 from holodeck.lib.support.safe_paths import file_inside
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import describe, did_you_mean
 from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable
 from holodeck.lib.user_code.frames import import_file
 

@@ -30,7 +30,7 @@ from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.programs import program_path
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig

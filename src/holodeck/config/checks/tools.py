@@ -1,15 +1,19 @@
-"""Static checks of tools that search documents."""
+"""Checks of prompts: those of tools, and the instructions."""
 
-from holodeck.config.findings import CheckContext, Tools
-from holodeck.config.python_files import require_target
-from holodeck.config.source import KeyPath
+from holodeck.config.agent_files import read_tool_prompt
+from holodeck.config.checks.agent import check_model, warn_of_front_matter
+from holodeck.config.checks.findings import CheckContext, Tools
+from holodeck.config.checks.python_files import require_target
+from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.knowledge.collect import suffixes_of
 from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
 from holodeck.lib.knowledge.models import embedding_llm
 from holodeck.lib.knowledge.objects import is_object_source, object_source
+from holodeck.lib.tools.prompt import PromptTemplate
 from holodeck.models.tools.database import REPLACED, DatabaseConfig, VectorStoreProvider
 from holodeck.models.tools.knowledge import KnowledgeTool
+from holodeck.models.tools.prompt import PromptTool
 
 
 def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPath) -> Tools:
@@ -45,3 +49,17 @@ def _check_store(context: CheckContext, store: DatabaseConfig, path: KeyPath) ->
         require_target(store.named_class, context.agent.own_dir, context.agent.location(*path))
     except ConfigError as error:
         context.error(path, error.message)
+
+
+def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) -> Tools:
+    """Check the prompt and the model; return the names of the parameters."""
+    key = "template" if tool.file is None else "file"
+    try:
+        prompt = read_tool_prompt(context.agent, tool)
+        PromptTemplate.of(prompt.text, tool.parameters, "")
+        warn_of_front_matter(context, prompt, (*path, key))
+    except ConfigError as error:
+        context.config_error((*path, key), error)
+    if tool.model is not None:
+        check_model(context, tool.model, (*path, "model"))
+    return {tool.name: list(tool.parameters)}

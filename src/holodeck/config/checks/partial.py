@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holodeck.config.check import check_keys
-from holodeck.config.lost_checks import lost_checks
-from holodeck.config.source import Locations, format_key_path
-from holodeck.config.validation_errors import limit_lines, quoted_path
+from holodeck.config.checks.agent import check_keys
+from holodeck.config.yaml.lost_checks import lost_checks
+from holodeck.config.yaml.source import Locations, format_key_path
+from holodeck.config.yaml.validation_errors import limit_lines, quoted_path
 from holodeck.errors import ConfigError
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import UnsupportedKeys

@@ -6,10 +6,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from holodeck.config.source import read_text
+from holodeck.config.yaml.source import read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import is_file
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.support.trust import require_nameable
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import nearest_word
-from holodeck.lib.support.text import bom_encoding
+from holodeck.lib.support.text import bom_encoding, nearest_word
 
 DEFAULT_AGENT_FILE = "agent.yaml"
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})

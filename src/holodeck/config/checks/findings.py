@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holodeck.config.source import KeyPath, format_key_path
-from holodeck.config.validation_errors import MAX_MESSAGE, limit_lines
+from holodeck.config.yaml.source import KeyPath, format_key_path
+from holodeck.config.yaml.validation_errors import MAX_MESSAGE, limit_lines
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import RequiredInputs
 from holodeck.lib.support.text import shorten_middle

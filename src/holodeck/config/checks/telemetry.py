@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from holodeck.config.findings import CheckContext
+from holodeck.config.checks.findings import CheckContext
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.observability.otlp import otlp_target
 from holodeck.models.observability import ExportersConfig

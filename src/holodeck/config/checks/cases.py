@@ -4,17 +4,16 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 
-from holodeck.config.check_metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
-from holodeck.config.findings import CheckContext, Tools
-from holodeck.config.python_files import require_target
-from holodeck.config.source import KeyPath, find_file
+from holodeck.config.checks.findings import CheckContext, Tools
+from holodeck.config.checks.metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
+from holodeck.config.checks.python_files import require_target
+from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.support.patterns import compile_pattern, passes_every_text
-from holodeck.lib.support.suggestions import did_you_mean
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import did_you_mean, plural
 from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, tools_named
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
@@ -131,7 +130,7 @@ def _check_context(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
 def _check_history(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     if case.input_kind != "input" or case.history is not None:
         # Imported here because most cases are one input.
-        from holodeck.config.check_history import check_history_support  # noqa: PLC0415
+        from holodeck.config.checks.history import check_history_support  # noqa: PLC0415
 
         check_history_support(context, case, path)
 
@@ -169,7 +168,7 @@ def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPa
 def _check_traces(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     if case.checks_spans:
         # Imported here because few cases check spans.
-        from holodeck.config.check_traces import check_traces  # noqa: PLC0415
+        from holodeck.config.checks.history import check_traces  # noqa: PLC0415
 
         check_traces(context, case, path)
 

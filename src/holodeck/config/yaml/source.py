@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck import errors
-from holodeck.config.yaml_nodes import Node, compose, decode_text, quote
+from holodeck.config.yaml.nodes import Node, compose, decode_text, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside, note_input
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 
 if TYPE_CHECKING:
     from holodeck.models.agent import Agent

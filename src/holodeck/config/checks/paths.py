@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from holodeck.config.findings import CheckContext
-from holodeck.config.source import KeyPath
+from holodeck.config.checks.findings import CheckContext
+from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.agent import Agent

@@ -7,9 +7,16 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from holodeck.config.cases.rows import Rows, parse_json_document, parse_json_lines, to_node
-from holodeck.config.source import Locations, NodeSource, Source, find_file, location_of, read_bytes
-from holodeck.config.validation_errors import config_error
-from holodeck.config.yaml_nodes import Node, compose, decode_text
+from holodeck.config.yaml.nodes import Node, compose, decode_text
+from holodeck.config.yaml.source import (
+    Locations,
+    NodeSource,
+    Source,
+    find_file,
+    location_of,
+    read_bytes,
+)
+from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 from holodeck.models.cases.history import EarlierMessage, Messages, TranscriptFile

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from holodeck.config.source import KeyPath, Locations, format_key_path
-from holodeck.config.yaml_nodes import Node, quote
+from holodeck.config.yaml.nodes import Node, quote
+from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.cases.matchers import ArgMatcher

@@ -1,17 +1,70 @@
-"""File locks between processes; the system releases the lock of a process that dies."""
+"""Private files and folders, and file locks that end with their process."""
 
 import logging
 import os
+import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holodeck.lib.support.private_files import make_folder, open_file
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents, unless they exist. Raises OSError."""
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file with the flags of `os.open`; create it if it is missing. Raises OSError."""
+    return os.open(path, flags | os.O_CREAT, FILE_MODE)
+
+
+def create_file(path: Path) -> None:
+    """Create a file and its folder, unless it exists, for a library that would create it."""
+    make_folder(path.parent)
+    os.close(open_file(path, os.O_WRONLY))
+
+
+def replace_file(path: Path, parts: Iterable[bytes], *, is_synced: bool = False) -> None:
+    """Write a file so that others see the old one or the whole new one. Raises OSError.
+
+    A file that exists keeps its permissions. With `is_synced`, a power cut loses neither.
+    """
+    # Imported here because many commands write no file.
+    import tempfile  # noqa: PLC0415
+
+    make_folder(path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(parts)
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            draft.chmod(stat.S_IMODE(path.stat().st_mode))
+        os.replace(draft, path)  # noqa: PTH105 - the one that replaces on every system
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
 
 logger = logging.getLogger(__name__)
+
 
 LOCK_S = 1800.0
 """How long a lock is waited for: another process may download gigabytes meanwhile."""

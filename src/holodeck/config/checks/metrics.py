@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holodeck.config.findings import CheckContext
-from holodeck.config.python_files import (
+from holodeck.config.checks.findings import CheckContext
+from holodeck.config.checks.python_files import (
     arguments_of_class,
     import_warning,
     parameters_of_target,
     require_target,
 )
-from holodeck.config.source import KeyPath
+from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import (
     build_evaluator,
@@ -23,7 +23,7 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.support.patterns import compile_pattern, passes_every_text
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.evaluation import (
     CodeMetric,
     MetricSettings,

@@ -5,18 +5,57 @@ from collections.abc import Iterator
 from inspect import Parameter
 from typing import Any
 
-from holodeck.config.findings import CheckContext
-from holodeck.config.history import load_history
-from holodeck.config.python_files import find_definition
-from holodeck.config.source import KeyPath
+from holodeck.config.cases.history import load_history
+from holodeck.config.checks.findings import CheckContext
+from holodeck.config.checks.python_files import find_definition
+from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.backends.json_paths import has_placeholder
+from holodeck.lib.support.patterns import compile_pattern
 from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.models.agent import Agent
-from holodeck.models.backend import HttpBackendConfig
+from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
 from holodeck.models.cases.conversation import speaks_for_agent, step_kind, step_value
+from holodeck.models.cases.trace_checks import TraceChecks
 from holodeck.models.test_case import TestCaseModel
+
+NO_RECEIVER = (
+    "the agent behind the URL does not know where to send its spans; write 'observability:"
+    " {receiver: {port: 4318}}', and start it with"
+    " OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318"
+)
+
+
+def check_traces(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Report the findings about the checks of spans of a case and its turns."""
+    parts = [((), case), *case.checked_turns]
+    for at, part in parts:
+        if part.trace is None:
+            continue
+        if not _can_have_spans(context):
+            context.error((*path, *at, "trace"), NO_RECEIVER)
+        _check_patterns(context, part.trace, (*path, *at, "trace"))
+
+
+def _can_have_spans(context: CheckContext) -> bool:
+    backend, settings = context.agent.backend, context.agent.observability
+    is_service = isinstance(backend, HttpBackendConfig | A2aBackendConfig) or (
+        isinstance(backend, McpBackendConfig) and backend.url is not None
+    )
+    return not is_service or (settings is not None and settings.receiver is not None)
+
+
+def _check_patterns(context: CheckContext, checks: TraceChecks, path: KeyPath) -> None:
+    for index, check in enumerate(checks.checks):
+        for name, matcher in check.matchers().items():
+            if matcher.regex is None:
+                continue
+            try:
+                compile_pattern(matcher.regex)
+            except ConfigError as error:
+                context.error((*path, "checks", index, "where", name, "regex"), error.message)
+
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -11,10 +11,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from holodeck.config.agent_files import load_response_schema, read_instructions
-from holodeck.config.check_cases import can_fail_case, check_case, check_pattern, check_tool_names
-from holodeck.config.check_metrics import check_metrics, check_placeholders, warn_of_no_threshold
-from holodeck.config.check_paths import check_written_paths
-from holodeck.config.findings import CheckContext, Finding, Tools, raise_on_errors
+from holodeck.config.checks.cases import can_fail_case, check_case, check_pattern, check_tool_names
+from holodeck.config.checks.findings import CheckContext, Finding, Tools, raise_on_errors
+from holodeck.config.checks.metrics import check_metrics, check_placeholders, warn_of_no_threshold
+from holodeck.config.checks.paths import check_written_paths
+from holodeck.config.checks.python_files import (
+    find_definition,
+    parameter_names,
+)
 from holodeck.config.model_calls import (
     all_metrics,
     find_missing_keys,
@@ -22,11 +26,7 @@ from holodeck.config.model_calls import (
     require_prices,
 )
 from holodeck.config.prompt_files import Prompt
-from holodeck.config.python_files import (
-    find_definition,
-    parameter_names,
-)
-from holodeck.config.source import KeyPath, location_of
+from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.build import (
     RequiredInputs,
@@ -37,7 +37,7 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.support.safe_paths import is_file
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import (
@@ -144,12 +144,12 @@ def _check_backend(context: CheckContext) -> None:
         _check_url(context, backend.url, ("backend", "url"))
     elif isinstance(backend, ProcessBackendConfig):
         # Imported here because few agents are processes.
-        from holodeck.config.check_process import check_process  # noqa: PLC0415
+        from holodeck.config.checks.programs import check_process  # noqa: PLC0415
 
         check_process(context, backend)
     elif isinstance(backend, McpBackendConfig):
         # Imported here because few agents are MCP servers.
-        from holodeck.config.check_process import check_mcp_server  # noqa: PLC0415
+        from holodeck.config.checks.programs import check_mcp_server  # noqa: PLC0415
 
         check_mcp_server(context, backend)
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
@@ -161,7 +161,7 @@ def _check_backend(context: CheckContext) -> None:
 
 def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
     # Imported here because few agents name a backend.
-    from holodeck.config.check_metrics import check_target  # noqa: PLC0415
+    from holodeck.config.checks.metrics import check_target  # noqa: PLC0415
     from holodeck.lib.backends.selector import check_name  # noqa: PLC0415
 
     if isinstance(backend, PythonBackendConfig):
@@ -272,11 +272,11 @@ def check_function_tool(context: CheckContext, tool: FunctionTool, path: KeyPath
 TOOL_CHECKS: Registry[Callable[[CheckContext, Any, KeyPath], Tools | None]] = Registry(
     "tool",
     {
-        "function": "holodeck.config.check:check_function_tool",
-        "mcp": "holodeck.config.check_mcp:check_mcp_tool",
-        "prompt": "holodeck.config.check_prompts:check_prompt_tool",
-        "vectorstore": "holodeck.config.check_knowledge:check_knowledge_tool",
-        "hierarchical_document": "holodeck.config.check_knowledge:check_knowledge_tool",
+        "function": "holodeck.config.checks.agent:check_function_tool",
+        "mcp": "holodeck.config.checks.programs:check_mcp_tool",
+        "prompt": "holodeck.config.checks.tools:check_prompt_tool",
+        "vectorstore": "holodeck.config.checks.tools:check_knowledge_tool",
+        "hierarchical_document": "holodeck.config.checks.tools:check_knowledge_tool",
     },
 )
 """By the `type` of a tool, what checks it and returns the tools that the model gets from it; None
@@ -330,7 +330,7 @@ def _check_redaction_patterns(context: CheckContext) -> None:
         check_pattern(context, pattern, path)
     if observability is not None and observability.enabled:
         # Imported here because most agents send no telemetry.
-        from holodeck.config.check_telemetry import check_exporters  # noqa: PLC0415
+        from holodeck.config.checks.telemetry import check_exporters  # noqa: PLC0415
 
         check_exporters(context, observability.exporters)
 
