@@ -148,7 +148,7 @@ class ConversationRunner:
         code, reasoning = result.reason_code, result.reasoning
         if not state.turns and code not in {BY_HAND, "failed"}:
             messages = result.messages[len(state.history) :]
-            if not any(one.get("role") == "user" for one in messages):
+            if not any(message.get("role") == "user" for message in messages):
                 return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
             if result.success:
                 return ConversationEnd(code="never_asked", reasoning=NO_ANSWER, passed=False)
