@@ -109,8 +109,8 @@ def _dotenv(path: Path) -> dict[str, str]:
     # Imported here because most projects have no .env file.
     from dotenv import dotenv_values  # noqa: PLC0415
 
-    from holodeck.config.source import read_bytes  # noqa: PLC0415
-    from holodeck.config.yaml_nodes import decode_text  # noqa: PLC0415
+    from holodeck.config.yaml.nodes import decode_text  # noqa: PLC0415
+    from holodeck.config.yaml.source import read_bytes  # noqa: PLC0415
 
     text = decode_text(read_bytes(path, str(path)), str(path))
     values = dotenv_values(stream=StringIO(text))

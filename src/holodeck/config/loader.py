@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck import errors
+from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment, user_folders
-from holodeck.config.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
 from holodeck.config.model_calls import merge_prices
 from holodeck.config.providers import (
     merge_shared,
@@ -31,7 +31,9 @@ from holodeck.config.settings import (
     unknown_variable_warnings,
     with_case_settings,
 )
-from holodeck.config.source import (
+from holodeck.config.vector_stores import with_vector_stores
+from holodeck.config.yaml.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
+from holodeck.config.yaml.source import (
     Locations,
     Origin,
     Source,
@@ -40,9 +42,7 @@ from holodeck.config.source import (
     suggest_file,
     unreadable_reason,
 )
-from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
-from holodeck.config.validation_errors import validate
-from holodeck.config.vector_stores import with_vector_stores
+from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
@@ -215,7 +215,7 @@ class ConfigLoader:
             raise_on_lost_checks(lost_checks(agent), locations)
         except ConfigError as error:
             # Imported here because most files are valid.
-            from holodeck.config.partial_checks import with_further_problems  # noqa: PLC0415
+            from holodeck.config.checks.partial import with_further_problems  # noqa: PLC0415
 
             raise with_further_problems(
                 error, merged, folder, locations, has_config=not problems

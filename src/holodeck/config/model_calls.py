@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from holodeck.config.providers import missing_key_message
-from holodeck.config.source import KeyPath
+from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent

@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from holodeck.config.checks.findings import Finding, raise_on_errors
 from holodeck.config.environment import Environment
-from holodeck.config.findings import Finding, raise_on_errors
 from holodeck.config.model_calls import all_metrics
-from holodeck.config.source import KeyPath, format_key_path
+from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.base import (
     AbsoluteTolerance,
     Json,

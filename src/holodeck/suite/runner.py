@@ -1,4 +1,4 @@
-"""Runs suites: calls the agent, retries after errors, and applies the scorers."""
+"""Runs suites: each is an agent with test cases, whose one metric are the scorers."""
 
 import inspect
 import logging

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from holodeck.config.source import Origin, format_key_path
-from holodeck.config.yaml_nodes import quote
+from holodeck.config.yaml.nodes import quote
+from holodeck.config.yaml.source import Origin, format_key_path
 from holodeck.errors import ConfigError
 from holodeck.models.suite import WrittenCase
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel

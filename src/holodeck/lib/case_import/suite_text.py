@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from holodeck.config.source import Source
+from holodeck.config.yaml.source import Source
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import TODO, ImportedCase, LoggedCall, LoggedTurn
 from holodeck.lib.support.text import inert, one_line, replace_surrogates

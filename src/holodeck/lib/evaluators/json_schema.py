@@ -10,7 +10,7 @@ from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluato
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.json_schemas import check_keywords, schemas_in
 from holodeck.lib.support.patterns import compile_pattern, find
-from holodeck.lib.support.strict_json import unique_keys
+from holodeck.lib.support.text import unique_keys
 
 _PATTERN_SECONDS = 1.0
 _REFERENCES = {"$ref", "$dynamicRef"}

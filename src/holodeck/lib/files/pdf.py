@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from holodeck.lib.files.job import Unreadable
 from holodeck.lib.files.tables import markdown_table
+from holodeck.lib.files.worker import Unreadable
 
 HEADING_FACTOR = 1.15
 """How much larger than the text of the document a heading is."""

@@ -18,7 +18,7 @@ from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.lib.knowledge.chunking import Section
 from holodeck.lib.support.safe_paths import file_inside, path_inside
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.test_case import FileInput, FileType
 
 MOST_FILES = 10_000

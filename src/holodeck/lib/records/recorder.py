@@ -20,8 +20,13 @@ from pydantic_core import to_json
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
-from holodeck.lib.support.file_lock import try_lock
-from holodeck.lib.support.private_files import FOLDER_MODE, make_folder, open_file, replace_file
+from holodeck.lib.support.files import (
+    FOLDER_MODE,
+    make_folder,
+    open_file,
+    replace_file,
+    try_lock,
+)
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.base import Model
 from holodeck.models.records.record import (
@@ -184,7 +189,9 @@ class Recorder:
             stopped_by=report.stopped_by,
             planned_tests=report.planned_tests,
             environment=report.environment,
-            libraries={name: one for name, one in loaded.items() if isinstance(one, str)},
+            libraries={
+                name: version for name, version in loaded.items() if isinstance(version, str)
+            },
             notes=report.notes,
             summary=report.summary,
         )
@@ -339,7 +346,9 @@ class AppendOnlyFile:
 
 def checkout_of(folder: Path) -> Path | None:
     """Return the folder of the checkout around `folder`; None outside of git."""
-    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    return next(
+        (parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None
+    )
 
 
 def checked_out_commit(folder: Path) -> str | None:

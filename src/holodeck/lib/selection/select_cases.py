@@ -9,8 +9,7 @@ from statistics import median
 
 from holodeck.errors import NothingSelected
 from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory, SelectionRequest, Shard
-from holodeck.lib.support.suggestions import nearest_word
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import nearest_word, one_line
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.support.suggestions import nearest_word
+from holodeck.lib.support.text import nearest_word
 
 SEPARATORS = "-._"
 """Characters between the name of a plugin and the name of its function."""

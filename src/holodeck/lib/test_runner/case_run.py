@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.source import location_of
+from holodeck.config.yaml.source import location_of
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
@@ -36,14 +36,13 @@ from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
-    from holodeck.lib.conversation.script_run import ScriptRun
     from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.conversation import ConversationRunner, ConversationSetup
     from holodeck.lib.test_runner.events import (
         CaseEvents,
+        HasEvents,
         OnConversation,
         RunEvents,
-        StaticConversation,
     )
 
 logger = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ class CaseRun:
         )
         await grade(self.state, self.checks, self.observations)
 
-    def _follow(self, conversation: "ScriptRun | StaticConversation") -> None:
+    def _follow(self, conversation: "HasEvents") -> None:
         if self.events is not None:
             self.events.follow(conversation.events)
         if self.on_conversation is not None:
@@ -368,7 +367,7 @@ async def run_with_retries(
         last = await run()
     if not earlier:
         return last
-    elapsed_ms = sum(one.execution_time_ms for one in (*earlier, last.result))
+    elapsed_ms = sum(attempt.execution_time_ms for attempt in (*earlier, last.result))
     result = with_earlier_tries(last.result, earlier)
     result = result.model_copy(update={"execution_time_ms": elapsed_ms})
     return replace(last, result=result)
@@ -382,6 +381,6 @@ def with_location(result: TestResult, agent: Agent, index: int) -> TestResult:
 
 def with_earlier_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:
     """Return the last result with the earlier ones; flaky if it passed after one that failed."""
-    failed_before = any(one.outcome is Outcome.FAILED for one in earlier)
+    failed_before = any(attempt.outcome is Outcome.FAILED for attempt in earlier)
     outcome = Outcome.FLAKY if result.passed and failed_before else result.outcome
     return result.model_copy(update={"tries": earlier, "outcome": outcome})

@@ -16,8 +16,7 @@ from holodeck.lib.judging.judge import count_judge_usage, keep_judge_prompts
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.test_result import MetricResult, PartResult, TestResult
@@ -176,7 +175,7 @@ def _add_content(current: Span, observation: Observation) -> None:
         names.CHECK_GROUND_TRUTH: observation.ground_truth,
         names.CHECK_CONTEXT: list(observation.retrieval_context),
     }
-    current.set({key: content.to_text(one) for key, one in parts.items() if one})
+    current.set({key: content.to_text(part) for key, part in parts.items() if part})
 
 
 def _add_event(current: Span, row: MetricResult) -> None:
@@ -186,7 +185,7 @@ def _add_event(current: Span, row: MetricResult) -> None:
         names.EVALUATION_LABEL: _LABELS[row.passed],
         names.ERROR_TYPE: None if row.error is None else "evaluation_error",
     }
-    current.set({key: one for key, one in result.items() if key != names.EVALUATION_NAME})
+    current.set({key: value for key, value in result.items() if key != names.EVALUATION_NAME})
     _add_result(current, result, row.reasoning if row.error is None else row.error)
 
 

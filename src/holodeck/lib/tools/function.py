@@ -17,9 +17,9 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
 
 from holodeck.errors import ConfigError
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError
-from holodeck.lib.user_code.frames import import_file
+from holodeck.lib.user_code.code_root import import_file
 from holodeck.models.tool import FunctionTool
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.judging.judge import Judges, validate_against_schema
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.models.results.outcome import ModelCost

@@ -15,7 +15,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, no_answer, server_url
-from holodeck.lib.support.private_files import make_folder
+from holodeck.lib.support.files import make_folder
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
