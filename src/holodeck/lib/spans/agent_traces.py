@@ -176,7 +176,7 @@ class TracedCall:
             process_spans.watch(self._store)
         if self._traces.place == "built in":
             process_spans.watch_run(self._store)
-        self._store.unowned = None  # what began before is none of the agent's
+        self._store.unowned = None  # what began before is not the agent's
         token = owner.set(self._store)
         try:
             with begin_trace(self._trace_id, self._span_id):

@@ -104,7 +104,7 @@ async def open_receiver(port: int) -> OtlpReceiver:
 
 
 async def close_receiver(receiver: OtlpReceiver) -> None:
-    """Close a receiver once nobody else uses it."""
+    """Close a receiver once no other agent uses it."""
     receiver.users -= 1
     if receiver.users:
         return
@@ -139,7 +139,7 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 
 class UnreadableRequest(Exception):
-    """The body is no export request of OTLP; the message says why."""
+    """A body that is not an export request of OTLP; the message says why."""
 
 
 def read_request(body: bytes, content_type: str) -> Any:
