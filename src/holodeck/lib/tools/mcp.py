@@ -188,7 +188,7 @@ class McpServer:
             text="\n".join(texts),
             value=result.structuredContent,
             passages=passages if self._config.is_retrieval else None,
-            images=tuple(ToolImage(one.data, one.media_type) for one in images_of(result)),
+            images=tuple(ToolImage(image.data, image.media_type) for image in images_of(result)),
             is_error=bool(result.isError),
         )
 

@@ -52,7 +52,9 @@ class ChromaAdapter:
         client = self._client = self._connect()
         names = (self._name, f"{self._name}_manifest")
         if empty:
-            for name in {one.name for one in client.list_collections()}.intersection(names):
+            for name in {collection.name for collection in client.list_collections()}.intersection(
+                names
+            ):
                 client.delete_collection(name)
         chunks = _collection(client, names[0], dimensions)
         self._open = chunks, _collection(client, names[1], 1)
@@ -197,6 +199,11 @@ def _metadata(row: Row) -> dict[str, Any]:
 
 def _rows(texts: Sequence[str], metadatas: Sequence[Any]) -> list[Row]:
     return [
-        Row(RowKey(one["document"], one["position"]), one["id"], text, one["metadata"])
-        for text, one in zip(texts, metadatas, strict=True)
+        Row(
+            RowKey(metadata["document"], metadata["position"]),
+            metadata["id"],
+            text,
+            metadata["metadata"],
+        )
+        for text, metadata in zip(texts, metadatas, strict=True)
     ]
