@@ -66,7 +66,7 @@ class ChromaAdapter:
 
     def _connect(self) -> "ClientAPI":
         import chromadb
-        import httpx  # noqa: PLC0415 - as Chroma itself does
+        import httpx
         from chromadb.config import Settings
 
         settings = Settings(anonymized_telemetry=False)
@@ -159,7 +159,7 @@ class ChromaAdapter:
             _session_of(client).close()  # which Chroma leaves open
 
     def explain(self, error: Exception) -> str | None:
-        import httpx  # noqa: PLC0415 - as Chroma itself does
+        import httpx
 
         if isinstance(error, httpx.TimeoutException):
             return no_answer(self._config.timeout)
