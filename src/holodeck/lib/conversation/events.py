@@ -127,7 +127,7 @@ class EventStream:
     def dispatcher(self) -> "EventDispatcher":
         """Return what delivers the events of one run."""
         return EventDispatcher(
-            [ListenerThread(one) for one in self._listeners], tuple(self._relays)
+            [ListenerThread(listener) for listener in self._listeners], tuple(self._relays)
         )
 
 
@@ -192,8 +192,8 @@ async def _wait_for_all(waits: Sequence[Callable[[float], object]]) -> None:
     ends = monotonic() + PATIENCE_S
 
     def wait() -> None:
-        for one in waits:
-            one(max(0.0, ends - monotonic()))
+        for wait_until in waits:
+            wait_until(max(0.0, ends - monotonic()))
 
     await run_in_thread(wait)
 

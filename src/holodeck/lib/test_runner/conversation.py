@@ -136,9 +136,9 @@ class ConversationRunner:
         said = result.messages[len(state.history) :]
         is_silent = ending is not None and ending.reasoning == SILENT
         state.ending = ending
-        state.criteria = [] if is_silent else self._rows(result)
+        state.grades.criteria = [] if is_silent else self._rows(result)
         state.messages = messages_beyond_turns(said, state.turns)
-        state.judge_cost = self._cost(result, AgentRole.JUDGE)
+        state.grades.judge_cost = self._cost(result, AgentRole.JUDGE)
         state.simulator_cost = self._cost(result, AgentRole.USER)
 
     def _rows(self, result: ScenarioResult) -> list[CriterionRow]:
@@ -148,7 +148,7 @@ class ConversationRunner:
         code, reasoning = result.reason_code, result.reasoning
         if not state.turns and code not in {BY_HAND, "failed"}:
             messages = result.messages[len(state.history) :]
-            if not any(one.get("role") == "user" for one in messages):
+            if not any(message.get("role") == "user" for message in messages):
                 return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
             if result.success:
                 return ConversationEnd(code="never_asked", reasoning=NO_ANSWER, passed=False)

@@ -84,9 +84,9 @@ class RunEvents:
             relay: Called at once; it never waits nor fails.
         """
         self._run_id = run_id
-        given = (self._file, listener)
+        listeners = (self._file, listener)
         self._dispatcher = EventDispatcher(
-            [ListenerThread(one) for one in given if one is not None],
+            [ListenerThread(listener) for listener in listeners if listener is not None],
             () if relay is None else (relay,),
         )
 
@@ -223,7 +223,11 @@ def own_batch(event: Event) -> Event:
 
 def ended_by_error(began: RunStarted, error: BaseException) -> RunFinished:
     """Return the end of a run that an error ended."""
-    ids = {one.name: getattr(began, one.name) for one in fields(Event) if one.name != "timestamp"}
+    ids = {
+        field.name: getattr(began, field.name)
+        for field in fields(Event)
+        if field.name != "timestamp"
+    }
     named = {"scenario_run_id": began.scenario_run_id, "batch_run_id": began.batch_run_id}
     result = _result_of_error(error).model_copy(update=named)
     return RunFinished(status=_status_of(error), result=result, **ids)

@@ -104,7 +104,7 @@ class AgentParticipant:
                 backend.remember(self._session, earlier)
             except ConfigError as error:
                 raise ScenarioUsageError(error.field, error.message) from error
-        has_begun = any(one["role"] != "system" for one in earlier)
+        has_begun = any(message["role"] != "system" for message in earlier)
         if not user_text and (state.turns or state.history or has_begun):
             raise ScenarioUsageError("the agent cannot respond", NOTHING_NEW)
         turn = await self._take_turn(TurnModel(input=user_text or BEGINS), self._session.send)
@@ -173,12 +173,16 @@ async def take_written_turns(
 
 def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:
     """Return the messages that the agent must remember, and what the user says to it now."""
-    plain = [one for one in new_messages if text_of(one).strip()]
-    answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
+    plain = [message for message in new_messages if text_of(message).strip()]
+    answered = [at for at, message in enumerate(plain) if message.get("role") == "assistant"]
     now = plain[answered[-1] + 1 :] if answered else plain
-    before = plain[: len(plain) - len(now)] + [one for one in now if one.get("role") != "user"]
-    user_texts = [text_of(one) for one in now if one.get("role") == "user"]
-    earlier = [backend.Message(role=str(one["role"]), content=text_of(one)) for one in before]
+    before = plain[: len(plain) - len(now)] + [
+        message for message in now if message.get("role") != "user"
+    ]
+    user_texts = [text_of(message) for message in now if message.get("role") == "user"]
+    earlier = [
+        backend.Message(role=str(message["role"]), content=text_of(message)) for message in before
+    ]
     return earlier, "\n\n".join(user_texts)
 
 
@@ -227,7 +231,7 @@ def _plain_step(kind: str, value: Any) -> Step:
 
 def _is_checked_later(case: TestCaseModel, at: int) -> bool:
     """Whether a later step may still fail the conversation."""
-    later = [(step_kind(one), step_value(one)) for one in (case.script or ())[at + 1 :]]
+    later = [(step_kind(step), step_value(step)) for step in (case.script or ())[at + 1 :]]
     return any(
         kind in _CHECKING or (kind == "judge" and value is not None) for kind, value in later
     )
@@ -270,7 +274,9 @@ async def _check(
     said = messages_beyond_turns(messages[len(state.history) :], state.turns)
     conversation = conversation_of(state.history, state.turns, said)
     turn = check_as_turn(expectations, state.turns[-1].input)
-    outcome = await grade_turn(state, -1, turn, checks, observations, conversation)
+    outcome = await grade_turn(
+        state, len(state.turns) - 1, turn, checks, observations, conversation
+    )
     if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
         return None
     return ScenarioResult(
@@ -298,7 +304,7 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
             raise
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
             raise RuntimeError(describe(error)) from error
-    if any(one is not returned for one in unused):
+    if any(step is not returned for step in unused):
         raise TypeError(f"{name} created a step such as fail() but did not return it; return it")
     run = running.get()
     against = None if run is None else run.failure
