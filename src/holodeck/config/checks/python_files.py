@@ -11,6 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import is_file
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.support.trust import require_nameable
+from holodeck.lib.user_code.code_root import code_roots
 
 
 def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.AST | None:
@@ -28,8 +29,8 @@ def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.
 
 
 def require_target(target: str, base_dir: Path, location: str) -> None:
-    """Raise ConfigError if `module:attribute` is neither beside the agent.yaml nor installed, or
-    must not be named.
+    """Raise ConfigError if `module:attribute` must not be named, or is neither beside the
+    agent.yaml, nor in the project around it, nor installed.
 
     For an installed module, only its package is looked up: more would run its code.
     """
@@ -39,12 +40,15 @@ def require_target(target: str, base_dir: Path, location: str) -> None:
         find_definition(file, attribute.partition(".")[0], base_dir, location)
         return
     require_nameable(module, base_dir, location)
-    if (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
+    if (top := module.partition(".")[0]) in sys.modules or _spec_of(top) is not None:
+        return
+    roots = [str(root) for root in code_roots(base_dir)]
+    if PathFinder.find_spec(top, roots) is None:
         stem = Path(*module.split("."))
         raise ConfigError(
             location,
             f"module not found: there is no {stem}.py beside the agent.yaml, and no such module is"
-            " installed",
+            " installed, or beside a pyproject.toml in a folder above",
         )
 
 

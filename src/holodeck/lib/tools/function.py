@@ -19,7 +19,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError
-from holodeck.lib.user_code.frames import import_file
+from holodeck.lib.user_code.code_root import import_file
 from holodeck.models.tool import FunctionTool
 
 
