@@ -238,7 +238,7 @@ def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:
     """Return the hosts of the endpoints that the user chose, and no repository did."""
     names = [name for facts in PROVIDERS.values() for name in facts.endpoint]
     texts = [env[name] for name in names if name in env and env.is_users(name)]
-    texts += [one.endpoint or "" for one in ((user and user.providers) or {}).values()]
+    texts += [provider.endpoint or "" for provider in ((user and user.providers) or {}).values()]
     return {host for text in texts for host in hosts_in(text)}
 
 

@@ -41,13 +41,13 @@ def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]
     if isinstance(part, int):
         return models
     named = {BUILT_IN.get(part), *BY_TYPE.get(part, ())}
-    tagged = {one for one in models if one in named or one.__name__ == part}
+    tagged = {model for model in models if model in named or model.__name__ == part}
     if tagged:
         return tagged
     below = {
         found
-        for one in models
-        for name, field in one.model_fields.items()
+        for model in models
+        for name, field in model.model_fields.items()
         if part in (name, field.alias)
         for found in models_in(field.annotation)
     }
@@ -155,10 +155,10 @@ def _config_error(
     details: Sequence[tuple["_Reader", ErrorDetails]], locations: Locations
 ) -> ConfigError:
     problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
-    files = list(dict.fromkeys([locations.source.name, *(one.file for one in problems)]))
-    lines = sorted(problems, key=lambda one: (files.index(one.file), *one[1:]))
+    files = list(dict.fromkeys([locations.source.name, *(problem.file for problem in problems)]))
+    lines = sorted(problems, key=lambda problem: (files.index(problem.file), *problem[1:]))
     more = max(0, len(details) - MAX_PROBLEMS)
-    texts = [f"{one.location}: {one.text}" for one in lines]
+    texts = [f"{line.location}: {line.text}" for line in lines]
     location = lines[0].location
     return ConfigError(location, "\n".join(limit_lines(texts, more)).removeprefix(f"{location}: "))
 

@@ -164,15 +164,15 @@ class LabelledCases:
         return with_one_criterion(self._metric, label)
 
     def _judgement(self, label: Label, state: CaseState) -> Judgement:
-        cost = state.judge_cost
+        cost = state.grades.judge_cost
         if cost is not None:
             model = cost.model or ""
             self.usage.add(cost.tokens, model, requests=cost.calls, failed=cost.failed)
-        if state.ending is not None:
-            return Judgement(label, error=state.ending.reasoning)
-        if state.criteria:
-            return _judgement_of_criterion(label, state.criteria[0])
-        row = state.rows[0]
+        if state.final_ending is not None:
+            return Judgement(label, error=state.final_ending.reasoning)
+        if state.grades.criteria:
+            return _judgement_of_criterion(label, state.grades.criteria[0])
+        row = state.grades.rows[0]
         if row.judge_calls:
             self.usage.add(
                 row.judge_tokens,

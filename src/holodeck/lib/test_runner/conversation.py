@@ -136,9 +136,9 @@ class ConversationRunner:
         messages = result.messages[len(state.history) :]
         is_silent = ending is not None and ending.reasoning == SILENT
         state.ending = ending
-        state.criteria = [] if is_silent else self._rows(result)
+        state.grades.criteria = [] if is_silent else self._rows(result)
         state.messages = messages_beyond_turns(messages, state.turns)
-        state.judge_cost = self._cost(result, AgentRole.JUDGE)
+        state.grades.judge_cost = self._cost(result, AgentRole.JUDGE)
         state.simulator_cost = self._cost(result, AgentRole.USER)
 
     def _rows(self, result: ScenarioResult) -> list[CriterionRow]:

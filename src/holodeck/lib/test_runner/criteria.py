@@ -107,12 +107,12 @@ class CaseCriteria:
                     messages, self._situation, self._texts, is_final=True
                 )
                 rows = [_noting_images(row, state) for row in self.rows_of(found or [])]
-                state.criteria = [*state.criteria, *rows]
+                state.grades.criteria += rows
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
-                state.ending = ending_without_verdict(error)
+                state.grades.ending = ending_without_verdict(error)
             finally:
-                state.judge_cost = add_costs(state.judge_cost, self._cost(usage))
+                state.grades.judge_cost = add_costs(state.grades.judge_cost, self._cost(usage))
         state.late_ending = None
 
     def end_if_distrusted(self, state: CaseState) -> None:
@@ -125,7 +125,7 @@ class CaseCriteria:
         if not missing:
             return
         of_each = ", ".join(f"{one_line(text, 80)!r} ({state})" for text, state in missing.items())
-        state.ending = ConversationEnd(
+        state.grades.ending = ConversationEnd(
             code="judge_error",
             reasoning=f"the judge of the criteria may not decide about {of_each}, and"
             " 'judge_trust' is 'require'; see 'holodeck judge check --metric criteria --save'",

@@ -274,7 +274,9 @@ async def _check(
     further = messages_beyond_turns(messages[len(state.history) :], state.turns)
     conversation = conversation_of(state.history, state.turns, further)
     turn = check_as_turn(expectations, state.turns[-1].input)
-    outcome = await grade_turn(state, -1, turn, checks, observations, conversation)
+    outcome = await grade_turn(
+        state, len(state.turns) - 1, turn, checks, observations, conversation
+    )
     if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
         return None
     return ScenarioResult(
