@@ -34,8 +34,9 @@ from holodeck.lib.ui.frontend import detect_frontend
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.comparison import ComparisonReport
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.evaluation import EvaluationConfig, MetricSettings
+from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 

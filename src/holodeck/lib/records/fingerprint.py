@@ -14,9 +14,9 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
-from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.knowledge import KnowledgeTool
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool_config import ToolConfig

@@ -15,7 +15,7 @@ from holodeck.lib.evaluators.deepeval.cases import to_turn
 from holodeck.lib.evaluators.deepeval.geval import Criteria, check_score
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.judged_metrics import RubricBand
+from holodeck.models.metrics.deepeval import RubricBand
 
 
 class ConversationEvaluator(DeepEvalBaseEvaluator):

@@ -13,7 +13,7 @@ from holodeck.lib.evaluators.deepeval.base import (
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.judged_metrics import RubricBand
+from holodeck.models.metrics.deepeval import RubricBand
 
 
 class Criteria:

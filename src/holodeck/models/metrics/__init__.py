@@ -1,0 +1,1 @@
+"""The settings of metrics, one family a module."""
