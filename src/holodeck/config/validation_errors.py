@@ -40,8 +40,7 @@ def model_keys(model: type[BaseModel]) -> list[str]:
 def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
     if isinstance(part, int):
         return models
-    tags = {model: model.tag() for model in models if issubclass(model, MetricSettings)}
-    tagged = {model for model in models if part in (model.__name__, tags.get(model))}
+    tagged = {model for model in models if part in {model.__name__, _tag_of(model)}}
     if tagged:
         return tagged
     below = {
@@ -52,6 +51,10 @@ def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]
         for found in models_in(field.annotation)
     }
     return below or models
+
+
+def _tag_of(model: type[BaseModel]) -> str | None:
+    return model.tag() if issubclass(model, MetricSettings) else None
 
 
 MAX_MESSAGE = 1800

@@ -29,9 +29,10 @@ __all__ = [
 
 def _tag_of(value: Any) -> str | None:
     """Return the tag of the class of a metric or of its mapping; None if there is none."""
-    model = metric_class(value) if isinstance(value, dict) else type(value)
-    is_metric = model is not None and issubclass(model, MetricSettings)
-    return model.tag() if is_metric else None
+    if isinstance(value, MetricSettings):
+        return value.tag()
+    model = metric_class(value) if isinstance(value, dict) else None
+    return None if model is None else model.tag()
 
 
 if TYPE_CHECKING:

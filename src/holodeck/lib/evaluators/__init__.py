@@ -61,7 +61,7 @@ EVALUATORS: Mapping[str, str] = {
     "knowledge_retention": f"{_DEEPEVAL}.conversations:KnowledgeRetentionEvaluator",
     "turn_relevancy": f"{_DEEPEVAL}.conversations:TurnRelevancyEvaluator",
     "role_adherence": f"{_DEEPEVAL}.conversations:RoleAdherenceEvaluator",
-    "conversational_geval": f"{_DEEPEVAL}.conversations:ConversationalGEvalEvaluator",
+    "conversational_geval": f"{_DEEPEVAL}.geval:ConversationalGEvalEvaluator",
     "step_efficiency": f"{_DEEPEVAL}.agentic:StepEfficiencyEvaluator",
     "plan_adherence": f"{_DEEPEVAL}.agentic:PlanAdherenceEvaluator",
     "plan_quality": f"{_DEEPEVAL}.agentic:PlanQualityEvaluator",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MODULE_CALLABLE = "module:callable"
 """Stands for the name of a callable of the user."""
-CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"
+CUSTOM_PROMPT = "'type: judge' asks questions of your own"
 
 
 class MetricSettings(Model):
