@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from holodeck.lib.compare.gate import DEFAULT_CONFIRM, Suspect, decide, has_passed
 from holodeck.lib.compare.pairs import mcnemar_p_value
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestResult
 
 CASES, NOISE, SIGNIFICANT = 100, 0.05, 0.05

@@ -38,7 +38,7 @@ from holodeck.lib.judging.gate import (
     labels_to_decide,
 )
 from holodeck.lib.judging.labels import Label
-from holodeck.models.judge_trust import LookLog
+from holodeck.models.metrics.judge_trust import LookLog
 from holodeck.models.token_usage import UsageMeter
 
 LOOKS, STEP, MOST = 10, 80, 800

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from holodeck.lib.reports.formats import generate_json_report
 from holodeck.lib.reports.html import generate_html_report
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult, ToolInvocation
 from support.chromium import running_chromium
 from support.results import a_report, a_result

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mutations import Mutant, mutants_of
 
+_MODELS = "holodeck/models"
 _RUNNER = "holodeck/lib/test_runner"
 _CHECKS = "holodeck/lib/checks"
 _COMPARE = "holodeck/lib/compare"
@@ -18,13 +19,14 @@ PARTS = {
     "comparison": (f"{_COMPARE}/run_comparison.py", f"{_COMPARE}/pairs.py"),
     "metric base": (f"{_EVALUATORS}/base.py",),
     "metrics": (f"{_EVALUATORS}/*.py",),
-    "grading": (f"{_RUNNER}/grade.py", f"{_RUNNER}/scoring.py", "holodeck/models/outcome.py"),
+    "grading": (f"{_RUNNER}/grade.py", f"{_RUNNER}/scoring.py", f"{_MODELS}/results/outcome.py"),
     "tool checks": (f"{_CHECKS}/tool_checks.py", f"{_CHECKS}/tool_order.py"),
     "matchers": (
-        f"{_CHECKS}/tool_matchers.py", f"{_CHECKS}/call_matching.py", "holodeck/models/matchers.py",
+        f"{_CHECKS}/tool_matchers.py", f"{_CHECKS}/call_matching.py",
+        f"{_MODELS}/cases/matchers.py",
     ),
     "trajectories": (f"{_COMPARE}/trajectories.py",),
-    "trace checks": (f"{_CHECKS}/trace_checks.py", "holodeck/models/trace_checks.py"),
+    "trace checks": (f"{_CHECKS}/trace_checks.py", f"{_MODELS}/cases/trace_checks.py"),
     "criteria": (f"{_RUNNER}/criteria.py", "holodeck/lib/conversation/criteria_judge.py"),
     "repeats": (f"{_RUNNER}/repeats.py",),
     "judging": ("holodeck/lib/judging/*.py",),
@@ -38,7 +40,7 @@ PARTS = {
             "rescore", "script_steps", "stop_policy",
         )
     ),
-    "results": ("holodeck/models/test_result.py", "holodeck/models/turn_result.py"),
+    "results": (f"{_MODELS}/test_result.py", f"{_MODELS}/results/turn.py"),
 }  # fmt: skip
 """Part → its modules; a module that several fit belongs to the first of them."""
 ELSEWHERE = (f"{_EVALUATORS}/azure*.py",)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     )
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.models.agent import Agent
-    from holodeck.models.comparison import ComparisonReport
-    from holodeck.models.outcome import Outcome
+    from holodeck.models.records.comparison import ComparisonReport
+    from holodeck.models.results.outcome import Outcome
     from holodeck.models.test_case import TestCase
     from holodeck.models.test_result import MetricResult, TestReport, TestResult
 
@@ -64,10 +64,10 @@ __all__ = [
 
 _MODULES = {
     "Agent": "holodeck.models.agent",
-    "ComparisonReport": "holodeck.models.comparison",
+    "ComparisonReport": "holodeck.models.records.comparison",
     "ConfigLoader": "holodeck.config.loader",
     "MetricResult": "holodeck.models.test_result",
-    "Outcome": "holodeck.models.outcome",
+    "Outcome": "holodeck.models.results.outcome",
     "TestCase": "holodeck.models.test_case",
     "TestExecutor": "holodeck.lib.test_runner.executor",
     "TestReport": "holodeck.models.test_result",

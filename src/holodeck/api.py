@@ -1,15 +1,13 @@
 """The public API: run the test cases of an agent and return the report."""
 
-import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from pydantic import ValidationError
 
@@ -20,28 +18,21 @@ from holodeck.config.settings import setting_fields as declared_settings
 from holodeck.config.suite_files import is_yaml
 from holodeck.config.validation_errors import expected_value
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
-from holodeck.lib.observability import initialize_observability, shutdown_observability
 from holodeck.lib.processes.background_loop import SharedLoop
-from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.suggestions import did_you_mean_or_list
-from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.ui.frontend import detect_frontend
+from holodeck.lib.test_runner.display import RunDisplay, choose_display
+from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent
-from holodeck.models.comparison import ComparisonReport
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.records.comparison import ComparisonReport
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
-
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.python_progress import RunDisplay
 
 Case = TestCaseModel | Mapping[str, Any] | str
 """A test case, its keys as in YAML, or only its input."""
@@ -161,62 +152,13 @@ async def arun(
     tested = _load_agent_under_test(loader, path_or_agent, cases, name)
     agent = _with_evaluations(loader, tested.agent, metrics, model)
     redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
-    display = _choose_display(progress, redactor)
-
-    def report_result(result: TestResult) -> None:
-        if display is not None:
-            display.update(result)
-        if on_result is not None:
-            on_result(result)
-
-    executor = TestExecutor(
-        tested.config_path,
-        execution,
-        agent_config=agent,
-        backend=tested.backend,
-        config_loader=loader,
-        evaluators=_evaluators(metrics or ()),
-        progress_callback=report_result,
-        on_test_start=None if display is None else display.start_test,
-        options=RunOptions(clean=redactor.redact_report),
+    session = TestSession(
+        [tested.in_session(agent, execution, loader, metrics)],
+        redactor,
+        choose_display(progress, redactor.redact),
+        on_result=on_result,
     )
-    total_tests = len(executor.agent_config.test_cases or [])
-    with (
-        _telemetry(agent, redactor),
-        nullcontext() if display is None else display.shown(total_tests),
-    ):
-        try:
-            report = await executor.execute_tests()
-        finally:
-            if isinstance(tested.backend, AgentBackend):
-                await executor.shutdown()
-    return redactor.redact_frame(report)
-
-
-def _choose_display(progress: bool | None, redactor: Redactor) -> "RunDisplay | None":
-    """Return how to show a run; None in a script, which needs nothing of what shows runs."""
-    if progress is None and detect_frontend() == "script":
-        return None
-    from holodeck.lib.test_runner.python_progress import choose_display  # noqa: PLC0415
-
-    return choose_display(progress, redactor.redact)
-
-
-@contextmanager
-def _telemetry(agent: Agent, redactor: Redactor) -> Iterator[None]:
-    """Send telemetry as the agent's `observability` says; the code under test cannot exit."""
-    telemetry = initialize_observability(
-        agent.observability, agent.name, redactor.redact, agent.base_dir
-    )
-    interrupted = False
-    try:
-        with process_exit_forbidden():
-            yield
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        interrupted = True
-        raise
-    finally:
-        shutdown_observability(telemetry, interrupted=interrupted)
+    return await session.arun()
 
 
 def compare_agents(
@@ -265,7 +207,7 @@ async def _compare_agents(
     settings: RunSettings,
 ) -> ComparisonReport:
     # Imported here because most runs are about one agent.
-    from holodeck.lib.compare.against import AgentComparison, with_tests_of  # noqa: PLC0415
+    from holodeck.lib.compare.against import ComparisonSession, with_tests_of  # noqa: PLC0415
 
     execution = _execution_config(dict(settings))
     loader = ConfigLoader()
@@ -273,31 +215,19 @@ async def _compare_agents(
     agent = _with_evaluations(loader, tested.agent, metrics, model)
     other = _load_agent_under_test(loader, second, [], None)
     agents = (agent, with_tests_of(agent, other.agent))
-    folders = [one.agent.base_dir for one in (tested, other)]
-    secrets = [collect(*one) for one in zip(agents, map(loader.environment, folders), strict=True)]
+    folders = (tested.agent.base_dir, other.agent.base_dir)
+    environments = map(loader.environment, folders)
+    secrets = [collect(*pair) for pair in zip(agents, environments, strict=True)]
     redactor = Redactor([*secrets[0], *secrets[1]])
-    executors = [
-        TestExecutor(
-            one.config_path,
-            execution,
-            agent_config=described,
-            backend=one.backend,
-            config_loader=loader,
-            evaluators=_evaluators(metrics or ()),
-        )
-        for one, described in zip((tested, other), agents, strict=True)
-    ]
-    comparison = AgentComparison(
-        executors[0], executors[1], (tested.config_path, other.config_path)
+    session = ComparisonSession(
+        [
+            under_test.in_session(described, execution, loader, metrics)
+            for under_test, described in zip((tested, other), agents, strict=True)
+        ],
+        redactor,
+        RunDisplay(redactor.redact),
     )
-    with _telemetry(agent, redactor):
-        try:
-            report = await comparison.execute_tests()
-        finally:
-            for executor, one in zip(executors, (tested, other), strict=True):
-                if isinstance(one.backend, AgentBackend):
-                    await executor.shutdown()
-    return redactor.redact_report(report)
+    return await session.arun()
 
 
 def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
@@ -317,6 +247,25 @@ class _AgentUnderTest:
     """What the report names as its configuration."""
     backend: object | None = None
     """The agent itself as a Python object; None if `agent.backend` says how to reach it."""
+
+    def in_session(
+        self,
+        agent: Agent,
+        execution: ExecutionConfig,
+        loader: ConfigLoader,
+        metrics: Sequence[Metric] | None,
+    ) -> SessionAgent:
+        """Return it as `agent` describes it, with the settings of the call."""
+        if not agent.has_base_dir:
+            agent = agent.with_base_dir(Path(self.config_path).absolute().parent)
+        return SessionAgent(
+            self.config_path,
+            agent,
+            loader.settings_of(agent, execution),
+            backend=self.backend,
+            evaluators=_evaluators(metrics or ()),
+            config_loader=loader,
+        )
 
 
 def _load_agent_under_test(

@@ -16,6 +16,8 @@ HoloDeckError
 └── NothingSelected          exit 5   there is nothing to test
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal
@@ -145,7 +147,7 @@ class BackendError(ExecutionError):
     before the error (`lib.backends.base.ExecutionResult`), or None. `permanent` means that every
     other call will fail like this one, for example because the API key is wrong or the quota is
     used up. `refusal` is what the provider rejected; None if it did not reject anything. `raised`
-    is what the user's code raised in another process (`models.outcome.RaisedError`), or None.
+    is what the user's code raised in another process (`outcome.RaisedError`), or None.
     """
 
     raised: object | None = None
@@ -197,7 +199,7 @@ class ReportError(ExecutionError):
 class EvaluationError(HoloDeckError):
     """A metric could not be computed, so there is no verdict about the agent.
 
-    `raised` is what the user's code raised in another process (`models.outcome.RaisedError`), or
+    `raised` is what the user's code raised in another process (`outcome.RaisedError`), or
     None.
     """
 

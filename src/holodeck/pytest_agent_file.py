@@ -22,12 +22,11 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.run_loop import RunLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert
-from holodeck.lib.test_runner.events import scenario_result_of, show_conversations
-from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.options import RunOptions
+from holodeck.lib.test_runner.display import RunDisplay
+from holodeck.lib.test_runner.events import scenario_result_of
+from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import Reason
+from holodeck.models.results.outcome import Reason
 
 
 class CaseFailed(Exception):
@@ -51,32 +50,36 @@ def _with_code(reason: Reason) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LoadedAgent:
-    """An agent with its settings and secrets."""
+class TestedAgent:
+    """An agent with some of its cases, and what hides its secrets."""
 
-    path: str
-    agent: Agent
-    settings: ExecutionConfig
-    secrets: tuple[str, ...]
-    """To be masked in all output."""
+    __test__ = False
+
+    tested: SessionAgent
+    redactor: Redactor
 
     @classmethod
-    def read(cls, path: str, suites: Sequence[Path] = ()) -> "LoadedAgent":
+    def read(cls, path: str, suites: Sequence[Path] = ()) -> "TestedAgent":
         """Read an agent, with the cases of further suites. Raises HoloDeckError."""
         agent, settings, loader = load_agent_with_config(path, suites=suites)
         secrets = collect(agent, loader.environment(agent.base_dir))
-        return cls(path, agent, settings, tuple(secrets))
+        return cls(SessionAgent(path, agent, settings), Redactor(secrets))
 
-    def with_cases(self, indexes: Sequence[int]) -> "LoadedAgent":
+    @property
+    def agent(self) -> Agent:
+        return self.tested.agent
+
+    def with_cases(self, indexes: Sequence[int]) -> "TestedAgent":
         """Return the agent with some of its cases."""
-        return replace(self, agent=self.agent.with_cases(indexes))
+        agent = self.agent.with_cases(indexes)
+        return replace(self, tested=replace(self.tested, agent=agent))
 
     def indexes_by_suite(self) -> dict[str | None, list[int]]:
         """Return the indexes of the cases of each suite; None has those without one."""
-        found: dict[str | None, list[int]] = {}
+        indexes: dict[str | None, list[int]] = {}
         for index, case in enumerate(self.agent.test_cases or []):
-            found.setdefault(case.suite, []).append(index)
-        return found
+            indexes.setdefault(case.suite, []).append(index)
+        return indexes
 
 
 class AgentFile(pytest.File):
@@ -100,7 +103,7 @@ class AgentFile(pytest.File):
             raise_on_errors(findings)
         except HoloDeckError as error:
             raise self.CollectError(f"{self.path.name}: {error}") from error
-        if loaded.settings.has_budget:
+        if loaded.tested.settings.has_budget:
             message = "its budget is ignored, as each case is a run of its own in pytest"
             self._warn(f"{self.path.name}: {message}; use 'holodeck test'")
         for finding in findings:
@@ -113,11 +116,11 @@ class AgentFile(pytest.File):
         file = inert(str(self.path), keep_newlines=False)
         warnings.warn_explicit(pytest.PytestWarning(inert(text)), None, file, lineno=1)
 
-    def _load_agent(self) -> LoadedAgent:
+    def _load_agent(self) -> TestedAgent:
         """Read the agent. Raises HoloDeckError."""
-        return LoadedAgent.read(str(self.path))
+        return TestedAgent.read(str(self.path))
 
-    def _cases(self, loaded: LoadedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
+    def _cases(self, loaded: TestedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
         for suite, indexes in loaded.indexes_by_suite().items():
             some = loaded.with_cases(indexes)
             if suite is None:
@@ -133,12 +136,12 @@ class SuiteFile(AgentFile):
     Its agent is that of `--holodeck-agent`, else the nearest agent.yaml beside or above the file.
     """
 
-    def _load_agent(self) -> LoadedAgent:
+    def _load_agent(self) -> TestedAgent:
         named = self.config.getoption("holodeck_agent")
         if named is not None:
             agent = self.config.invocation_params.dir / named
-            return LoadedAgent.read(str(agent), [self.path])
-        return LoadedAgent.read(self._nearest(), [self.path])
+            return TestedAgent.read(str(agent), [self.path])
+        return TestedAgent.read(self._nearest(), [self.path])
 
     def _nearest(self) -> str:
         """Return the agent.yaml of the file. Raises ConfigError."""
@@ -151,7 +154,7 @@ class SuiteFile(AgentFile):
             )
         return agent
 
-    def _cases(self, loaded: LoadedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
+    def _cases(self, loaded: TestedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
         indexes = loaded.indexes_by_suite()[suite_name(self.path)]
         yield from _build_tests(self, loaded.with_cases(indexes))
 
@@ -159,7 +162,7 @@ class SuiteFile(AgentFile):
 class CasesOfSuite(pytest.Collector):
     """The cases of one suite of an agent.yaml."""
 
-    def __init__(self, *, loaded: LoadedAgent, **given: Any) -> None:
+    def __init__(self, *, loaded: TestedAgent, **given: Any) -> None:
         super().__init__(**given)
         self._loaded = loaded
 
@@ -167,7 +170,7 @@ class CasesOfSuite(pytest.Collector):
         yield from _build_tests(self, self._loaded)
 
 
-def _build_tests(parent: pytest.Collector, loaded: LoadedAgent) -> Iterator["AgentCase"]:
+def _build_tests(parent: pytest.Collector, loaded: TestedAgent) -> Iterator["AgentCase"]:
     """Yield a test for each case, each with a unique name."""
     seen: Counter[str] = Counter()
     for index, case in enumerate(loaded.agent.test_cases or []):
@@ -180,26 +183,22 @@ def _build_tests(parent: pytest.Collector, loaded: LoadedAgent) -> Iterator["Age
 class AgentCase(pytest.Item):
     """One test case."""
 
-    def __init__(self, *, loaded: LoadedAgent, **given: Any) -> None:
+    def __init__(self, *, loaded: TestedAgent, **given: Any) -> None:
         super().__init__(**given)
         self._loaded = loaded
         self.add_marker("agent_test")
 
     def runtest(self) -> None:
-        is_debugged = bool(self.config.getoption("holodeck_debug"))
-        executor = TestExecutor(
-            self._loaded.path,
-            agent_config=self._loaded.agent,
-            resolved_execution_config=self._loaded.settings,
-            options=RunOptions(
-                is_checked=True,  # when its file was collected
-                is_debugged=is_debugged,
-                on_conversation=show_conversations(debug=True) if is_debugged else None,
-            ),
+        redactor = self._loaded.redactor
+        session = TestSession(
+            [self._loaded.tested],
+            redactor,
+            RunDisplay(redactor.redact),
+            is_checked=True,  # when its file was collected
+            debug=bool(self.config.getoption("holodeck_debug")),
         )
         with process_exit_forbidden(), asyncio.Runner(loop_factory=RunLoop) as runner:
-            report = runner.run(executor.execute_tests())
-        [result] = Redactor(self._loaded.secrets).redact_report(report).results
+            [result] = runner.run(session.execute()).results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))
         self.user_properties.append(("outcome", result.outcome.value))

@@ -22,7 +22,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig, EvaluationMetric, GEvalMetric, RAGMetric
 from holodeck.models.llm import ProviderEnum
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ProcessedFileInput, TestResult
 

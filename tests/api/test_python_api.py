@@ -21,7 +21,7 @@ from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.judge_trust import TrustRule
+from holodeck.models.metrics.judge_trust import TrustRule
 from support.agents import contains
 
 ONLY_OF_THE_COMMAND = {"quiet", "verbose", "record", "report_detail"}

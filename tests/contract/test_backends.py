@@ -24,9 +24,9 @@ from holodeck.lib.backends.base import (
     ExecutionResult,
     history_problem,
 )
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig

@@ -20,8 +20,8 @@ from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
-from holodeck.models.evidence import Unknown
 from holodeck.models.llm import LLMProvider
+from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import ToolInvocation
 from support.deepeval_cases import (
     ANSWER,

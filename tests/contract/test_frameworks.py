@@ -14,13 +14,13 @@ import pytest
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendTimeoutError
 from holodeck.lib.backends.base import AcceptsHistory, AgentBackend, AgentSession
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from support.frameworks import INVALID_CALLS, all_rows, missing_frameworks, script
 
 PATIENT = ExecutionConfig(llm_timeout=600, max_retries=0)

@@ -13,7 +13,7 @@ from fakes import FakeOpenAI
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.rescore import rescore
-from holodeck.models.record import CaseFinished
+from holodeck.models.records.record import CaseFinished
 from support.token_probabilities import yes
 
 DESK = '''

@@ -16,8 +16,8 @@ from opentelemetry import trace
 
 from fakes import FakeOpenAI
 from holodeck import arun
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.backends.tapped_backend import TappedPythonBackend
 from holodeck.lib.support.environment import variables_set

@@ -9,19 +9,19 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.models.backend import ProcessBackendConfig
 from support.frameworks import all_rows, script
 
 ROWS = {row.__module__.rpartition(".")[2]: row for row in reversed(all_rows())}
 """The first row of each framework."""
 CODE = """
-import importlib.util
 import sys
+from importlib.machinery import PathFinder
 from types import SimpleNamespace
 
-assert importlib.util.find_spec("holodeck").origin is None, "holodeck is installed"
+assert PathFinder.find_spec("holodeck", sys.path) is None, "holodeck is installed"
 sys.path.append({tests!r})
 from {module} import {row}
 

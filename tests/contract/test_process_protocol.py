@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from holodeck.errors import BackendSessionError
-from holodeck.lib.backends.process import python_worker
-from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.process.backend import ProcessBackend, command_of
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.backend import ProcessBackendConfig
 from support.cli import run_cli
@@ -102,14 +101,8 @@ def test_the_schema_is_one():
 
 async def test_a_python_agent_and_holodeck_write_what_the_schema_says(reach, tmp_path):
     (tmp_path / "bot.py").write_text(AGENT)
-    backend = await reach(
-        sys.executable,
-        python_worker.__file__,
-        str(tmp_path),
-        "bot:agent",
-        "case",
-        "tools_may_run_agents",
-    )
+    config = ProcessBackendConfig(type="process", target="bot:agent")
+    backend = await reach(*command_of(config, tmp_path))
 
     errors = await play(backend, "hi", "fail")
     await backend.in_context({"user": "kim"}).invoke_once("hi")

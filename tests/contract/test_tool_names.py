@@ -7,7 +7,7 @@ from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.evaluators.deepeval.answers import ToolCorrectnessEvaluator
 from holodeck.lib.evaluators.inputs import Observation
 from holodeck.lib.evaluators.observation_metrics import PassFailEvaluator
-from holodeck.models.evidence import evidence
+from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 from holodeck.suite import AgentResult, Scenario, ToolCall, get_scorer

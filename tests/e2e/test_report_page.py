@@ -11,7 +11,7 @@ import pytest
 
 from holodeck.lib.reports.html import generate_html_report
 from holodeck.lib.support.text import printable
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
 from support.chromium import needs_chromium
 from support.report_examples import example_report

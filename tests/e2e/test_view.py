@@ -17,9 +17,9 @@ from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.file_lock import try_lock
-from holodeck.models.evidence import evidence
-from holodeck.models.outcome import Outcome
-from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.results.evidence import evidence
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import ToolInvocation
 from support.chromium import needs_chromium
 from support.html_page import HtmlPage

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fakes import AgentFolder, FakeOpenAI, Reply, case
 from holodeck.errors import MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.opensearch import OpenSearchIndex
-from holodeck.models.knowledge import KeywordIndexConfig
+from holodeck.models.tools.knowledge import KeywordIndexConfig
 from support.opensearch_service import PASSWORD, USER, OpenSearchService
 from support.rest_services import KEY
 from support.store_servers import free_port

@@ -8,7 +8,7 @@ import pytest
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
 from holodeck.lib.knowledge.stores.connectors import CONNECTORS
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 from support.store_servers import PASSWORD, free_port
 from support.vector_stores import StoreFactory
 

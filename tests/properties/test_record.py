@@ -28,8 +28,8 @@ from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted
-from holodeck.models.reported_run import RunOrigin
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,

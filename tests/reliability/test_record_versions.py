@@ -26,6 +26,6 @@ def test_an_old_record_is_read_and_reported(path, tmp_path):
 
 
 def test_every_version_has_its_record():
-    from holodeck.models.record import SCHEMA_VERSION
+    from holodeck.models.records.record import SCHEMA_VERSION
 
     assert [path.stem for path in RECORDS] == [f"run-v{n}" for n in range(1, SCHEMA_VERSION + 1)]

@@ -15,7 +15,7 @@ from holodeck.lib.observability.tracing import TOO_SLOW, Content
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.patterns import MAX_LENGTH, compile_pattern, find
 from holodeck.lib.support.text import one_line, printable
-from holodeck.models.evidence import evidence
+from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 from support.checks import assert_plain

@@ -7,7 +7,7 @@ from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.record import CaseFinished
+from holodeck.models.records.record import CaseFinished
 
 JUDGE, USER = "# Criteria", "what the user writes next"
 """What the prompts of the judge and of the simulated user hold."""

@@ -1,7 +1,7 @@
 """Reports that show everything a page can show."""
 
-from holodeck.models.outcome import Attempt, CriterionRow, Outcome, RaisedError, Vote
 from holodeck.models.price import Cost
+from holodeck.models.results.outcome import Attempt, CriterionRow, Outcome, RaisedError, Vote
 from holodeck.models.test_result import (
     MetricResult,
     Repeats,

@@ -21,11 +21,11 @@ from typing import Any, Literal
 from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.lib.backends.a2a_backend import A2aBackend
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.mcp_backend import McpBackend
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.backends.tapped_backend import (
     ProcessTaps,

@@ -22,8 +22,6 @@ KILLED = "the process has ended, or was killed"
 CANCELLED = "the tasks were cancelled, and each has its limit"
 STOPPED = "waits to be stopped, by a message, a signal or the end of its parent"
 UNLIMITED = {
-    "cli/interruptible_run.py asyncio.wait": "the run itself, which has its own limits",
-    "cli/interruptible_run.py no_signal.acquire": STOPPED,
     "cli/watch.py child.wait": "a run, while a person watches",
     "lib/backends/a2a_backend.py httpx.AsyncClient": "llm_timeout limits each call",
     "lib/backends/frameworks/claude_code.py self._process.communicate": (
@@ -31,7 +29,7 @@ UNLIMITED = {
     ),
     "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
     "lib/backends/process/pool.py asyncio.wait": CANCELLED,
-    "lib/backends/process/python_worker.py ended.wait": STOPPED,
+    "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/background_loop.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_child.py is_over.wait": "its parent, whose end closes the pipe",
@@ -50,6 +48,8 @@ UNLIMITED = {
     "lib/records/recorder.py self._syncer.join": "the last write to the disk",
     "lib/tap/loopback.py self._stop.wait": STOPPED,
     "lib/tap/server.py self._can_write.wait": "the call of the agent, whose end closes the tap",
+    "lib/test_runner/interruption.py asyncio.wait": "the run itself, which has its own limits",
+    "lib/test_runner/interruption.py no_signal.acquire": STOPPED,
     "lib/test_runner/workers/ray_workers.py self._process.wait": STOPPED,
     "lib/test_runner/worker.py self._closed.wait": STOPPED,
     "lib/test_runner/workers/worker_places.py self._process.wait": KILLED,
@@ -58,7 +58,7 @@ UNLIMITED = {
 }
 """File and call → why that wait needs no limit of its own."""
 TIMESTAMPS = {
-    "cli/agent_reports.py": "when a report was made",
+    "cli/run_agents.py": "when a report was made",
     "cli/runs.py": "the age of recorded runs",
     "cli/view.py": "the age of folders of earlier pages",
     "lib/conversation/events.py": "when an event happened",

@@ -8,8 +8,8 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import (
-    ReportTarget,
     agent_option,
+    check_formats,
     check_inputs,
     output_option,
     print_report,
@@ -17,12 +17,12 @@ from holodeck.cli.options import (
     run_store_of,
     trust_option,
     untrusted_option,
-    write_each,
 )
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
-    from holodeck.models.comparison import ComparisonReport
+    from holodeck.lib.test_runner.report_files import ReportTarget
+    from holodeck.models.records.comparison import ComparisonReport
 
 
 @click.command()
@@ -64,11 +64,11 @@ def compare(
     With --arena, only a judge is asked, once in each order of the two answers. Exit code 4 means
     that it gave no verdict on some.
     """
-    from holodeck.cli.comparison_run import check_formats
     from holodeck.errors import ExitCode, ReportError
     from holodeck.lib.compare.gate import require_later
     from holodeck.lib.compare.run_comparison import compare_runs, read_side
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
+    from holodeck.lib.test_runner.report_files import write_each
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
@@ -85,7 +85,7 @@ def compare(
     else:
         text = render_terminal(report, verbose=options["verbose"]).removeprefix("\n")
         echo(cli_context.clean(text))
-    failures = write_each(targets, lambda target: _write(report, target), cli_context)
+    failures = write_each(targets, lambda target: _write(report, target), cli_context.clean)
     if failures:
         raise ReportError("\n".join(failures))
     if options["fail_on"] is not None:
@@ -121,7 +121,7 @@ def _with_preferences(
 
 def _rendered(report: "ComparisonReport", report_format: str) -> str:
     from holodeck.errors import ConfigError
-    from holodeck.models.comparison import COMPARISON_FORMATS
+    from holodeck.models.records.comparison import COMPARISON_FORMATS
 
     if report_format not in COMPARISON_FORMATS:
         known = " or ".join(COMPARISON_FORMATS)
@@ -131,7 +131,7 @@ def _rendered(report: "ComparisonReport", report_format: str) -> str:
     return report.rendered(report_format)
 
 
-def _write(report: "ComparisonReport", target: ReportTarget) -> None:
+def _write(report: "ComparisonReport", target: "ReportTarget") -> None:
     from holodeck.lib.reports.formats import write_report_text
 
     write_report_text(_rendered(report, target.report_format), target.file, target.path)

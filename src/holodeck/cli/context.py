@@ -24,9 +24,6 @@ class CliContext:
         """Set in a run that `--watch` started."""
         self.github: GitHubActions | None = None
         """Set in a run in a step of GitHub Actions."""
-        self.is_interrupted = False
-        """Whether a signal has ended the run."""
-        """Forks the workers; None if they were not expected when the command began."""
         self.trusts_endpoints = False
         """Whether `--trust` consents to the endpoints of `.env` files."""
         self._notices: set[str] = set()

@@ -140,7 +140,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     from holodeck.lib.judging.people import agreement_of_people
     from holodeck.lib.support.safe_paths import refuse_input
     from holodeck.lib.ui.live import write_text
-    from holodeck.models.judge_trust import (
+    from holodeck.models.metrics.judge_trust import (
         CHECKS_FILE,
         DEFAULT_MAX_FALSE_PASSES,
         DEFAULT_MIN_KAPPA,

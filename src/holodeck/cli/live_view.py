@@ -19,7 +19,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.file_lock import try_lock
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.base import Json
-from holodeck.models.record import CaseFinished, CaseSkipped, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, CaseSkipped, RunFinished, RunStarted
 
 HOST = "127.0.0.1"
 MOST_CASES = 500

@@ -18,10 +18,10 @@ def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentD
 
     It is loaded and closed, not called. Raises ConfigError or BackendInitError.
     """
-    from holodeck.cli.interruptible_run import protected_streams
-    from holodeck.lib.backends.callable_backend import CallableBackend
     from holodeck.lib.backends.process.backend import ProcessBackend
+    from holodeck.lib.backends.python.backend import CallableBackend
     from holodeck.lib.processes.process_exit import process_exit_forbidden
+    from holodeck.lib.ui.streams import protected_streams
 
     async def load() -> "AgentDescription":
         backend: CallableBackend | ProcessBackend

@@ -2,19 +2,18 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from holodeck.cli.context import CliContext
+from holodeck.errors import ConfigError
 from holodeck.lib.ui.help import GroupedOption
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import Run, RunStore
-    from holodeck.models.config import ReportDetail
-    from holodeck.models.test_result import TestReport
+    from holodeck.lib.test_runner.report_files import ReportTarget
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -140,24 +139,14 @@ def check_inputs(
             refuse_input(path, location, ["events"])
 
 
-@dataclass(frozen=True)
-class ReportTarget:
-    """A file to write the report to."""
-
-    path: Path
-    """As the user wrote it."""
-    report_format: str
-    file: Path
-    """The absolute path: code under test may change the working directory."""
-
-
-def report_targets(outputs: Sequence[Path], report_format: str | None) -> list[ReportTarget]:
+def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[ReportTarget]":
     """Return the reports to write. Raises ConfigError for a file that cannot be written.
 
     The files that the command reads from now on are noted, for `check_inputs`.
     """
     from holodeck.lib.reports.formats import check_writable, format_for
     from holodeck.lib.support.safe_paths import inputs_noted
+    from holodeck.lib.test_runner.report_files import ReportTarget
 
     click.get_current_context().with_resource(inputs_noted())
 
@@ -186,38 +175,17 @@ def _new_file(output: Path) -> Path:
     return Path(f"{stem}_{uuid4()}.{output}")
 
 
-def write_reports(
-    report: "TestReport",
-    targets: Sequence[ReportTarget],
-    context: CliContext,
-    detail: "ReportDetail | None" = None,
-) -> list[str]:
-    """Write every report that can be written; return an error message for each of the others."""
-    from holodeck.lib.reports.formats import write_report, write_report_text
+def check_formats(targets: "Sequence[ReportTarget]") -> None:
+    """Raise ConfigError for a format that cannot show a comparison."""
+    from holodeck.models.records.comparison import COMPARISON_FORMATS
 
-    def write(target: ReportTarget) -> None:
-        if target.report_format != "markdown":
-            write_report(target.report_format, report, target.file, target.path)
-            return
-        text = render_report(report, target.report_format, context, detail)
-        write_report_text(text, target.file, target.path)
-
-    return write_each(targets, write, context)
-
-
-def render_report(
-    report: "TestReport", report_format: str, context: CliContext, detail: "ReportDetail | None"
-) -> str:
-    """Return the text of a report; `detail` is about Markdown, and None means its default."""
-    from holodeck.lib.reports.formats import FORMATS
-
-    render = FORMATS.load(report_format, location="--format")
-    if report_format != "markdown":
-        return render(report)
-    from holodeck.lib.test_runner.reporter import generate_markdown_report
-
-    links = None if context.github is None else context.github.links
-    return generate_markdown_report(report, detail or "all", links)
+    for target in targets:
+        if target.report_format not in COMPARISON_FORMATS:
+            raise ConfigError(
+                "--format",
+                f"{target.report_format!r} shows one run; a comparison is written as"
+                f" {' or '.join(COMPARISON_FORMATS)}",
+            )
 
 
 def print_report(text: str, report_format: str) -> None:
@@ -229,21 +197,3 @@ def print_report(text: str, report_format: str) -> None:
     escapes: dict[str, Callable[[str], str]]
     escapes = {"json": inert_json, "codequality": inert_json, "junit": inert_xml, "html": str}
     write_raw(sys.stdout, escapes.get(report_format, inert)(text))
-
-
-def write_each(
-    targets: Sequence[ReportTarget], write: Callable[[ReportTarget], None], context: CliContext
-) -> list[str]:
-    """Call `write` for each target; return an error message for each that cannot be written."""
-    from holodeck.errors import ReportError
-    from holodeck.lib.ui.live import write_text
-
-    failures = []
-    for target in targets:
-        try:
-            write(target)
-        except ReportError as error:
-            failures.append(str(error))
-        else:
-            write_text(sys.stdout, context.clean(f"Report saved to {target.path}\n"))
-    return failures

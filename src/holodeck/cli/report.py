@@ -14,10 +14,8 @@ from holodeck.cli.options import (
     output_option,
     print_report,
     read_run,
-    render_report,
     report_targets,
     run_store_of,
-    write_reports,
 )
 from holodeck.config.flags import option
 from holodeck.config.settings import setting_fields
@@ -62,6 +60,7 @@ def report(
     """
     from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import FORMATS
+    from holodeck.lib.test_runner.report_files import render_report, write_reports
 
     if len(runs) > 1 and not merge:
         raise click.UsageError(f"{len(runs)} runs are named; add --merge to join them")
@@ -72,7 +71,7 @@ def report(
     github = github_actions() if targets else None
     if github is not None:
         context.with_resource(github.commands_stopped())
-    cli_context.github = github
+    links = None if github is None else github.links
     FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)
     named = [read_named(one, store, cli_context) for one in runs or ("last",)]
@@ -80,9 +79,9 @@ def report(
     check_inputs(targets)
     shown = cli_context.redactor.redact_report(found)
     if not targets:
-        text = render_report(shown, report_format or "markdown", cli_context, report_detail)
+        text = render_report(shown, report_format or "markdown", report_detail)
         print_report(text, report_format or "markdown")
-    failures = write_reports(shown, targets, cli_context, report_detail)
+    failures = write_reports(shown, targets, cli_context.clean, report_detail, links)
     if github is not None and merge:
         github.summarize(shown)
     if failures:
@@ -95,7 +94,7 @@ def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedRepor
     from holodeck.errors import ConfigError
     from holodeck.lib.reports.merge import NamedReport
     from holodeck.lib.test_runner.recorded import is_report, read_report, report_of
-    from holodeck.models.baseline import Baseline
+    from holodeck.models.records.baseline import Baseline
 
     if not is_report(name):
         run = read_run(store, name, context)

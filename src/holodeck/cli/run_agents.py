@@ -3,20 +3,21 @@
 import json
 import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from holodeck import __version__
 from holodeck.cli.agent_paths import AgentTarget, FoundAgents
-from holodeck.cli.agent_reports import AgentReports
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
-from holodeck.cli.options import ReportTarget, check_inputs
+from holodeck.cli.options import check_formats, check_inputs
 from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_comparison, plan_run
-from holodeck.cli.test_run import TestRun, find_run, repeat_selection, resume_run
 from holodeck.config.source import display_path
 from holodeck.config.suite_files import current_invalid_suites, why_not_run
 from holodeck.errors import (
@@ -25,6 +26,7 @@ from holodeck.errors import (
     ExitCode,
     HoloDeckError,
     NothingSelected,
+    ReportError,
     worst_exit_code,
 )
 from holodeck.lib.selection.request import SelectionRequest
@@ -34,13 +36,19 @@ from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 
 if TYPE_CHECKING:
-    from holodeck.cli.comparison_run import SecondAgent
-    from holodeck.cli.regression_gate import GateOptions, RegressionGate
     from holodeck.config.findings import Finding
-    from holodeck.lib.records.run_store import Run
+    from holodeck.lib.compare.against import ComparisonSession, SecondAgent
+    from holodeck.lib.compare.regression_gate import GateOptions
+    from holodeck.lib.test_runner.display import RunDisplay
+    from holodeck.lib.test_runner.report_files import ReportTarget
+    from holodeck.lib.test_runner.resume import ResumeOptions
+    from holodeck.lib.test_runner.session import RunSession, SessionAgent, TestSession
+    from holodeck.models.config import ReportDetail
+    from holodeck.models.records.comparison import ComparisonReport
+    from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +63,12 @@ class TestOptions:
 
     request: SelectionRequest
     settings: ExecutionConfig
-    targets: Sequence[ReportTarget] = ()
+    targets: "Sequence[ReportTarget]" = ()
     preview_mode: Literal["list", "plan"] | None = None
     """What to show instead of running; None for a run."""
     as_json: bool = False
-    resume: str | None = None
+    resume: "ResumeOptions | None" = None
     """The run to resume; None for a new one."""
-    retry_errors: bool = False
-    force: bool = False
     debug: bool = False
     """Whether a person types the messages of simulated users."""
     against: str | None = None
@@ -74,7 +80,7 @@ class TestOptions:
 
 
 @dataclass(frozen=True)
-class LoadedAgent:
+class CheckedAgent:
     """An agent whose configuration was read and, for a run, checked."""
 
     target: AgentTarget
@@ -97,7 +103,60 @@ class LoadedAgent:
         return apply_selection(self.agent, self.request, self.target.path, context)
 
 
-def _note_files(agents: Sequence[Agent], targets: Sequence[ReportTarget]) -> None:
+@dataclass
+class AgentReports:
+    """One report for each agent, also for those that were not run."""
+
+    context: CliContext
+    by_title: "dict[str, TestReport]" = field(default_factory=dict)
+    """Title of the agent → its report, without secrets."""
+
+    def add_unselected(self, tested: CheckedAgent) -> None:
+        """Add an agent of which no case is selected."""
+        from holodeck.lib.records.recorder import origin_of
+
+        request = replace(tested.request, allow_empty=True)
+        _, selection = apply_selection(tested.agent, request, tested.target.path, self.context)
+        origin = origin_of(tested.agent)
+        self._add_empty(tested, {"selection": selection, "planned_tests": 0, "origin": origin})
+
+    def add_failed(self, tested: CheckedAgent, reason: str, exit_code: int | None = None) -> None:
+        """Add an agent without results, unless it has a report from before it failed."""
+        from holodeck.models.results.origin import RunOrigin
+
+        if tested.target.title not in self.by_title:
+            origin = RunOrigin(exit_code=exit_code)
+            self._add_empty(tested, {"stopped": self.context.clean(reason), "origin": origin})
+
+    def _add_empty(self, tested: CheckedAgent, fields: Mapping[str, Any]) -> None:
+        from holodeck.lib.reports.summary import summarize
+        from holodeck.models.test_result import TestReport
+
+        self.by_title[tested.target.title] = TestReport(
+            agent_name=tested.agent.name,
+            agent_config_path=tested.target.path,
+            results=[],
+            summary=summarize([], 0),
+            timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
+            holodeck_version=__version__,
+            **fields,
+        )
+
+    def write(self, targets: "Sequence[ReportTarget]", detail: "ReportDetail | None") -> None:
+        """Write the reports as one. Raises ReportError."""
+        from holodeck.lib.reports.merge import NamedReport, merge_reports
+        from holodeck.lib.test_runner.report_files import write_reports
+
+        context = self.context
+        merged = merge_reports([NamedReport(*item) for item in self.by_title.items()])
+        shown = context.redactor.redact_report(merged)
+        links = None if context.github is None else context.github.links
+        failures = write_reports(shown, targets, context.clean, detail, links)
+        if failures:
+            raise ReportError("\n".join(failures))
+
+
+def _note_files(agents: Sequence[Agent], targets: "Sequence[ReportTarget]") -> None:
     """Note the files that agents name, some of which are read late, if a target exists."""
     for agent in agents if any(target.file.is_file() for target in targets) else ():
         for _, path in paths_used(agent, PathUse.READ):
@@ -111,10 +170,10 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
         _require_one_agent(options, len(found.targets))
     agents = [_load(options, target, context) for target in found.targets]
     _note_files([loaded.agent for loaded in agents], options.targets)
-    check_inputs(options.targets, [one.events for one in agents])
-    read = {path for one in agents for path in one.case_files}
-    unread = {one: why_not_run(one) for one in found.others if Path(one).resolve() not in read}
-    unnamed = [one for one, reason in unread.items() if reason is None]
+    check_inputs(options.targets, [tested.events for tested in agents])
+    read = {path for tested in agents for path in tested.case_files}
+    unread = {file: why_not_run(file) for file in found.others if Path(file).resolve() not in read}
+    unnamed = [file for file, reason in unread.items() if reason is None]
     if unnamed:
         names = ", ".join(unnamed[:_MAX_FILES])
         more = f" and {len(unnamed) - _MAX_FILES} more" if unnamed[_MAX_FILES:] else ""
@@ -123,12 +182,14 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
         names = ", ".join(found.unused_agents[:_MAX_FILES])
         _echo(f"Ignored, because --adapter names the agent: {names}", context)
     if len(agents) == 1:
-        code = _run_one(options, agents[0], context)
+        code = _run_agent(options, agents[0], context)
     elif options.preview_mode == "list" and options.as_json:
         code = _list_as_json(options, agents, context)
     else:
         code = _run_each(options, agents, context)
-    not_run = [f"Not run: {one}: {reason}" for one, reason in unread.items() if reason is not None]
+    not_run = [
+        f"Not run: {file}: {reason}" for file, reason in unread.items() if reason is not None
+    ]
     left_out = current_invalid_suites()
     if left_out is not None:
         for file, error in left_out.errors.items():
@@ -154,7 +215,7 @@ def _require_one_agent(options: TestOptions, count: int) -> None:
             raise click.UsageError(f"{flag} works with one agent, and the paths contain {count}")
 
 
-def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> LoadedAgent:
+def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> CheckedAgent:
     """Read the agent and, unless its cases are only listed, check it. Raises ConfigError."""
     from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
     from holodeck.config.secrets import collect
@@ -178,22 +239,20 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
     request = _request_for(options.request, target)
     second = None
     if options.against is not None:
-        from holodeck.cli.comparison_run import (
-            check_formats,
-            check_second_agent,
-            load_second_agent,
-        )
+        from holodeck.lib.compare.against import load_second_agent
 
         check_formats(options.targets)
-        second = load_second_agent(options.against, agent, context)
+        second = load_second_agent(options.against, agent)
+        other = second.agent
+        context.protect(collect(other, ConfigLoader().environment(other.base_dir)))
         if options.preview_mode != "list":
-            check_second_agent(second, agent, settings, findings)
+            second.check(agent, settings, findings)
     if options.preview_mode is None:
         from holodeck.cli.trust import confirm_endpoints
 
         for tested in (agent, *([second.agent] if second is not None else ())):
             confirm_endpoints(tested, context)
-    return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
+    return CheckedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
 
 
 def _check_debug(settings: ExecutionConfig) -> None:
@@ -228,10 +287,10 @@ def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionReq
 
     left_out = current_invalid_suites()
     errors = left_out.errors if left_out is not None else {}
-    files = [one for one in target.suites if display_path(Path(one).absolute()) not in errors]
+    files = [file for file in target.suites if display_path(Path(file).absolute()) not in errors]
     if not files:
         raise next(iter(errors.values()))
-    suites = tuple(suite_name(Path(one)) for one in files)
+    suites = tuple(suite_name(Path(file)) for file in files)
     for name in request.suites:
         if name not in suites:
             raise NothingSelected(
@@ -240,7 +299,7 @@ def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionReq
     return replace(request, suites=request.suites or suites)
 
 
-def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliContext) -> int:
+def _run_each(options: TestOptions, agents: Sequence[CheckedAgent], context: CliContext) -> int:
     """Run one agent after the other; after runs, print the exit code of each.
 
     A report of `--output` joins those of all agents.
@@ -248,75 +307,80 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
     codes: dict[str, int] = {}
     reports = AgentReports(context)
     alone = replace(options, targets=())
-    for number, one in enumerate(agents, 1):
+    for number, tested in enumerate(agents, 1):
         write_text(
-            sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.target.title}\n")
+            sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {tested.target.title}\n")
         )
         try:
-            codes[one.target.title] = _run_one(alone, one, context, reports)
+            codes[tested.target.title] = _run_agent(alone, tested, context, reports)
         except NothingSelected as error:
-            echo(context.brief(f"{one.target.title}: {error}"), err=True)
+            echo(context.brief(f"{tested.target.title}: {error}"), err=True)
             if options.targets:
-                reports.add_unselected(one)
+                reports.add_unselected(tested)
         except HoloDeckError as error:  # the others can still run
             print_error(error, context)
-            codes[one.target.title] = error.exit_code
-            reports.add_failed(one, str(error), error.exit_code)
-        if codes.get(one.target.title) in INTERRUPTED:
+            codes[tested.target.title] = error.exit_code
+            reports.add_failed(tested, str(error), error.exit_code)
+        if codes.get(tested.target.title) in INTERRUPTED:
             break
     if options.preview_mode is None:
         is_interrupted = any(code in INTERRUPTED for code in codes.values())
         otherwise = "not run" if is_interrupted else "no case selected"
         ends = {
-            one.target.title: f"exit {codes[one.target.title]}"
-            if one.target.title in codes
+            tested.target.title: f"exit {codes[tested.target.title]}"
+            if tested.target.title in codes
             else otherwise
-            for one in agents
+            for tested in agents
         }
         lines = [f"  {end}  {title}" for title, end in ends.items()]
         write_text(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
     if not codes:
         return ExitCode.NOTHING_SELECTED
     if options.targets:
-        for one in agents:
-            reports.add_failed(one, "not run")
+        for tested in agents:
+            reports.add_failed(tested, "not run")
         reports.write(options.targets, agents[0].settings.report_detail)
     return worst_exit_code(codes.values())
 
 
-def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: CliContext) -> int:
+def _list_as_json(options: TestOptions, agents: Sequence[CheckedAgent], context: CliContext) -> int:
     rows = []
-    for one in agents:
+    for tested in agents:
         try:
-            agent, _ = one.select(context)
+            agent, _ = tested.select(context)
         except NothingSelected as error:
-            echo(context.brief(f"{one.target.title}: {error}"), err=True)
+            echo(context.brief(f"{tested.target.title}: {error}"), err=True)
         else:
-            rows += [{"agent": one.target.path, **row} for row in case_rows(agent)]
+            rows += [{"agent": tested.target.path, **row} for row in case_rows(agent)]
     context.print_json(json.dumps(rows, indent=2))
     is_ok = bool(rows) or options.request.allow_empty
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 
 
-def _run_one(
+def _run_agent(
     options: TestOptions,
-    one: LoadedAgent,
+    tested: CheckedAgent,
     context: CliContext,
     reports: AgentReports | None = None,
 ) -> int:
     """Run, list or plan one agent; return the exit code, and add the report to `reports`."""
     if options.preview_mode is None:
-        return _test(options, one, context, reports)
-    agent, selection = one.select(context)
+        return _test(options, tested, context, reports)
+    agent, selection = tested.select(context)
     if options.preview_mode == "list":
         text = case_list(agent, selection, as_json=options.as_json)
-        if one.second is not None and not options.as_json:
-            text += f", each on A ({one.target.path}) and B ({one.second.argument})"
-    elif one.second is not None:
-        agents = ((agent, one.target.path), (one.second.with_tests_of(agent), one.second.argument))
-        text = plan_comparison(agents, one.settings, selection, as_json=options.as_json)
+        if tested.second is not None and not options.as_json:
+            text += f", each on A ({tested.target.path}) and B ({tested.second.argument})"
+    elif tested.second is not None:
+        agents = (
+            (agent, tested.target.path),
+            (tested.second.with_tests_of(agent), tested.second.argument),
+        )
+        text = plan_comparison(agents, tested.settings, selection, as_json=options.as_json)
     else:
-        text = plan_run(agent, one.target.path, one.settings, selection, as_json=options.as_json)
+        text = plan_run(
+            agent, tested.target.path, tested.settings, selection, as_json=options.as_json
+        )
     if options.as_json:
         context.print_json(text)
     else:
@@ -327,108 +391,130 @@ def _run_one(
 
 def _test(
     options: TestOptions,
-    one: LoadedAgent,
+    tested: CheckedAgent,
     context: CliContext,
     reports: AgentReports | None,
 ) -> int:
-    if one.second is not None:
-        return _compare(options, one, one.second, context)
-    earlier = None if options.resume is None else find_run(options.resume, one.agent.base_dir)
-    if earlier is not None:
-        _require_own_run(earlier)
+    """Run one agent, or it and the second one; return the exit code."""
+    agents, selection = _agents_to_run(options, tested, context)
+
+    def on_report(report: "TestReport") -> None:
+        if reports is not None:
+            reports.by_title[tested.target.title] = report
+        if context.github is not None:
+            context.github.show(report)
+
+    session: RunSession[TestReport] | RunSession[ComparisonReport]
+    if tested.second is None:
+        session = _test_session(options, tested.target, agents[0], selection, context)
+        session.on_report = on_report
+    else:
+        session = _comparison_session(options, tested, agents, selection, context)
+    try:
+        code = session.run()
+    finally:
+        if context.read_tracker is not None:
+            context.read_tracker.run = session.run_id
+    is_empty = not agents[0].agent.test_cases and code == ExitCode.NOTHING_SELECTED
+    return ExitCode.PASSED if is_empty and options.request.allow_empty else code
+
+
+def _agents_to_run(
+    options: TestOptions, tested: CheckedAgent, context: CliContext
+) -> "tuple[list[SessionAgent], Selection | None]":
+    """Return the agents with the selected cases, and with the results that they keep."""
+    from holodeck.lib.test_runner.resume import find_runs, repeat_selection, resume_runs
+    from holodeck.lib.test_runner.session import SessionAgent
+
+    second, resume, runs = tested.second, options.resume, []
+    if resume is not None:
+        runs = find_runs(resume.run, tested.agent.base_dir, is_comparison=second is not None)
     # A run of --watch gets the selection again, because cases may have been added since.
     is_watched = context.read_tracker is not None
-    if earlier is not None and not options.request.args() and not is_watched:
-        agent, selection = repeat_selection(one.agent, earlier)
+    if runs and not options.request.args() and not is_watched:
+        agent, selection = repeat_selection(tested.agent, runs[0])
     else:
-        agent, selection = one.select(context)
+        agent, selection = tested.select(context)
     if selection is not None:
         _echo(f"Running {selection}", context)
-    resumed = None
-    if earlier is not None:
-        resumed = resume_run(
-            agent, earlier, context, retry_errors=options.retry_errors, force=options.force
-        )
-    settings = one.settings
+    agents = [(tested.target.path, agent)]
+    if second is not None:
+        agents.append((second.argument, second.with_tests_of(agent)))
+    resumed = (
+        []
+        if resume is None
+        else resume_runs([agent for _, agent in agents], runs, resume, context.warn)
+    )
+    settings = tested.settings
     if options.debug:
         if not any(case.is_scripted_or_simulated for case in agent.test_cases or []):
             raise ConfigError("--debug", "none of the selected cases has a simulated user")
         settings = settings.model_copy(update={"parallel_test_cases": 1, "run_timeout": None})
-    run = TestRun(
-        one.target, agent, settings, options.targets, context, selection, resumed, options.debug
+    return [
+        SessionAgent(source, agent, settings, earlier)
+        for (source, agent), earlier in zip_longest(agents, resumed)
+    ], selection
+
+
+def _display(options: TestOptions, settings: ExecutionConfig, context: CliContext) -> "RunDisplay":
+    from holodeck.lib.test_runner.display import TextDisplay
+
+    return TextDisplay(
+        context.redactor.redact,
+        quiet=bool(settings.quiet),
+        verbose=bool(settings.verbose),
+        is_live=not options.debug,
     )
-    if options.gate is not None:
-        run.gate = _gate(options.gate, one, agent, settings, context)
-        check_inputs(options.targets)  # the baseline is one
-    try:
-        code = run.run()
-    finally:
-        if reports is not None and run.report is not None:
-            reports.found[one.target.title] = run.report
-    is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
-    return ExitCode.PASSED if is_empty and options.request.allow_empty else code
 
 
-def _gate(
-    options: "GateOptions",
-    one: LoadedAgent,
-    agent: Agent,
-    settings: ExecutionConfig,
+def _test_session(
+    options: TestOptions,
+    target: AgentTarget,
+    tested: "SessionAgent",
+    selection: Selection | None,
     context: CliContext,
-) -> "RegressionGate":
-    """Return the gate, whose baseline is read before anything runs. Raises ConfigError."""
-    from holodeck.cli.regression_gate import RegressionGate
-    from holodeck.lib.compare.run_comparison import of_one_agent, read_side
-    from holodeck.lib.records.run_store import RunStore
+) -> "TestSession":
+    """Return the run of one agent; a baseline is read now. Raises ConfigError."""
+    from holodeck.lib.test_runner.session import TestSession
 
-    folder = agent.base_dir
-    base = of_one_agent(read_side(options.baseline, RunStore(folder), folder), agent.name)
-    return RegressionGate(base, options, one.target.path, agent, settings, context)
+    gate, tracker, github = None, context.read_tracker, context.github
+    if options.gate is not None:
+        from holodeck.lib.compare.regression_gate import RegressionGate
+
+        gate = RegressionGate(options.gate, tested, context.redactor)
+        check_inputs(options.targets)  # the baseline is one
+    return TestSession(
+        [tested],
+        context.redactor,
+        _display(options, tested.settings, context),
+        selection=selection,
+        is_checked=True,  # all agents were, before the first of them runs
+        debug=options.debug,
+        on_test_start=None if tracker is None else tracker.stop_tracking,
+        targets=options.targets,
+        command=("holodeck", "test", *target.args),
+        gate=gate,
+        links=None if github is None else github.links,
+    )
 
 
-def _require_own_run(run: "Run") -> None:
-    """Raise ConfigError for the run of a second agent, whose cases are in another file."""
-    from holodeck.lib.records.run_store import is_of_second_agent
+def _comparison_session(
+    options: TestOptions,
+    tested: CheckedAgent,
+    agents: "Sequence[SessionAgent]",
+    selection: Selection | None,
+    context: CliContext,
+) -> "ComparisonSession":
+    """Return the run of two agents."""
+    from holodeck.lib.compare.against import ComparisonSession
 
-    if is_of_second_agent(run):
-        raise ConfigError(
-            "--resume", f"run {run.id} is that of a second agent; add --against to resume both"
-        )
-
-
-def _compare(
-    options: TestOptions, one: LoadedAgent, second: "SecondAgent", context: CliContext
-) -> int:
-    from holodeck.cli.comparison_run import ComparisonRun, find_compared_runs, resume_runs
-
-    runs = None
-    if options.resume is not None:
-        runs = find_compared_runs(options.resume, one.agent.base_dir)
-    if runs is not None and not options.request.args():
-        agent, selection = repeat_selection(one.agent, runs[0])
-    else:
-        agent, selection = one.select(context)
-    if selection is not None:
-        _echo(f"Running {selection}", context)
-    resumed = None
-    if runs is not None:
-        resumed = resume_runs(
-            (agent, second.with_tests_of(agent)),
-            runs,
-            context,
-            retry_errors=options.retry_errors,
-            force=options.force,
-        )
-    code = ComparisonRun(
-        one.target,
-        agent,
-        second,
-        one.settings,
-        options.targets,
-        context,
-        selection,
-        resumed,
-        options.fail_on,
-    ).run()
-    is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
-    return ExitCode.PASSED if is_empty and options.request.allow_empty else code
+    return ComparisonSession(
+        agents,
+        context.redactor,
+        _display(options, tested.settings, context),
+        selection=selection,
+        is_checked=True,
+        targets=options.targets,
+        command=("holodeck", "test", *tested.target.args, "--against", agents[1].source),
+        fail_on=options.fail_on,
+    )

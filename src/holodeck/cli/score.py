@@ -18,7 +18,6 @@ from holodeck.cli.options import (
     run_store_of,
     trust_option,
     untrusted_option,
-    write_reports,
 )
 
 if TYPE_CHECKING:
@@ -54,13 +53,14 @@ def score(
     the record does not change. Exit codes are those of `holodeck test`; 5 also means that cases
     have no recorded response.
     """
-    from holodeck.cli.interruptible_run import protected_streams
     from holodeck.errors import ReportError
     from holodeck.lib.processes.process_exit import process_exit_forbidden
     from holodeck.lib.records.run_store import is_of_second_agent
     from holodeck.lib.reports.summary import exit_code
     from holodeck.lib.test_runner.judge_trust import RunTrust
+    from holodeck.lib.test_runner.report_files import write_reports
     from holodeck.lib.test_runner.rescore import rescore
+    from holodeck.lib.ui.streams import protected_streams
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)
@@ -82,7 +82,7 @@ def score(
     shown = cli_context.redactor.redact_report(graded.report)
     _print_results(shown, verbose=verbose)
     _warn_of_differences(graded, cli_context)
-    failures = write_reports(shown, targets, cli_context, settings.report_detail)
+    failures = write_reports(shown, targets, cli_context.clean, settings.report_detail)
     if failures:
         raise ReportError("\n".join(failures))
     context.exit(exit_code(shown))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holodeck.lib.test_runner.plan import Plan
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
-    from holodeck.models.selection import Selection
+    from holodeck.models.results.origin import Selection
 
 _MAX_SEED = 1_000_000
 _MAX_CELL = 60

@@ -19,7 +19,8 @@ from holodeck.config.flags import cli_config, cli_options
 from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
-    from holodeck.cli.regression_gate import GateOptions
+    from holodeck.lib.compare.regression_gate import GateOptions
+    from holodeck.lib.test_runner.resume import ResumeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -205,9 +206,7 @@ def test(
         targets=report_targets(outputs, report_format),
         preview_mode=preview_mode,
         as_json=options["as_json"],
-        resume=options["resume"],
-        retry_errors=options["retry_errors"],
-        force=options["force"],
+        resume=_resume_options(options),
         debug=options["debug"],
         against=options["against"],
         fail_on=options["fail_on"],
@@ -254,6 +253,14 @@ def _preview_mode(
     return "list" if options["only_list"] else "plan"
 
 
+def _resume_options(options: Mapping[str, Any]) -> "ResumeOptions | None":
+    if options["resume"] is None:
+        return None
+    from holodeck.lib.test_runner.resume import ResumeOptions
+
+    return ResumeOptions(options["resume"], options["retry_errors"], options["force"])
+
+
 def _check_resume(options: Mapping[str, Any]) -> None:
     is_resumed = options["resume"] is not None
     if not is_resumed and (options["retry_errors"] or options["force"]):
@@ -287,8 +294,8 @@ def _check_comparison(options: Mapping[str, Any]) -> None:
 def _gate_options(options: Mapping[str, Any]) -> "GateOptions | None":
     if options["baseline"] is None:
         return None
-    from holodeck.cli.regression_gate import GateOptions
     from holodeck.lib.compare.gate import DEFAULT_CONFIRM
+    from holodeck.lib.compare.regression_gate import GateOptions
 
     confirm = DEFAULT_CONFIRM if options["confirm"] is None else options["confirm"]
     return GateOptions(options["baseline"], confirm, decides=options["fail_on"] is not None)

@@ -11,7 +11,7 @@ from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import RunStore
-    from holodeck.models.record import PastOutcome
+    from holodeck.models.records.record import PastOutcome
     from holodeck.models.test_result import TestReport
 
 _FOLDERS = "holodeck-view-"

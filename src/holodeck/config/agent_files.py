@@ -9,8 +9,8 @@ from holodeck.config.source import read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.support.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent
-from holodeck.models.prompt_tool import PromptTool
-from holodeck.models.prompt_version import PromptVersion
+from holodeck.models.results.origin import PromptVersion
+from holodeck.models.tools.prompt import PromptTool
 
 
 def load_instructions(agent: Agent) -> str:

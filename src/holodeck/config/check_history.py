@@ -15,7 +15,7 @@ from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
-from holodeck.models.conversation import speaks_for_agent, step_kind, step_value
+from holodeck.models.cases.conversation import speaks_for_agent, step_kind, step_value
 from holodeck.models.test_case import TestCaseModel
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -8,8 +8,8 @@ from holodeck.lib.knowledge.collect import suffixes_of
 from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
 from holodeck.lib.knowledge.models import embedding_llm
 from holodeck.lib.knowledge.objects import is_object_source, object_source
-from holodeck.models.database import REPLACED, DatabaseConfig, VectorStoreProvider
-from holodeck.models.knowledge import KnowledgeTool
+from holodeck.models.tools.database import REPLACED, DatabaseConfig, VectorStoreProvider
+from holodeck.models.tools.knowledge import KnowledgeTool
 
 
 def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPath) -> Tools:

@@ -7,7 +7,7 @@ from holodeck.config.findings import CheckContext, Tools
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside
-from holodeck.models.mcp_tool import McpTool, is_loopback
+from holodeck.models.tools.mcp import McpTool, is_loopback
 
 _INSTALL = {
     "npx": "install Node.js",

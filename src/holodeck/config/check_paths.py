@@ -8,7 +8,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 _CHECKED_ELSEWHERE = ("execution", "test_cases")
 """`resolve_settings` checks the settings; a case names no such path, and there may be many."""

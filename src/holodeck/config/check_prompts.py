@@ -6,7 +6,7 @@ from holodeck.config.findings import CheckContext, Tools
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.tools.prompt import PromptTemplate
-from holodeck.models.prompt_tool import PromptTool
+from holodeck.models.tools.prompt import PromptTool
 
 
 def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) -> Tools:

@@ -5,8 +5,8 @@ from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.support.patterns import compile_pattern
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
+from holodeck.models.cases.trace_checks import TraceChecks
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.trace_checks import TraceChecks
 
 NO_RECEIVER = (
     "the agent behind the URL does not know where to send its spans; write 'observability:"

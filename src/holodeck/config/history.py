@@ -12,7 +12,7 @@ from holodeck.config.validation_errors import config_error
 from holodeck.config.yaml_nodes import Node, compose, decode_text
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
-from holodeck.models.history import EarlierMessage, Messages, TranscriptFile
+from holodeck.models.cases.history import EarlierMessage, Messages, TranscriptFile
 
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
 _HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(

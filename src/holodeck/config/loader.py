@@ -47,8 +47,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig
-from holodeck.models.mcp_tool import McpTool
 from holodeck.models.setting import COMMAND_LINE
+from holodeck.models.tools.mcp import McpTool
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
-from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.price import UNNAMED_AGENT, PriceTable
-from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.test_case import TurnModel
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
+from holodeck.models.tools.prompt import PromptTool
 
 
 def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holodeck.config.source import Source, read_text
 from holodeck.errors import ConfigError
-from holodeck.models.prompt_version import PromptVersion
+from holodeck.models.results.origin import PromptVersion
 
 INSTRUCTIONS = "instructions"
 """The name of the prompt that is the agent's instructions."""

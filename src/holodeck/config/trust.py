@@ -17,14 +17,14 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
 from holodeck.models.config import GlobalConfig
-from holodeck.models.database import DatabaseConfig
-from holodeck.models.knowledge import S3_ENDPOINTS, KnowledgeTool
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
-from holodeck.models.mcp_tool import McpTool, is_loopback
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
 from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool
+from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import S3_ENDPOINTS, KnowledgeTool
+from holodeck.models.tools.mcp import McpTool, is_loopback
 
 _PAIRS = re.compile(r"\w+=")
 """The beginning of a connection string of the form `Name=value;Name=value`."""

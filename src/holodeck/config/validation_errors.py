@@ -17,8 +17,8 @@ from holodeck.lib.secrets.secret_names import names_a_secret
 from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
+from holodeck.models.cases.matchers import ArgMatcher
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.matchers import ArgMatcher
 from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
 from holodeck.models.setting import Setting
 

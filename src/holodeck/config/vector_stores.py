@@ -8,7 +8,7 @@ from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.config import GlobalConfig
-from holodeck.models.database import ALIASES, VectorStoreProvider, VectorStoreSettings
+from holodeck.models.tools.database import ALIASES, VectorStoreProvider, VectorStoreSettings
 
 _TOOL_TYPES = ("vectorstore", "hierarchical_document")
 

@@ -23,7 +23,7 @@ from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
-from holodeck.models.tool_filtering import ToolFilterConfig
+from holodeck.models.tools.config import ToolFilterConfig
 
 if TYPE_CHECKING:
     pass

@@ -62,6 +62,8 @@ Milliseconds = Annotated[int, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Json = Any
 """A value as a JSON document holds it."""
+MAX_TURNS = 10
+"""The turns after which a scripted or simulated conversation ends if `max_turns` is not given."""
 
 
 class InvalidKeys(ValueError):

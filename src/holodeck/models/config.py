@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, Seconds, WrittenPath
-from holodeck.models.database import VectorStoreSettings
-from holodeck.models.judge_trust import TrustSetting
 from holodeck.models.llm import ProviderEnum, ProviderSettings
-from holodeck.models.mcp_tool import McpTool
+from holodeck.models.metrics.judge_trust import TrustSetting
 from holodeck.models.price import PriceTable
 from holodeck.models.setting import (
     CACHE,
@@ -28,6 +26,8 @@ from holodeck.models.setting import (
     VariableNames,
     validate_min_pass,
 )
+from holodeck.models.tools.database import VectorStoreSettings
+from holodeck.models.tools.mcp import McpTool
 
 ReportDetail = Literal["failures", "all"]
 """Which tests a report in Markdown has."""

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
-from holodeck.models.expectations import WrittenScorer
+from holodeck.models.cases.expectations import WrittenScorer
 from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.test_case import RetryKind, TestCaseModel
 

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
-from holodeck.models.conversation import (
+from holodeck.models.base import MAX_TURNS, Json, Model, NonBlank, ReadPath, Seconds
+from holodeck.models.cases.conversation import (
     BareStep,
     CriterionSettings,
     Simulation,
@@ -17,11 +17,10 @@ from holodeck.models.conversation import (
     step_value,
     user_text,
 )
+from holodeck.models.cases.expectations import Expectations, ExpectedTool
+from holodeck.models.cases.history import History
+from holodeck.models.cases.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
 from holodeck.models.evaluation import Metric
-from holodeck.models.expectations import Expectations, ExpectedTool
-from holodeck.models.history import History
-from holodeck.models.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
-from holodeck.models.outcome import MAX_TURNS
 from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 
 __all__ = [

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.history import EarlierMessage
-from holodeck.models.outcome import (
+from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.price import Cost
+from holodeck.models.results.origin import MergedRun, PromptVersion, RunOrigin, Selection
+from holodeck.models.results.outcome import (
     ConversationEnd,
     CriterionRow,
     ModelCost,
@@ -17,12 +19,7 @@ from holodeck.models.outcome import (
     Reason,
     StopKind,
 )
-from holodeck.models.price import Cost
-from holodeck.models.prompt_version import PromptVersion
-from holodeck.models.reported_run import MergedRun, RunOrigin
-from holodeck.models.selection import Selection
-from holodeck.models.token_usage import TokenUsage
-from holodeck.models.turn_result import (
+from holodeck.models.results.turn import (
     NO_RESULT,
     MetricResult,
     PartResult,
@@ -32,6 +29,7 @@ from holodeck.models.turn_result import (
     TurnResult,
     tools_matched,
 )
+from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from pandas import DataFrame

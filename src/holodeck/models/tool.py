@@ -7,10 +7,10 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
-from holodeck.models.knowledge import HierarchicalDocumentTool, VectorstoreTool
-from holodeck.models.mcp_tool import McpTool
-from holodeck.models.prompt_tool import PromptTool
-from holodeck.models.tool_config import ToolConfig, ToolName
+from holodeck.models.tools.config import ToolConfig, ToolName
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool, VectorstoreTool
+from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tools.prompt import PromptTool
 
 __all__ = [
     "TOOL_TYPES",

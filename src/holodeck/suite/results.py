@@ -9,7 +9,7 @@ from pydantic import Field, PlainSerializer
 
 from holodeck.lib.tools.base import to_json_value
 from holodeck.models.base import Count, Ratio
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 from holodeck.models.test_result import Outcome
 from holodeck.suite.scenario import Scenario, SuiteModel
 

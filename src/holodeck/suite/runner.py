@@ -19,7 +19,7 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.outcome import Outcome, combine_outcomes
+from holodeck.models.results.outcome import Outcome, combine_outcomes
 from holodeck.suite.adapters.base import AgentCaller, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite

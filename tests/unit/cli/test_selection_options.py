@@ -13,8 +13,8 @@ from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.request import SelectionRequest, Shard
 from holodeck.models.agent import Agent
-from holodeck.models.record import CaseFinished, RunStarted
-from holodeck.models.selection import Selection
+from holodeck.models.records.record import CaseFinished, RunStarted
+from holodeck.models.results.origin import Selection
 from support.results import a_result
 
 BOT = """

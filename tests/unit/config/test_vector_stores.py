@@ -8,7 +8,7 @@ from holodeck.config.providers import merge_shared
 from holodeck.config.source import Locations, Source
 from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
-from holodeck.models.database import DatabaseConfig, VectorStoreSettings
+from holodeck.models.tools.database import DatabaseConfig, VectorStoreSettings
 from support.cli import run_cli
 
 TOOL = "name: a\ntools:\n- {type: vectorstore, name: kb, source: docs, database: DATABASE}\n"

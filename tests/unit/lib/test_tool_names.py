@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.support.tool_names import is_forbidden, tools_named, unprefixed
-from holodeck.models.evidence import evidence
+from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 

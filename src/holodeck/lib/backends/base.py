@@ -11,8 +11,8 @@ from holodeck.errors import BackendInitError as BackendInitError  # noqa: PLC041
 from holodeck.errors import BackendSessionError as BackendSessionError  # noqa: PLC0414
 from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: PLC0414
 from holodeck.errors import ConfigError
-from holodeck.models.evidence import Fact, Source
-from holodeck.models.outcome import Attempt, ModelCost, ModelRequest, RaisedError
+from holodeck.models.results.evidence import Fact, Source
+from holodeck.models.results.outcome import Attempt, ModelCost, ModelRequest, RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -185,7 +185,7 @@ class AcceptsImages(Protocol):
 
     @property
     def accepts_images(self) -> bool:
-        """Whether a message may be a `models.attachments.MessageWithImages`."""
+        """Whether a message may be a `models.cases.attachments.MessageWithImages`."""
         ...
 
 
@@ -238,6 +238,17 @@ async def open_session(
     if context:
         return await backend.create_session(context=context)
     return await backend.create_session()
+
+
+def remember(session: AgentSession, messages: Sequence[Message]) -> None:
+    """Append messages that the agent did not take part in. Raises ConfigError if it cannot."""
+    if not isinstance(session, AcceptsHistory):
+        raise ConfigError(
+            "the agent's backend",
+            "does not accept messages that a script writes for the agent; give its sessions a"
+            " method remember(messages), or remove 'agent: …' and 'message'",
+        )
+    session.remember(messages)
 
 
 CaseContext = Mapping[str, Any]

@@ -27,7 +27,7 @@ from holodeck.lib.tools.base import (
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
-from holodeck.models.outcome import ModelCost
+from holodeck.models.results.outcome import ModelCost
 
 if TYPE_CHECKING:
     from holodeck.lib.tools.filtering import ToolFilterManager
@@ -317,7 +317,7 @@ def _user_message(message: str) -> ChatMessage:
     if type(message) is str:
         return {"role": "user", "content": message}
     # Imported here because few messages have images.
-    from holodeck.models.attachments import MessageWithImages  # noqa: PLC0415
+    from holodeck.models.cases.attachments import MessageWithImages  # noqa: PLC0415
 
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}

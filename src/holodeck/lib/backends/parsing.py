@@ -9,18 +9,12 @@ import pydantic
 
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS
 from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
-ANSWER_KEYS = ("response", "output", "text")
-RESULT_KEYS = (
-    *ANSWER_KEYS,
-    *("tool_calls", "tool_results", "usage", "token_usage", "agents", "metadata"),
-    *("tool_calls_problem", "left_out"),
-)
-"""Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 _NAME_KEYS = ("name", "tool_name")
 _ARGUMENTS_KEYS = ("arguments", "args", "input")
 _CALL_ID_KEYS = ("call_id", "id", "tool_call_id")
@@ -77,6 +71,16 @@ def parse_result(value: Any) -> ExecutionResult:
         left_out=frozenset(map(str, first_present(value, ("left_out",), ()))),
         source="adapter",
     )
+
+
+def complete_result(
+    result: ExecutionResult, tools: list[str] | None, reads_tool_errors: bool
+) -> None:
+    """Add to a turn what is known of its agent: the tools, and whether their errors are seen."""
+    result.tools = tools
+    if not reads_tool_errors:
+        for returned in result.tool_results:
+            returned["is_error_unknown"] = not returned.get("is_error")
 
 
 def _tools_used(value: Any) -> tuple[list[ToolCall] | None, list[ToolResult]]:

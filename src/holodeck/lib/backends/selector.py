@@ -141,7 +141,7 @@ def _python_backend(
     backend: str | PythonBackendConfig, execution: ExecutionConfig | None, base_dir: Path
 ) -> AgentBackend:
     # Imported here because most agents are not Python code.
-    from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+    from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
 
     if isinstance(backend, PythonBackendConfig):
         made = CallableBackend(

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import (
-    AcceptsHistory,
     AgentBackend,
     AgentSession,
     BackendInContext,
@@ -23,6 +22,7 @@ from holodeck.lib.backends.base import (
     backend_in_context,
     history_problem,
     open_session,
+    remember,
 )
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.llm.completion import RawToolCall
@@ -32,7 +32,7 @@ from holodeck.lib.tap.channel import EARLIER_WORK, Channel, Turn, TurnFacts
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
-from holodeck.models.evidence import Fact
+from holodeck.models.results.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of
 
 LOCATION = "backend"
@@ -124,9 +124,7 @@ class TappedBackend:
             reached, turn = stack.enter_context(self.conversation())
             backend = backend_in_context(reached, case_context, LOCATION)
             session = await open_session(backend, context)
-            accepts_history = isinstance(session, AcceptsHistory)
-            kind = TappedSessionWithHistory if accepts_history else TappedSession
-            return kind(session, turn, stack.pop_all())
+            return TappedSession(session, turn, stack.pop_all())
 
     def conversation(self) -> AbstractContextManager[tuple[AgentBackend, TakeTurn]]:
         """Return the backend for a conversation, and what collects the requests of its turns."""
@@ -289,20 +287,16 @@ class TappedSession:
     def send_streaming(self, message: str) -> AsyncIterator[str]:
         return self._session.send_streaming(message)
 
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Append earlier messages. Raises ConfigError if the backend's session takes none."""
+        remember(self._session, messages)
+
     async def close(self) -> None:
         """Close the conversation and its channel; may be called twice."""
         try:
             await self._session.close()
         finally:
             self._resources.close()
-
-
-class TappedSessionWithHistory(TappedSession):
-    """A conversation that accepts earlier messages."""
-
-    def remember(self, messages: Sequence[Message]) -> None:
-        assert isinstance(self._session, AcceptsHistory)  # noqa: S101 - checked by `open`
-        self._session.remember(messages)
 
 
 async def observed(

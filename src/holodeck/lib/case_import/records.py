@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
 from holodeck.lib.case_import.messages import ConversationReader
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from holodeck.errors import EvaluationError
 from holodeck.lib.checks.tool_matchers import describe_matcher, matches, short
 from holodeck.lib.support.tool_names import find_tool
-from holodeck.models.evidence import Evidence, unknown_reason
+from holodeck.models.results.evidence import Evidence, unknown_reason
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
 

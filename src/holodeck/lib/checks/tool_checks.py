@@ -14,8 +14,8 @@ from holodeck.lib.support.tool_names import (
     matches_tool_name,
     tools_named,
 )
-from holodeck.models.evidence import Evidence, unknown_reason
-from holodeck.models.expectations import Expectations, ExpectedTool, ForbiddenTool, ToolOrder
+from holodeck.models.cases.expectations import Expectations, ExpectedTool, ForbiddenTool, ToolOrder
+from holodeck.models.results.evidence import Evidence, unknown_reason
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
 NOT_RUN = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.support.patterns import compile_pattern, find
-from holodeck.models.matchers import ArgMatcher, NumberMatcher, ResultMatcher
+from holodeck.models.cases.matchers import ArgMatcher, NumberMatcher, ResultMatcher
 
 MATCH_SECONDS = 1.0
 

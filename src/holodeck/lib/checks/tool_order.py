@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.checks.call_matching import Comparison, Trajectory
-from holodeck.models.evidence import unknown_reason
-from holodeck.models.expectations import ExpectedTool, ToolOrder
+from holodeck.models.cases.expectations import ExpectedTool, ToolOrder
+from holodeck.models.results.evidence import unknown_reason
 
 Fits = Sequence[Sequence[bool]]
 """For each expected call, which calls meet it."""

@@ -11,10 +11,8 @@ from holodeck.lib.checks.tool_matchers import describe_matcher, matches
 from holodeck.lib.support.suggestions import did_you_mean, nearest_word
 from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.support.tool_names import is_near, is_similar
-from holodeck.models.matchers import ArgMatcher
-from holodeck.models.spans import RecordedSpan, Trace
-from holodeck.models.test_result import ToolCheck
-from holodeck.models.trace_checks import (
+from holodeck.models.cases.matchers import ArgMatcher
+from holodeck.models.cases.trace_checks import (
     DURATION,
     CountBounds,
     SpanCheck,
@@ -22,6 +20,8 @@ from holodeck.models.trace_checks import (
     TraceChecks,
     ValueBounds,
 )
+from holodeck.models.results.spans import RecordedSpan, Trace
+from holodeck.models.test_result import ToolCheck
 
 Decision = tuple[bool, str]
 """Whether a check passed, and what was seen."""

@@ -1,21 +1,44 @@
 """Run the same test cases on two agents, case by case, and compare the results."""
 
+import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
+from holodeck.config.check import check_before_run, log_findings
+from holodeck.config.findings import Finding
+from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import merge_prices
 from holodeck.config.settings import with_case_settings
-from holodeck.errors import BackendInitError, ConfigError
+from holodeck.config.suite_files import is_suite_file, is_yaml
+from holodeck.errors import BackendInitError, ConfigError, ExitCode
 from holodeck.lib.compare.pairs import build_comparison, build_pair
 from holodeck.lib.observability import names, span
+from holodeck.lib.reports.against import (
+    FailOn,
+    comparison_exit_code,
+    pair_lines,
+    render_terminal,
+)
+from holodeck.lib.reports.formats import write_report_text
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.report_files import ReportTarget, write_each
 from holodeck.lib.test_runner.schedule import Lane, Schedule
-from holodeck.models.agent import AGENT_KEYS, Agent
+from holodeck.lib.test_runner.session import RunSession
+from holodeck.lib.ui.live import echo
+from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import PythonBackendConfig
-from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
+from holodeck.models.records.comparison import ComparedAgent, ComparisonReport, Pair, PairVerdict
+from holodeck.models.test_result import TestReport
 
+logger = logging.getLogger(__name__)
+
+BACKEND_PREFIX = "backend="
+"""Begins a value of `--against` that is no file."""
 UNUSED_KEYS = ("test_cases", "evaluations", "execution", "observability")
 """The keys of the second agent's file that a comparison takes from the first one's."""
 
@@ -49,6 +72,78 @@ def unused_keys(first: Agent, second: Agent, settings: ExecutionConfig) -> list[
         one.model_dump(include=set(UNUSED_KEYS), exclude_none=True) for one in (first, second)
     )
     return [key for key in UNUSED_KEYS if key in theirs and theirs[key] != ours.get(key)]
+
+
+@dataclass(frozen=True)
+class SecondAgent:
+    """The agent of `--against`."""
+
+    argument: str
+    """As the user wrote it."""
+    agent: Agent
+    """As its file describes it; its tests are not used."""
+    keys: tuple[str, ...]
+    """The keys that its file, or the command line, contains of the agent."""
+
+    def with_tests_of(self, first: Agent) -> Agent:
+        return with_tests_of(first, self.agent, self.keys)
+
+    def check(self, first: Agent, settings: ExecutionConfig, findings: Sequence[Finding]) -> None:
+        """Raise ConfigError for every error that can be found without a run; log warnings.
+
+        `findings` are those about the first agent, which are not logged again.
+        """
+        known = {(finding.path, finding.message) for finding in findings}
+        log_findings(
+            [
+                finding
+                for finding in check_before_run(self.with_tests_of(first), settings)
+                if (finding.path, finding.message) not in known
+                and finding.path != "evaluations.model"
+            ]
+        )
+        if self.keys != AGENT_KEYS:
+            return  # it has no file
+        unused = unused_keys(first, self.agent, settings)
+        if unused:
+            logger.warning(
+                "%s: not used: %s; both agents run with those of the first",
+                self.argument,
+                ", ".join(unused),
+            )
+
+
+def load_second_agent(argument: str, first: Agent) -> SecondAgent:
+    """Return the agent of `--against`: an agent.yaml, or `backend=…`. Raises ConfigError."""
+    if argument.startswith(BACKEND_PREFIX):
+        return _with_backend(argument, first)
+    if ":" in argument and not is_yaml(argument) and not Path(argument).exists():
+        raise ConfigError("--against", f"no file {argument!r}; write '{BACKEND_PREFIX}{argument}'")
+    if is_suite_file(argument):
+        raise ConfigError("--against", f"{argument!r} is a suite; name the agent.yaml of an agent")
+    return SecondAgent(argument, ConfigLoader().load_agent_yaml(argument), AGENT_KEYS)
+
+
+def _with_backend(argument: str, first: Agent) -> SecondAgent:
+    """Return the first agent with another backend."""
+    backend = argument.removeprefix(BACKEND_PREFIX)
+    if backend not in BUILT_IN_BACKENDS:
+        first = first.model_copy(update={"tools": None})  # such a backend has its own
+    try:
+        agent = ConfigLoader().with_backend(first, backend)
+    except ConfigError as error:
+        raise ConfigError(f"--against {argument}", error.message) from error
+    return SecondAgent(argument, agent.with_locator(_CommandLine()), ("backend",))
+
+
+class _CommandLine:
+    """Locates what the command line says."""
+
+    def location(self, path: tuple[str | int, ...]) -> str:  # noqa: ARG002 - a Locator
+        return "--against"
+
+    def source_path(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        return path
 
 
 TAP_IN_PROCESS = (
@@ -129,3 +224,64 @@ class AgentComparison:
         """Close both agents. May be called twice."""
         for executor in self._executors:
             await executor.shutdown()
+
+
+@dataclass
+class ComparisonSession(RunSession[ComparisonReport]):
+    """A run of two agents on the same cases, which are those of the first."""
+
+    fail_on: FailOn | None = None
+    """What makes the comparison fail; None if no verdict does."""
+
+    def _build_runner(self) -> AgentComparison:
+        first, second = self.agents
+        kept = [executor.options.carried_over.keys() for executor in self.executors]
+        self._shown_pairs = len(kept[0] & kept[1])
+        self._comparison = AgentComparison(
+            self.executors[0], self.executors[1], (first.source, second.source)
+        )
+        return self._comparison
+
+    def _lines(self, index: int) -> Sequence[str]:
+        """Return the pair of a case as soon as both agents have run it."""
+        pair = self._comparison.pair(index)
+        if pair.first is None or pair.second is None:
+            return ()
+        self._shown_pairs += 1
+        if self.display.progress.quiet or pair.verdict is PairVerdict.NOT_RUN:
+            return ()
+        place = f"[Pair {self._shown_pairs}/{len(self.executors[0].cases)}]"
+        return pair_lines(self.redactor.redact_report(pair), place)
+
+    def _judge(self, report: ComparisonReport) -> tuple[ComparisonReport, ExitCode]:
+        return report, self._exit_code(comparison_exit_code(report, self.fail_on))
+
+    def _clean_report(
+        self,
+        report: ComparisonReport,
+        code: ExitCode | None,  # noqa: ARG002 - a comparison has none
+    ) -> ComparisonReport:
+        return self.redactor.redact_report(report)
+
+    def _reports(self, shown: ComparisonReport) -> Sequence[TestReport]:
+        return shown.first.report, shown.second.report
+
+    def _print(self, shown: ComparisonReport) -> None:
+        echo(self._clean(render_terminal(shown, verbose=bool(self.settings.verbose))))
+        if shown.regressions and self.fail_on is None:
+            echo("The exit code ignores the regressions; add --fail-on regression", err=True)
+
+    def _write(self, shown: ComparisonReport) -> list[str]:
+        def write(target: ReportTarget) -> None:
+            write_report_text(shown.rendered(target.report_format), target.file, target.path)
+
+        return write_each(self.targets, write, self._clean)
+
+    def _resume_flags(self, report: ComparisonReport) -> Sequence[str] | None:
+        reports = self._reports(report)
+        is_whole = not any(part.interrupted or part.stopped for part in reports) and not any(
+            result.skipped_by not in {None, "skip"} for part in reports for result in part.results
+        )
+        if is_whole or not any(part.ran for part in reports):
+            return None
+        return () if self.fail_on is None else ("--fail-on", self.fail_on)

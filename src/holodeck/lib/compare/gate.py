@@ -13,8 +13,8 @@ from typing import Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.compare.run_comparison import ComparedRun, case_name
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.baseline import CaseKey, case_keys, checks_of
-from holodeck.models.outcome import DECIDED, Outcome
+from holodeck.models.records.baseline import CaseKey, case_keys, checks_of
+from holodeck.models.results.outcome import DECIDED, Outcome
 from holodeck.models.test_result import TestReport, TestResult
 
 DEFAULT_CONFIRM = 3

@@ -8,7 +8,7 @@ from statistics import fmean
 from holodeck.lib.compare.trajectories import compare_trajectories
 from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
 from holodeck.lib.support.text import one_line
-from holodeck.models.comparison import (
+from holodeck.models.records.comparison import (
     ComparedAgent,
     ComparisonReport,
     Difference,
@@ -17,7 +17,7 @@ from holodeck.models.comparison import (
     Significance,
     Total,
 )
-from holodeck.models.outcome import DECIDED, Outcome
+from holodeck.models.results.outcome import DECIDED, Outcome
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
 

@@ -10,8 +10,8 @@ from typing import Any
 from holodeck.lib.checks.tool_matchers import equal_json
 from holodeck.lib.support.text import one_line
 from holodeck.lib.support.tool_names import unprefixed
-from holodeck.models.comparison import AgentsDivergence, Divergence, Trajectories
-from holodeck.models.outcome import Outcome
+from holodeck.models.records.comparison import AgentsDivergence, Divergence, Trajectories
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestResult, ToolInvocation
 
 NO_CALL = "called no further tool"

@@ -49,7 +49,7 @@ from holodeck.lib.conversation.usage import RunUsage
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.observability.span_log import SpanLog
 from holodeck.lib.support.text import one_line
-from holodeck.models.outcome import MAX_TURNS
+from holodeck.models.base import MAX_TURNS
 
 
 class Conversation:

@@ -38,7 +38,7 @@ from holodeck.lib.conversation.state_views import (
     turn_views,
 )
 from holodeck.lib.observability.span_log import SpanLog
-from holodeck.models.evidence import unknown_reason
+from holodeck.models.results.evidence import unknown_reason
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

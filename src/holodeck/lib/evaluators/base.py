@@ -16,7 +16,7 @@ from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.support.exceptions import describe
 from holodeck.models.llm import LLMProvider
-from holodeck.models.outcome import Vote
+from holodeck.models.results.outcome import Vote
 
 __all__ = [
     "BaseEvaluator",

@@ -22,7 +22,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import PREPARE_S
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.processes.process_guard import GroupGuard
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 
 OWN_REASON = "reason: "
 """Begins what the process itself writes into the file for crashes."""

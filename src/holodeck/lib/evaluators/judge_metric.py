@@ -37,7 +37,7 @@ from holodeck.models.metrics.judge import (
     require_fitting_answers,
     to_criterion,
 )
-from holodeck.models.outcome import Vote
+from holodeck.models.results.outcome import Vote
 
 ALTERNATIVES = 10
 """How many first tokens to request with their probabilities; some endpoints refuse more."""

@@ -25,7 +25,7 @@ from holodeck.lib.files.tables import markdown_table
 from holodeck.lib.files.worker import TimeLimitExceeded, Workers
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import bom_encoding
-from holodeck.models.attachments import Image
+from holodeck.models.cases.attachments import Image
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput
 

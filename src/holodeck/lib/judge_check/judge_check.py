@@ -34,10 +34,10 @@ from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge, has
 from holodeck.lib.test_runner.judge_trust import read_checks, with_check, write_checks
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.evaluation import EvaluationConfig
-from holodeck.models.judge_trust import CRITERIA, Limits, MetricCheck
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge import JudgeMetric
+from holodeck.models.metrics.judge_trust import CRITERIA, Limits, MetricCheck
 
 MAX_CONCURRENCY = 20
 PADDING = (

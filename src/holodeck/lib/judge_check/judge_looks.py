@@ -13,7 +13,7 @@ from holodeck.lib.judging.agreement import Agreement
 from holodeck.lib.judging.check_result import JudgeCheckResult
 from holodeck.lib.judging.gate import labels_needed
 from holodeck.lib.judging.labels import Label, count_kinds
-from holodeck.models.judge_trust import JudgeChecks, Limits, LookLog, RecordedLook
+from holodeck.models.metrics.judge_trust import JudgeChecks, Limits, LookLog, RecordedLook
 
 
 @dataclass(frozen=True)

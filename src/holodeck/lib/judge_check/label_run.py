@@ -14,11 +14,11 @@ from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.recorded import Redact, keyed_cases, match_answers, recorded_answers
 from holodeck.lib.test_runner.rescore import recorded_state
 from holodeck.models.agent import Agent
-from holodeck.models.evidence import Unknown
-from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge import JudgeMetric
-from holodeck.models.outcome import Outcome
+from holodeck.models.metrics.judge_trust import CRITERIA
+from holodeck.models.results.evidence import Unknown
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 

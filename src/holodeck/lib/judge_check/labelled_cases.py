@@ -17,11 +17,11 @@ from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade
 from holodeck.models.agent import Agent, KeyPath
 from holodeck.models.evaluation import EvaluationConfig
-from holodeck.models.evidence import evidence
-from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
-from holodeck.models.outcome import CriterionRow
+from holodeck.models.metrics.judge_trust import CRITERIA
+from holodeck.models.results.evidence import evidence
+from holodeck.models.results.outcome import CriterionRow
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation, TurnResult
 from holodeck.models.token_usage import UsageMeter

@@ -21,7 +21,7 @@ from holodeck.lib.judging.people import (
 )
 from holodeck.lib.judging.probe_report import probes_to_json, render_probes
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.judge_trust import Limits
+from holodeck.models.metrics.judge_trust import Limits
 from holodeck.models.token_usage import UsageMeter
 
 _WIDTH = 28

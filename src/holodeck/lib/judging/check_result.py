@@ -13,7 +13,7 @@ from holodeck.lib.judging.gate import (
 )
 from holodeck.lib.judging.labels import Label
 from holodeck.lib.judging.probes import Probe
-from holodeck.models.judge_trust import Limits
+from holodeck.models.metrics.judge_trust import Limits
 from holodeck.models.token_usage import UsageMeter
 
 

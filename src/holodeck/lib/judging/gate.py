@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Literal
 
 from holodeck.lib.judging.agreement import Agreement, Proportion
-from holodeck.models.judge_trust import Limits
+from holodeck.models.metrics.judge_trust import Limits
 
 ALPHA = 0.05
 """The largest accepted probability that a judge may gate that must not, over all looks."""

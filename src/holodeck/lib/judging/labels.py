@@ -12,8 +12,8 @@ from holodeck.lib.judging.gate import labels_needed
 from holodeck.lib.support.strict_json import load_json
 from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.models.base import Json, Model, NonBlank
-from holodeck.models.history import Messages
-from holodeck.models.judge_trust import Limits
+from holodeck.models.cases.history import Messages
+from holodeck.models.metrics.judge_trust import Limits
 
 DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
 """The forty labels that come with holodeck."""

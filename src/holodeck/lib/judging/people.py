@@ -7,7 +7,7 @@ from typing import Any
 from holodeck.lib.judging.agreement import Agreement, Proportion, krippendorff_alpha
 from holodeck.lib.judging.labels import Label
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.judge_trust import Limits
+from holodeck.models.metrics.judge_trust import Limits
 
 CEILING = "no judge can be expected to agree with people more than they agree with each other"
 _MAX_SHOWN = 20

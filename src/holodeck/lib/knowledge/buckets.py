@@ -11,7 +11,7 @@ from holodeck.lib.knowledge.documents import digest_of
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.text import one_line
-from holodeck.models.knowledge import S3_ENDPOINTS
+from holodeck.models.tools.knowledge import S3_ENDPOINTS
 
 EXTRAS = {"s3": "s3", "az": "azure-blob"}
 _AZURE = "AZURE_STORAGE_CONNECTION_STRING"

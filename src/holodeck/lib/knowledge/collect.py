@@ -25,8 +25,8 @@ from holodeck.lib.knowledge.documents import (
 )
 from holodeck.lib.knowledge.objects import StoredObject
 from holodeck.lib.knowledge.records import record_documents
-from holodeck.models.knowledge import KnowledgeTool, VectorstoreTool
 from holodeck.models.test_case import FileInput
+from holodeck.models.tools.knowledge import KnowledgeTool, VectorstoreTool
 
 
 def collect_documents(

@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.lib.knowledge.chunking import Passage, Section, chunk_sections, split_headings
 from holodeck.lib.knowledge.stores.base import Hit, StoredText
 from holodeck.lib.support.text import shorten
-from holodeck.models.knowledge import HierarchicalDocumentTool
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool
 
 _LONGEST_TERM, _LONGEST_DEFINITION = 80, 400
 _MOST_NOTES = 5

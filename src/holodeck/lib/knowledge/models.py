@@ -8,8 +8,8 @@ from holodeck.lib.llm.endpoint import ProxyFor
 from holodeck.lib.llm.limits import build_limiters, call_limits
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.knowledge import KnowledgeTool
 from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.tools.knowledge import KnowledgeTool
 
 LOCAL_MODEL = "all-minilm-l6-v2"
 DEFAULT_MODELS = {

@@ -10,7 +10,7 @@ from holodeck.lib.knowledge.stores.servers import explain_connection, host_of
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.exceptions import describe
-from holodeck.models.knowledge import KeywordIndexConfig
+from holodeck.models.tools.knowledge import KeywordIndexConfig
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from holodeck.lib.knowledge.chunking import Passage, Section, chunk_sections
 from holodeck.lib.knowledge.reranking import candidates_for
 from holodeck.lib.knowledge.search import SearchSettings
 from holodeck.models.agent import Agent
-from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
 
 
 @dataclass(frozen=True)

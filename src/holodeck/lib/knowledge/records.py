@@ -12,7 +12,7 @@ from typing import Any
 from holodeck.lib.knowledge.chunking import Section
 from holodeck.lib.knowledge.documents import Document, digest_of
 from holodeck.lib.support.suggestions import did_you_mean_or_list
-from holodeck.models.knowledge import VectorstoreTool
+from holodeck.models.tools.knowledge import VectorstoreTool
 
 MOST_RECORDS = 200_000
 _DELIMITERS = ",;\t|"

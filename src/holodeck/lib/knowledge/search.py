@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
 from holodeck.lib.tools.keyword_search import KeywordIndex, count_terms, fuse_ranks
-from holodeck.models.knowledge import SearchMode
+from holodeck.models.tools.knowledge import SearchMode
 
 _QUOTED = re.compile(r'"([^"]{2,200})"|“([^”]{2,200})”')
 _REFERENCE = re.compile(r"(?<![\w§])§? ?(?:[A-Za-z]+-)?\d[\w.-]*(?:\(\w{1,4}\))*")

@@ -32,10 +32,10 @@ from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import IngestionProgress
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.database import DatabaseConfig
-from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool
-from holodeck.models.outcome import ModelCost
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.token_usage import UsageMeter
+from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
 
 DEFAULT_FILE_TIMEOUT_S = 30.0
 _PARAMETERS = {

@@ -31,7 +31,7 @@ from holodeck.lib.llm.retry import retry as retry_request
 from holodeck.lib.llm.streaming import StreamedCompletion, read_events
 from holodeck.lib.observability import names, span
 from holodeck.models.llm import LLMProvider
-from holodeck.models.outcome import Attempt
+from holodeck.models.results.outcome import Attempt
 from holodeck.models.token_usage import UsageMeter
 
 if TYPE_CHECKING:

@@ -1,5 +1,7 @@
 """Runs blocking calls in threads beside the event loop."""
 
+from __future__ import annotations
+
 import asyncio
 import atexit
 import contextvars

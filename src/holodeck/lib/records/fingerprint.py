@@ -14,12 +14,12 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
-from holodeck.models.history import TranscriptFile
-from holodeck.models.knowledge import KnowledgeTool
+from holodeck.models.cases.history import TranscriptFile
 from holodeck.models.metrics.base import MetricSettings
-from holodeck.models.record import PlannedCase
+from holodeck.models.records.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.tool_config import ToolConfig
+from holodeck.models.tools.config import ToolConfig
+from holodeck.models.tools.knowledge import KnowledgeTool
 
 _DIGITS = 16
 _CASES_AT_ONCE = 1_000

@@ -12,7 +12,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import RECORD_FILE
 from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run
 from holodeck.lib.selection.request import CaseHistory
-from holodeck.models.record import PastOutcome, PlannedCase, RunStarted
+from holodeck.models.records.record import PastOutcome, PlannedCase, RunStarted
 from holodeck.models.test_result import TestResult
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from holodeck.lib.support.file_lock import try_lock
 from holodeck.lib.support.private_files import FOLDER_MODE, make_folder, open_file, replace_file
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.base import Model
-from holodeck.models.record import (
+from holodeck.models.records.record import (
     CaseFinished,
     CaseSkipped,
     ComparedWith,
@@ -32,13 +32,13 @@ from holodeck.models.record import (
     RunFinished,
     RunStarted,
 )
-from holodeck.models.reported_run import RunOrigin
+from holodeck.models.results.origin import RunOrigin
 
 if TYPE_CHECKING:
     from holodeck.lib.secrets.redact import Redactor
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
-    from holodeck.models.selection import Selection
+    from holodeck.models.results.origin import Selection
     from holodeck.models.test_result import TestReport, TestResult
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
 from holodeck.lib.support.file_lock import try_lock
 from holodeck.lib.support.safe_paths import note_input
 from holodeck.lib.support.suggestions import did_you_mean
-from holodeck.models.record import (
+from holodeck.models.records.record import (
     EVENTS,
     SCHEMA_VERSION,
     CaseFinished,

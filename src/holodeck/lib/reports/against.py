@@ -10,7 +10,7 @@ from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, 
 from holodeck.lib.reports.preferences import describe_preference, describe_preferences
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
-from holodeck.models.comparison import (
+from holodeck.models.records.comparison import (
     AgentsDivergence,
     ComparedAgent,
     ComparisonReport,
@@ -20,7 +20,7 @@ from holodeck.models.comparison import (
     Total,
     Trajectories,
 )
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 
 FailOn = Literal["regression"]
 

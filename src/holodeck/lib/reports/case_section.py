@@ -16,7 +16,7 @@ from holodeck.lib.reports.markdown import (
     table,
 )
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.outcome import CriterionRow, ModelCost, RaisedError
+from holodeck.models.results.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     NO_RESULT,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.support.text import replace_surrogates
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage, sum_of
 

@@ -16,7 +16,7 @@ from itertools import groupby, zip_longest
 from typing import TypeVar
 
 from holodeck.lib.support.text import one_line
-from holodeck.models.outcome import Outcome, Reason
+from holodeck.models.results.outcome import Outcome, Reason
 from holodeck.models.test_result import TestResult
 
 NOT_PASSED = (Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED)

@@ -13,8 +13,8 @@ from holodeck.lib.reports.page_file import (
 )
 from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.support.text import one_line, percent, plural
-from holodeck.models.outcome import Outcome
-from holodeck.models.record import PastOutcome
+from holodeck.models.records.record import PastOutcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport, TestResult
 
 _MAX_REASON = 300

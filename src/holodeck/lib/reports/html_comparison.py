@@ -14,8 +14,8 @@ from holodeck.lib.reports.against import (
 from holodeck.lib.reports.html import row_of
 from holodeck.lib.reports.page_file import Page, PageCase, Row, json_line, render_page
 from holodeck.lib.support.text import one_line
-from holodeck.models.comparison import ComparisonReport, Pair, PairVerdict
-from holodeck.models.outcome import Outcome
+from holodeck.models.records.comparison import ComparisonReport, Pair, PairVerdict
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestResult
 
 _MAX_REASON = 300

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
-from holodeck.models.reported_run import RunOrigin
+from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_result import TestReport, TestResult
 
 

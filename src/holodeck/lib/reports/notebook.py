@@ -7,7 +7,7 @@ from html import escape
 from holodeck.lib.reports.failure_groups import explain
 from holodeck.lib.reports.recap import MARKS, MAX_REASONS, case_label
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
 
 MAX_ROWS = 50

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.comparison import Preference, Preferences
+from holodeck.models.records.comparison import Preference, Preferences
 
 _MAX_CRITERIA = 300
 _WORDS = {"first": "A", "second": "B", "none": "neither", "undecided": "undecided"}

@@ -13,7 +13,7 @@ from holodeck.lib.reports.failure_groups import (
 from holodeck.lib.reports.locations import short_location
 from holodeck.lib.support.text import clip, columns_of, one_line, plural, wrap
 from holodeck.lib.ui.terminal import ANSIColors, can_show, colorize, is_tty, width
-from holodeck.models.outcome import Outcome, Reason
+from holodeck.models.results.outcome import Outcome, Reason
 from holodeck.models.test_result import TestResult
 
 MAX_NAME = 120

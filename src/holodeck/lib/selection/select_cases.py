@@ -11,7 +11,7 @@ from holodeck.errors import NothingSelected
 from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory, SelectionRequest, Shard
 from holodeck.lib.support.suggestions import nearest_word
 from holodeck.lib.support.text import one_line
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 
 _MAX_NAMES = 20

@@ -1,4 +1,4 @@
-"""How the user's agents are called: their functions, and what their parameters receive.
+"""How the user's agents are called: their functions, what these receive, and what they return.
 
 The worker of a process backend loads this module in environments without holodeck, so it imports
 only the standard library and runs on Python 3.9.
@@ -21,6 +21,13 @@ SHAPES = (
     "a function of the input, an object or class with run(input, context) or __call__,"
     " or an AgentBackend"
 )
+ANSWER_KEYS = ("response", "output", "text")
+RESULT_KEYS = (
+    *ANSWER_KEYS,
+    *("tool_calls", "tool_results", "usage", "token_usage", "agents", "metadata"),
+    *("tool_calls_problem", "left_out"),
+)
+"""Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 ContextPassing = Literal["left out", "second", "by name"]
 """How a function takes the earlier messages."""
 
@@ -71,6 +78,12 @@ def find_method(agent: Any) -> Callable[..., Any]:
             function: Callable[..., Any] = agent if name == "__call__" else method
             return function
     raise UnusableAgent(f"a {type(agent).__name__} is not an agent; name {SHAPES}")
+
+
+def find_call(agent: Any) -> AgentCall:
+    """Return how the agent is called. Raises UnusableAgent."""
+    function = find_method(agent)
+    return AgentCall(function, *parameter_passing(function))
 
 
 def parameter_passing(function: Callable[..., Any]) -> tuple[ContextPassing, str | None]:

@@ -11,7 +11,7 @@ from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.tap.exchange import Request, Response
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.reading import Reading
-from holodeck.models.outcome import ModelRequest
+from holodeck.models.results.outcome import ModelRequest
 
 UNFINISHED = "a request of the agent to its model had not ended when the agent answered"
 OUT_OF_TURN = (

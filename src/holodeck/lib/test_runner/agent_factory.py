@@ -37,7 +37,7 @@ from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.outcome import Attempt, ModelCost
+from holodeck.models.results.outcome import Attempt, ModelCost
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from holodeck.lib.conversation.red_team.strategies import CrescendoStrategy
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.llm.model import ChatModel
-from holodeck.models.conversation import RedTeam
-from holodeck.models.outcome import MAX_TURNS
+from holodeck.models.base import MAX_TURNS
+from holodeck.models.cases.conversation import RedTeam
 
 STRATEGIES = {"crescendo": CrescendoStrategy, "goat": GoatStrategy}
 REACHED = "the attack reached its target"

@@ -30,7 +30,7 @@ from holodeck.lib.test_runner.scoring import add_events_of_checks
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import INTERRUPTED, Outcome
+from holodeck.models.results.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 

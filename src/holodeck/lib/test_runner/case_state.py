@@ -12,10 +12,10 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.attachments import Image
-from holodeck.models.evidence import Evidence, evidence
-from holodeck.models.history import EarlierMessage
-from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
+from holodeck.models.cases.attachments import Image
+from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.results.evidence import Evidence, evidence
+from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation, TurnResult
 

@@ -27,9 +27,9 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import cache_dir
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.judge_trust import CRITERIA
 from holodeck.models.setting import Setting
 from holodeck.models.test_case import TestCaseModel, TurnModel
 

@@ -11,7 +11,7 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 
 if TYPE_CHECKING:
-    from holodeck.lib.backends.callable_backend import CallableBackend
+    from holodeck.lib.backends.python.backend import CallableBackend
 
 ONE_AT_A_TIME = (
     "the cases ran one after the other in each process, because 'tap: true' cannot tell the"
@@ -66,6 +66,6 @@ def python_code_of(
     if not (is_injected or agent.has_own_model):
         return None
     # Imported here because most agents are not Python code.
-    from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+    from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
 
     return backend if isinstance(backend, CallableBackend) else None

@@ -34,9 +34,9 @@ from holodeck.lib.test_runner.script_steps import (
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
-from holodeck.models.conversation import Simulation, step_kind, step_value
+from holodeck.models.cases.conversation import Simulation, step_kind, step_value
 from holodeck.models.llm import LLMProvider
-from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
 

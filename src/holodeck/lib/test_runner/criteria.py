@@ -16,8 +16,8 @@ from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.lib.test_runner.judge_trust import Trust
 from holodeck.lib.test_runner.messages import count_images
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.conversation import CriterionSettings
-from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.cases.conversation import CriterionSettings
+from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from holodeck.lib.support.exceptions import describe
 from holodeck.lib.test_runner.messages import response_messages
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import CriterionRow
+from holodeck.models.results.outcome import CriterionRow
 from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
 

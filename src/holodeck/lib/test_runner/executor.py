@@ -40,8 +40,8 @@ from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import ModelCost
-from holodeck.models.prompt_version import PromptVersion
+from holodeck.models.results.origin import PromptVersion
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
@@ -183,7 +183,7 @@ class TestExecutor:
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
         # Imported here because most agents are not Python code.
-        from holodeck.lib.backends.callable_backend import CallableBackend  # noqa: PLC0415
+        from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
 
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
 

@@ -31,9 +31,9 @@ from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
-from holodeck.models.attachments import Image
-from holodeck.models.evidence import Evidence, Unknown, evidence
-from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
+from holodeck.models.cases.attachments import Image
+from holodeck.models.results.evidence import Evidence, Unknown, evidence
+from holodeck.models.results.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
 from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import (
     MetricResult,

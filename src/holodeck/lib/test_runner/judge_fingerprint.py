@@ -12,9 +12,9 @@ from typing import Any
 from holodeck.lib.evaluators.build import evaluator_class
 from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
-from holodeck.models.judge_trust import CRITERIA
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.judge_trust import CRITERIA
 
 _OWN_CODE = {
     "judge": ("holodeck.lib.evaluators.judge_prompt", "holodeck.lib.evaluators.judge_metric"),

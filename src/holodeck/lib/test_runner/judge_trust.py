@@ -11,7 +11,10 @@ from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.judge_trust import (
+from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import JudgedMetric, MetricSettings
+from holodeck.models.metrics.judge import JudgeMetric
+from holodeck.models.metrics.judge_trust import (
     CHECKS_FILE,
     JudgeChecks,
     JudgeTrust,
@@ -21,9 +24,6 @@ from holodeck.models.judge_trust import (
     strictest_limits,
     strictest_mode,
 )
-from holodeck.models.llm import LLMProvider
-from holodeck.models.metrics.base import JudgedMetric, MetricSettings
-from holodeck.models.metrics.judge import JudgeMetric
 
 
 def read_checks(folder: Path) -> JudgeChecks:

@@ -22,9 +22,9 @@ from holodeck.lib.conversation.messages import text_of as message_text
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.inputs import exchanges_in
 from holodeck.models.agent import Agent
-from holodeck.models.attachments import Image
-from holodeck.models.evidence import Unknown
-from holodeck.models.history import EarlierCall, EarlierMessage
+from holodeck.models.cases.attachments import Image
+from holodeck.models.cases.history import EarlierCall, EarlierMessage
+from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 

@@ -29,8 +29,8 @@ from holodeck.lib.test_runner.tool_invocations import (
     refuse_last_call,
 )
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.evidence import Fact, Source, evidence
-from holodeck.models.outcome import Attempt, Outcome, RaisedError
+from holodeck.models.results.evidence import Fact, Source, evidence
+from holodeck.models.results.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.events import OnConversation, StaticConversation
     from holodeck.lib.traces.agent_traces import AgentTraces
-    from holodeck.models.attachments import Image
+    from holodeck.models.cases.attachments import Image
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class _Turn:
         message = with_files(self.turn.input, self.files)
         if self.images:
             # Imported here because few turns have images.
-            from holodeck.models.attachments import MessageWithImages  # noqa: PLC0415
+            from holodeck.models.cases.attachments import MessageWithImages  # noqa: PLC0415
 
             message = MessageWithImages(message, self.images)
         attributes = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from holodeck.lib.selection.request import CaseHistory
 from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.test_runner.repeats import pass_bar
 from holodeck.models.agent import Agent
-from holodeck.models.base import Count, Model
+from holodeck.models.base import MAX_TURNS, Count, Model
+from holodeck.models.cases.conversation import step_kind, step_value
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.conversation import step_kind, step_value
-from holodeck.models.outcome import MAX_TURNS
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 
 

@@ -9,7 +9,7 @@ from holodeck.lib.evaluators.deepeval.arena import ArenaJudge, Contest
 from holodeck.lib.judging.agreement import mcnemar_p_value
 from holodeck.lib.judging.judge import Judge, count_judge_usage
 from holodeck.lib.support.text import is_blank
-from holodeck.models.comparison import ComparisonReport, Pair, Preference, Preferences
+from holodeck.models.records.comparison import ComparisonReport, Pair, Preference, Preferences
 from holodeck.models.test_result import TestResult
 
 MAX_CONCURRENCY = 20

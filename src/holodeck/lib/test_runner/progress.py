@@ -25,8 +25,8 @@ from holodeck.lib.ui import SpinnerMixin, is_tty
 from holodeck.lib.ui.live import SPARE_COLUMNS
 from holodeck.lib.ui.live_status import LiveStatus
 from holodeck.lib.ui.terminal import can_show, width
-from holodeck.models.outcome import Reason
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
+from holodeck.models.results.outcome import Reason
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestResult
 
 _RULE_COLUMNS = 60

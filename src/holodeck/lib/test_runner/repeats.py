@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.test_runner.case_run import FinishedRun
-from holodeck.models.evidence import evidence
+from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult
 from holodeck.models.token_usage import sum_of

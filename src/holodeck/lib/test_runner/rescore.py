@@ -30,7 +30,7 @@ from holodeck.lib.test_runner.recorded import (
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.models.agent import Agent
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 

@@ -17,7 +17,7 @@ from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, wit
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import ModelCost
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from holodeck.errors import ConfigError
 from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script
@@ -28,8 +29,8 @@ from holodeck.lib.test_runner.messages import (
     messages_beyond_turns,
     response_messages,
 )
-from holodeck.models.conversation import StepModel, step_kind, step_value
-from holodeck.models.expectations import Expectations
+from holodeck.models.cases.conversation import StepModel, step_kind, step_value
+from holodeck.models.cases.expectations import Expectations
 from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn
 from holodeck.models.test_result import Outcome
 
@@ -82,7 +83,10 @@ class AgentParticipant:
         state = self._state
         earlier, user_text = _split_new_messages(new_messages)
         if earlier:
-            self._remember(earlier)
+            try:
+                backend.remember(self._session, earlier)
+            except ConfigError as error:
+                raise ScenarioUsageError(error.field, error.message) from error
         has_begun = any(one["role"] != "system" for one in earlier)
         if not user_text and (state.turns or state.history or has_begun):
             raise ScenarioUsageError("the agent cannot respond", NOTHING_NEW)
@@ -92,15 +96,6 @@ class AgentParticipant:
         if turn.errors:  # faults of the agent fail the turn, whatever is checked
             state.turns[-1] = turn.model_copy(update={"outcome": Outcome.FAILED})
         return response_messages(turn, len(state.turns))
-
-    def _remember(self, messages: list[backend.Message]) -> None:
-        if not isinstance(self._session, backend.AcceptsHistory):
-            raise ScenarioUsageError(
-                "the agent's backend",
-                "does not accept messages that a script writes for the agent; give its sessions a"
-                " method remember(messages), or remove 'agent: …' and 'message'",
-            )
-        self._session.remember(messages)
 
 
 def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:

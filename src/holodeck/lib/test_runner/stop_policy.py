@@ -14,8 +14,8 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.outcome import ModelCost, StopKind
 from holodeck.models.price import PriceTable
+from holodeck.models.results.outcome import ModelCost, StopKind
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, TestResult
 

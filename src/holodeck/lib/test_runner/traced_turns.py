@@ -16,7 +16,7 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
 )
 from holodeck.models.observability import ReceiverConfig
-from holodeck.models.outcome import ConversationEnd
+from holodeck.models.results.outcome import ConversationEnd
 from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.test_result import TurnResult
 

@@ -16,7 +16,7 @@ from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.exceptions import message_of
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.outcome import ModelCost, RaisedError
+from holodeck.models.results.outcome import ModelCost, RaisedError
 from holodeck.models.token_usage import UsageMeter
 
 IMAGES_OF_TOOLS = "The images that the tools returned:"

@@ -8,7 +8,7 @@ from holodeck.lib.support.suggestions import did_you_mean_or_list
 from holodeck.lib.support.tool_names import unprefixed
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.keyword_search import KeywordIndex, fuse_ranks
-from holodeck.models.tool_filtering import ToolFilterConfig
+from holodeck.models.tools.config import ToolFilterConfig
 
 Embed = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Returns a vector for each text."""

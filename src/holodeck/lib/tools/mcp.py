@@ -20,7 +20,7 @@ from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import show_progress
-from holodeck.models.mcp_tool import McpTool
+from holodeck.models.tools.mcp import McpTool
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_mod
 from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
-from holodeck.models.outcome import ModelCost
-from holodeck.models.prompt_tool import PromptTool
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER
 from holodeck.models.token_usage import TokenUsage
+from holodeck.models.tools.prompt import PromptTool
 
 CUT = "\n[The answer ended at the limit of tokens.]"
 EMPTY = "the model {name} answered nothing"

@@ -14,9 +14,9 @@ from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import ModelCost
-from holodeck.models.prompt_tool import PromptTool
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.tool import FunctionTool, ToolConfig
+from holodeck.models.tools.prompt import PromptTool
 
 if TYPE_CHECKING:
     from holodeck.lib.tools.filtering import Embed, ToolFilterManager

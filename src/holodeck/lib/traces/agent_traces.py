@@ -20,7 +20,7 @@ from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.traces.receiver import OtlpReceiver, close_receiver, open_receiver
 from holodeck.lib.traces.span_builder import Mask, span_of
 from holodeck.lib.traces.span_store import MAX_SPANS, CallSpans, SpanStore
-from holodeck.models.spans import Trace
+from holodeck.models.results.spans import Trace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

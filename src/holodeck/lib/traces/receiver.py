@@ -14,7 +14,7 @@ from holodeck.lib.tap.loopback import LoopbackServer
 from holodeck.lib.tap.server import ReceivedRequest
 from holodeck.lib.traces.span_builder import Mask, build_span
 from holodeck.lib.traces.span_store import SpanStore
-from holodeck.models.spans import RecordedSpan
+from holodeck.models.results.spans import RecordedSpan
 
 PATH = "/v1/traces"
 _IGNORED = ("/v1/metrics", "/v1/logs", "/v1development/profiles")

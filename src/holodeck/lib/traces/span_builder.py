@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holodeck.models.base import Json
-from holodeck.models.spans import RecordedSpan
-from holodeck.models.trace_checks import SpanStatus
+from holodeck.models.cases.trace_checks import SpanStatus
+from holodeck.models.results.spans import RecordedSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

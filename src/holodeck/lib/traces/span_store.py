@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holodeck.lib.traces.span_builder import Mask
-from holodeck.models.spans import RecordedSpan
+from holodeck.models.results.spans import RecordedSpan
 
 MAX_SPANS = 2_000
 MAX_CHARACTERS = 1_000_000

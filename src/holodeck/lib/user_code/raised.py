@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holodeck.errors import BackendError, EvaluationError, HoloDeckError
 from holodeck.lib.support.exceptions import describe
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 
 _PACKAGE = str(Path(__file__).parents[2])
 _SITE = ("site-packages", "dist-packages")

@@ -1,1 +1,1 @@
-"""The settings of metrics, one family a module."""
+"""Settings of metrics, one family a module, and what checks of judges have shown."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Json, Milliseconds, Model, NonBlank, Ratio
-from holodeck.models.judge_trust import TrustSetting
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.judge_trust import TrustSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MODULE_CALLABLE = "module:callable"
 """Stands for the name of a callable of the user."""
-CUSTOM_PROMPT = "'type: judge' asks questions of your own"
+CUSTOM_PROMPT = "a question of your own is 'type: judge'"
 
 
 class MetricSettings(Model):

@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError, ConfigError
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
-from holodeck.lib.backends.user_agents import AgentFunction, find_agent_function
 from holodeck.lib.llm.limits import call_with_limit
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.signatures import AgentCall, UnusableAgent, find_call
 from holodeck.lib.test_runner.tool_invocations import pair_tool_calls
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
 
@@ -47,7 +47,7 @@ class AgentCaller:
             return
         if not isinstance(context, Mapping):
             raise ConfigError("context", f"found {type(context).__name__}; expected a mapping")
-        if not isinstance(self._target, AgentFunction) or _takes_no_context(self._target):
+        if not isinstance(self._target, AgentCall) or _takes_no_context(self._target):
             raise ConfigError(
                 "context",
                 "the agent takes none; give it a parameter 'context', as in"
@@ -60,7 +60,7 @@ class AgentCaller:
 
     async def close(self) -> None:
         """Close a backend; failures are only logged, so that no results are lost."""
-        if isinstance(self._target, AgentFunction):
+        if isinstance(self._target, AgentCall):
             return
         try:
             await self._target.teardown()
@@ -69,7 +69,7 @@ class AgentCaller:
 
     async def _answer(self, message: str, context: Context | None) -> AgentResult:
         target = self._target
-        if isinstance(target, AgentFunction):
+        if isinstance(target, AgentCall):
             call = _bound_call(target, message, context)
             value = await call_user_function(call, target.function)
         else:
@@ -89,7 +89,7 @@ def describe_failure(error: BackendError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _bound_call(target: AgentFunction, message: str, context: Context | None) -> Callable[[], Any]:
+def _bound_call(target: AgentCall, message: str, context: Context | None) -> Callable[[], Any]:
     if target.case_context is not None:
         return partial(target.function, message, **{target.case_context: context})
     if target.context == "left out":
@@ -99,14 +99,17 @@ def _bound_call(target: AgentFunction, message: str, context: Context | None) ->
     return partial(target.function, message, context=context)
 
 
-def _takes_no_context(target: AgentFunction) -> bool:
+def _takes_no_context(target: AgentCall) -> bool:
     return target.context == "left out" and target.case_context is None
 
 
-def _agent_function(adapter: object) -> AgentFunction:
+def _agent_function(adapter: object) -> AgentCall:
     """Return how to call it; one that takes any keyword gets the context by name."""
-    target = find_agent_function(adapter, WHERE)
-    kinds = {one.kind for one in inspect.signature(target.function).parameters.values()}
+    try:
+        target = find_call(adapter)
+    except UnusableAgent as error:
+        raise ConfigError(WHERE, str(error)) from error
+    kinds = {parameter.kind for parameter in inspect.signature(target.function).parameters.values()}
     takes_any = _takes_no_context(target) and inspect.Parameter.VAR_KEYWORD in kinds
     return replace(target, context="by name") if takes_any else target
 

@@ -2,14 +2,15 @@ import asyncio
 import contextvars
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
 from pydantic import BaseModel
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, ConfigError
-from holodeck.lib.backends.base import AcceptsHistory, ExecutionResult
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.token_usage import TokenUsage
 
@@ -426,8 +427,8 @@ async def test_a_session_of_the_users_own_is_told_of_lines_if_it_can_remember(ca
 
     session = await CallableBackend(Remembering).create_session()
 
-    assert isinstance(session, AcceptsHistory) is can_remember
-    if can_remember:
+    refused = nullcontext() if can_remember else pytest.raises(ConfigError, match="remember")
+    with refused:
         session.remember([{"role": "assistant", "content": "Hello"}])
     assert [one["content"] for one in told] == ["Hello"] * can_remember
 

@@ -7,8 +7,8 @@ import pytest
 from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult, backend_in_context
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.models.backend import HttpBackendConfig
 
 USER = {"user": "u-1", "flags": {"new": True}}

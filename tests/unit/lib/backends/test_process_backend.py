@@ -15,9 +15,9 @@ from holodeck.errors import (
     ConfigError,
 )
 from holodeck.lib.backends import frameworks
-from holodeck.lib.backends.parsing import RESULT_KEYS
-from holodeck.lib.backends.process import python_worker
-from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.process import guard
+from holodeck.lib.backends.process.backend import ProcessBackend, command_of
+from holodeck.lib.backends.python import worker
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.backend import ProcessBackendConfig
@@ -136,10 +136,6 @@ async def test_an_answer_that_cannot_be_read_says_what_to_return(reach, returned
 
     with pytest.raises(BackendSessionError, match=said):
         await backend.invoke_once("hi")
-
-
-def test_the_worker_reads_the_keys_that_holodeck_reads():
-    assert python_worker.RESULT_KEYS == RESULT_KEYS
 
 
 async def test_what_the_agent_prints_does_not_disturb_its_answers(reach):
@@ -773,14 +769,7 @@ async def test_an_agent_that_does_not_end_is_killed(reach_program, tmp_path):
 async def test_the_process_ends_with_its_stdin(tmp_path):
     (tmp_path / "bot.py").write_text("def agent(message): return message\n")
     process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            python_worker.__file__,
-            str(tmp_path),
-            "bot:agent",
-            "case",
-            "tools_may_run_agents",
-        ),
+        *command_of(ProcessBackendConfig(type="process", target="bot:agent"), tmp_path),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -793,32 +782,42 @@ async def test_the_process_ends_with_its_stdin(tmp_path):
 # Environments
 
 
+def imported_modules(file):
+    """Names of the modules that a file imports, but for types and what it can do without."""
+    tree = ast.parse(file.read_text(), feature_version=(3, 9))
+    optional = {"TYPE_CHECKING", "sys.version_info >= (3, 10)", "suppress(ImportError)"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in optional:
+            node.body = []
+        if isinstance(node, ast.With) and ast.unparse(node.items[0]) in optional:
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
 def test_the_worker_needs_only_the_standard_library_and_python_3_9():
-    folder = Path(python_worker.__file__).parent
-    files = [
-        folder / "python_worker.py",
-        folder / "guard.py",
-        folder.parents[1] / "support" / "signatures.py",
-    ]
+    root = Path(worker.__file__).parents[4]
+    waiting, files = ["holodeck.lib.backends.python.worker"], [Path(guard.__file__)]
+    others = set()
+    while waiting:
+        stem = root.joinpath(*waiting.pop().split("."))
+        file = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
+        if file in files:
+            continue
+        files.append(file)
+        names = [*imported_modules(file)]
+        waiting += [name for name in names if name.startswith("holodeck")]
+        waiting += [name.rpartition(".")[0] for name in waiting if "." in name]
+        others.update(name.partition(".")[0] for name in names)
+
+    assert others - {"holodeck"} <= sys.stdlib_module_names
+    assert len(files) > 5
     for file in files:
-        tree = ast.parse(file.read_text(), feature_version=(3, 9))
-        nodes = [*ast.walk(tree)]
-        where_missing = [
-            inner
-            for node in nodes
-            if isinstance(node, ast.With)
-            and [ast.unparse(one) for one in node.items] == ["suppress(ImportError)"]
-            for inner in ast.walk(node)
-        ]
-        nodes = [node for node in nodes if node not in where_missing]
-        modules = [a.name for node in nodes if isinstance(node, ast.Import) for a in node.names]
-        modules += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
-        own = {
-            *("holodeck.lib.support", "holodeck.lib.support.signatures"),
-            "holodeck.lib.backends.frameworks",
-        }
-        others = {one.partition(".")[0] for one in modules if one not in own}
-        assert others <= sys.stdlib_module_names
+        text = file.read_text()
+        assert " | " not in text or "from __future__ import annotations" in text, file
 
 
 def test_the_adapters_of_frameworks_are_written_for_python_3_10():

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError, ConfigError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.models.agent import Agent
 from support.frameworks import script

@@ -9,7 +9,7 @@ import pytest
 
 from fakes import ToolCall
 from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.backends.tapped_backend import (
     ONE_PER_PROCESS,
     UNUSED_VARIABLE,

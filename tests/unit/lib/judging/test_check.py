@@ -20,7 +20,7 @@ from holodeck.lib.judging.labels import (
     read_labels,
     require_enough_labels,
 )
-from holodeck.models.judge_trust import Limits
+from holodeck.models.metrics.judge_trust import Limits
 
 ROW = {"input": "Hi", "response": "Hello.", "criterion": "Is it polite?", "label": "pass"}
 

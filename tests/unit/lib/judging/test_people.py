@@ -17,7 +17,7 @@ from holodeck.lib.judging.people import (
     describe_people,
     list_disagreements,
 )
-from holodeck.models.judge_trust import Limits
+from holodeck.models.metrics.judge_trust import Limits
 
 ROW = {"input": "What is it?", "criterion": "Does it name a price?"}
 

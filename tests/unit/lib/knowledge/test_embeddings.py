@@ -11,8 +11,8 @@ from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import call_limits
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.knowledge import VectorstoreTool
 from holodeck.models.llm import LLMProvider
+from holodeck.models.tools.knowledge import VectorstoreTool
 from support.embeddings import vector_of
 
 PATHS = {

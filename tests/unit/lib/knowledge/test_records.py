@@ -5,7 +5,7 @@ import re
 import pytest
 
 from holodeck.lib.knowledge.records import record_documents
-from holodeck.models.knowledge import VectorstoreTool
+from holodeck.models.tools.knowledge import VectorstoreTool
 
 
 def documents(text, name, **fields):

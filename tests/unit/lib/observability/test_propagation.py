@@ -12,10 +12,10 @@ from opentelemetry import trace
 
 from fakes import FakeOpenAI
 from holodeck.lib.backends.a2a_backend import A2aBackend
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.mcp_backend import McpBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.observability import ensure_trace, propagation_headers
 from holodeck.models.backend import (
     A2aBackendConfig,

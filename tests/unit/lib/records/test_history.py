@@ -9,8 +9,8 @@ from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.request import UNKNOWN_HISTORY
 from holodeck.models.price import Cost
-from holodeck.models.record import CaseFinished, PlannedCase, RunStarted
-from holodeck.models.selection import Selection
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunStarted
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.results import a_result

@@ -9,7 +9,7 @@ from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import read_run
-from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
 from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 
 

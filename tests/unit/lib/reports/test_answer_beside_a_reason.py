@@ -12,7 +12,7 @@ from holodeck.lib.reports.junit import generate_junit_report
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.notebook import render_notebook_table
 from holodeck.lib.reports.recap import recap_failures
-from holodeck.models.outcome import CriterionRow
+from holodeck.models.results.outcome import CriterionRow
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult
 from support.results import a_report, a_result
 

@@ -7,9 +7,9 @@ import pytest
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.reports.dataframes import CASE_COLUMNS, METRIC_COLUMNS
-from holodeck.models.evidence import evidence
-from holodeck.models.outcome import ModelCost
 from holodeck.models.price import Cost
+from holodeck.models.results.evidence import evidence
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,

@@ -16,7 +16,7 @@ from holodeck.lib.reports.failure_groups import (
 )
 from holodeck.lib.reports.github import MOST_ANNOTATIONS, annotations, step_summary
 from holodeck.lib.reports.locations import SourceLinks
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult
 from support.results import a_report, a_result
 

@@ -11,7 +11,7 @@ from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.rescore import rescore
-from holodeck.models.record import CaseFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, RunStarted
 from support.agents import an_agent, contains, executor_of
 
 ONE = {"suite": "one", "name": "t", "input": "Who?", "evaluations": [contains("first")]}

@@ -6,8 +6,8 @@ import pytest
 
 from holodeck.lib.test_runner.stop_policy import Budget
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import Attempt, ModelCost
 from holodeck.models.price import Cost, Price, PriceTable
+from holodeck.models.results.outcome import Attempt, ModelCost
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.results import a_result

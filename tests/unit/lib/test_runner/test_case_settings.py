@@ -7,7 +7,7 @@ import pytest
 from fakes import ScriptedBackend
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

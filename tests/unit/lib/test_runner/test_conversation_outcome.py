@@ -11,7 +11,7 @@ from holodeck.lib.test_runner.grade import (
     decide_outcome,
     ending_errors,
 )
-from holodeck.models.outcome import INTERRUPTED, ConversationEnd, CriterionRow
+from holodeck.models.results.outcome import INTERRUPTED, ConversationEnd, CriterionRow
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome
 

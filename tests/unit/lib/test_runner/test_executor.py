@@ -12,7 +12,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import Attempt
+from holodeck.models.results.outcome import Attempt
 from holodeck.models.test_result import Outcome
 from support.agents import an_agent, contains, executor_of
 

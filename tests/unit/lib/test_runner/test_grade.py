@@ -5,7 +5,7 @@ import pytest
 from holodeck.lib.evaluators.observation_metrics import LatencyEvaluator
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import outcome_of_checks
-from holodeck.models.outcome import combine_outcomes
+from holodeck.models.results.outcome import combine_outcomes
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
 
 PASSED = MetricResult(metric_name="a", score=1, passed=True)

@@ -8,7 +8,7 @@ import pytest
 from fakes import ScriptedBackend
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.evaluators.base import BaseEvaluator, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.records.fingerprint import fingerprint_of
@@ -18,8 +18,8 @@ from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messag
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent
-from holodeck.models.history import EarlierMessage
-from holodeck.models.record import CaseFinished
+from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.records.record import CaseFinished
 from holodeck.models.test_result import ToolInvocation
 
 CALL = {"id": "c1", "function": {"name": "find", "arguments": {"n": 9}}}

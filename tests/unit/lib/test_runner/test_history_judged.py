@@ -11,7 +11,7 @@ from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent
-from holodeck.models.record import CaseFinished
+from holodeck.models.records.record import CaseFinished
 
 JUDGE, USER = "# Criteria", "what the user writes next"
 HISTORY = [

@@ -13,8 +13,8 @@ from holodeck.config.loader import load_agent_with_config
 from holodeck.lib.test_runner.checks import EvaluatorSet
 from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
 from holodeck.lib.test_runner.judge_trust import RunTrust, with_check, write_checks
-from holodeck.models.judge_trust import CRITERIA, JudgeChecks, Limits, MetricCheck
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.judge_trust import CRITERIA, JudgeChecks, Limits, MetricCheck
 
 AGENT = """
 name: shop

@@ -6,7 +6,7 @@ from holodeck.lib.judge_check.judge_looks import LookKeeper
 from holodeck.lib.judging.agreement import Agreement
 from holodeck.lib.judging.check_result import JudgeCheckResult, Judgement
 from holodeck.lib.judging.labels import Label
-from holodeck.models.judge_trust import Limits, LookLog
+from holodeck.models.metrics.judge_trust import Limits, LookLog
 from holodeck.models.token_usage import UsageMeter
 
 

@@ -9,8 +9,8 @@ from holodeck.lib.compare.pairs import (
     build_pair,
 )
 from holodeck.lib.reports.against import comparison_exit_code, conclusions, render_terminal
-from holodeck.models.comparison import ComparedAgent, PairVerdict
 from holodeck.models.price import Cost
+from holodeck.models.records.comparison import ComparedAgent, PairVerdict
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats
 from holodeck.models.token_usage import TokenUsage

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.models.evidence import evidence
-from holodeck.models.history import EarlierMessage
-from holodeck.models.outcome import Attempt, ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.cases.history import EarlierMessage
 from holodeck.models.price import Cost
-from holodeck.models.selection import Selection
+from holodeck.models.results.evidence import evidence
+from holodeck.models.results.origin import Selection
+from holodeck.models.results.outcome import Attempt, ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.test_result import (
     MetricResult,

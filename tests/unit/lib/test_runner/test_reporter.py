@@ -6,8 +6,8 @@ import pytest
 
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.models.evidence import evidence
-from holodeck.models.outcome import Attempt
+from holodeck.models.results.evidence import evidence
+from holodeck.models.results.outcome import Attempt
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck, ToolInvocation
 from holodeck.models.token_usage import TokenUsage

@@ -19,7 +19,7 @@ from holodeck.lib.reports.markdown import (
 )
 from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.models.outcome import Attempt
+from holodeck.models.results.outcome import Attempt
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.test_result import (
     MetricResult,

@@ -16,7 +16,7 @@ from holodeck.lib.reports.formats import (
     generate_json_report,
     write_report,
 )
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport
 from support.results import a_report, a_result
 

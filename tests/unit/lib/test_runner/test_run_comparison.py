@@ -16,7 +16,7 @@ from holodeck.lib.compare.run_comparison import (
 )
 from holodeck.lib.records.run_store import RunStore
 from holodeck.models.price import Cost
-from holodeck.models.reported_run import MergedRun, RunOrigin
+from holodeck.models.results.origin import MergedRun, RunOrigin
 from holodeck.models.test_result import Outcome
 from support.results import a_report, a_result
 

@@ -14,7 +14,7 @@ from holodeck.lib.compare.run_comparison import (
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.reports.summary import summarize
-from holodeck.models.record import (
+from holodeck.models.records.record import (
     CaseFinished,
     CaseSkipped,
     ComparedWith,

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.lib.compare.trajectories import compare_trajectories
-from holodeck.models.evidence import evidence
+from holodeck.models.results.evidence import evidence
 from holodeck.models.test_result import NO_RESULT, Outcome, Repeats, ToolInvocation, TurnResult
 from support.results import a_result
 

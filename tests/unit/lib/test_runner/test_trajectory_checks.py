@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.lib.checks.tool_checks import check_tools
-from holodeck.models.evidence import evidence
+from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 

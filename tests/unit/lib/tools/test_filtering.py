@@ -12,7 +12,7 @@ from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.filtering import ToolFilterManager
 from holodeck.models.agent import Agent
-from holodeck.models.tool_filtering import ToolFilterConfig
+from holodeck.models.tools.config import ToolFilterConfig
 
 CODE = '''
 from pathlib import Path

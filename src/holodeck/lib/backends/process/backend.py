@@ -23,8 +23,9 @@ from holodeck.lib.backends.base import (
     Method,
 )
 from holodeck.lib.backends.description import AgentDescription
+from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.process.connection import Launch
-from holodeck.lib.backends.process.messages import Abilities, complete, parse_answer
+from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
@@ -39,7 +40,12 @@ logger = logging.getLogger(__name__)
 LOCATION = "backend"
 CLOSE_S = 5.0
 """How long an agent may take to close a conversation."""
-_WORKER = Path(__file__).with_name("python_worker.py")
+_SOURCES = Path(__file__).parents[4]
+_WORKER = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import holodeck; del sys.path[0];"
+    " from holodeck.lib.backends.python.worker import main; main()"
+)
+"""Imports this holodeck in the user's interpreter, which need not have it installed."""
 _NO_HISTORY = (
     "the agent cannot be given earlier messages: its process answers 'initialize' without"
     " 'history: true'"
@@ -241,10 +247,12 @@ class ProcessSession:
             raise
         except BackendError as error:
             if isinstance(error.seen, ExecutionResult):
-                complete(error.seen, worker.abilities)
+                _complete(error.seen, worker)
             raise
         self._opening = None
-        return parse_answer(result, worker.abilities)
+        answer = parse_result(result)
+        _complete(answer, worker)
+        return answer
 
     async def _open(self, worker: Worker) -> None:
         params: dict[str, Any] = {"messages": self._messages}
@@ -256,6 +264,10 @@ class ProcessSession:
             await worker.process.request("open", {"conversation": self._name, **params})
         self._worker, self._messages = worker, []
         worker.conversations += 1
+
+
+def _complete(result: ExecutionResult, worker: Worker) -> None:
+    complete_result(result, worker.abilities.tools, worker.abilities.tool_errors)
 
 
 def folder_of(config: ProcessBackendConfig, base_dir: Path) -> Path:
@@ -271,7 +283,8 @@ def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
     python = sys.executable if config.python is None else program_path(config.python, base_dir)
     scope = config.scope or "case"
     tools = "tools_run_no_agents" if config.tools_run_no_agents else "tools_may_run_agents"
-    return [python, str(_WORKER), str(base_dir.absolute()), str(config.target), scope, tools]
+    folder, target = str(base_dir.absolute()), str(config.target)
+    return [python, "-c", _WORKER, str(_SOURCES), folder, target, scope, tools]
 
 
 def _variables(config: ProcessBackendConfig) -> dict[str, str]:

@@ -10,7 +10,7 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.errors import unreachable_reason
 from holodeck.lib.user_code.raised import display_path, source_excerpt
-from holodeck.models.outcome import RaisedError
+from holodeck.models.results.outcome import RaisedError
 
 PROTOCOL = 1
 """The version of the protocol."""
@@ -66,21 +66,6 @@ def parse_abilities(result: Any) -> Abilities:
     tools = given.get("tools")
     names = None if tools is None else [str(one) for one in tools]
     return Abilities(concurrency, **flags, tools=names)
-
-
-def parse_answer(result: Any, abilities: Abilities) -> ExecutionResult:
-    """Return the result of `send`. Raises BackendSessionError."""
-    answer = parse_result(result)
-    complete(answer, abilities)
-    return answer
-
-
-def complete(answer: ExecutionResult, abilities: Abilities) -> None:
-    """Add to a turn what is known of the agent in general."""
-    answer.tools = abilities.tools
-    if not abilities.tool_errors:
-        for one in answer.tool_results:
-            one["is_error_unknown"] = not one.get("is_error")
 
 
 _REFUSALS: Mapping[str, Refusal] = {

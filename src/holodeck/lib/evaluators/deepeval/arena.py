@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.judging.judge import JsonObject, Judge
-from holodeck.models.comparison import Preference
+from holodeck.models.records.comparison import Preference
 
 _MASKS = ("Alice", "Bob")
 """The names under which the judge sees the answers, in their order."""

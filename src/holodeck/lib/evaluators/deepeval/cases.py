@@ -7,7 +7,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.inputs import Exchange
-from holodeck.models.evidence import UNSEEN_CALLS
+from holodeck.models.results.evidence import UNSEEN_CALLS
 from holodeck.models.test_result import ToolInvocation
 
 

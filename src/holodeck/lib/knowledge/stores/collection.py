@@ -26,7 +26,7 @@ from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.user_code.registry import Registry
-from holodeck.models.database import DatabaseConfig, VectorStoreProvider
+from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.lib.knowledge.stores.adapter import Row, RowKey, StoreContext
 from holodeck.lib.knowledge.stores.vectors import VectorIndex
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.adapter import Vector

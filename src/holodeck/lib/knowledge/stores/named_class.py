@@ -11,7 +11,7 @@ from holodeck.lib.knowledge.stores.servers import no_answer
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.safe_paths import path_inside
-from holodeck.models.database import CLASS_KEYS, DatabaseConfig
+from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig
 
 T = TypeVar("T")
 

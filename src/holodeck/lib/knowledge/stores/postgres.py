@@ -14,7 +14,7 @@ from holodeck.lib.knowledge.stores.adapter import (
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection
 from holodeck.lib.knowledge.stores.vectors import VectorIndex, matrix_of, to_bytes
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from psycopg import Connection

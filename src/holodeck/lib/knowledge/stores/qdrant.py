@@ -22,7 +22,7 @@ from holodeck.lib.knowledge.stores.adapter import (
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
 from holodeck.lib.support.file_lock import try_lock
 from holodeck.lib.support.private_files import make_folder
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

@@ -30,7 +30,7 @@ from holodeck.lib.knowledge.stores.connectors import (
 from holodeck.lib.knowledge.stores.servers import explain_connection, no_answer
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.text import one_line
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.adapter import Vector

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from holodeck.errors import ConfigError
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 _CREDENTIALS = (
     *("authentication failed", "no password supplied", "unauthorized", "forbidden"),

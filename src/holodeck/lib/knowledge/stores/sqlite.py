@@ -18,7 +18,7 @@ from holodeck.lib.knowledge.stores.adapter import (
 from holodeck.lib.knowledge.stores.vectors import VectorIndex, matrix_of, to_bytes
 from holodeck.lib.support.file_lock import exclusive_lock
 from holodeck.lib.support.private_files import create_file, make_folder
-from holodeck.models.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.adapter import Vector

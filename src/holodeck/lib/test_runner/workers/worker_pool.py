@@ -32,7 +32,7 @@ from holodeck.lib.test_runner.workers.worker_messages import (
 )
 from holodeck.lib.test_runner.workers.worker_places import Connection, Place
 from holodeck.lib.ui.activity import Activity, current_case, displayed
-from holodeck.models.outcome import ModelCost
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
 

@@ -23,7 +23,7 @@ from openai import AsyncOpenAI
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import lookup_order, script
 from support.server import PATIENT_S
 

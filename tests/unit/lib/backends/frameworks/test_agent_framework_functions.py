@@ -8,7 +8,7 @@ from agent_framework import Message, RunContext, workflow
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import script
 from support.frameworks.agent_framework import ROWS
 

@@ -12,10 +12,10 @@ import pytest
 from fakes import FakeOpenAI, Reply
 from holodeck import arun
 from holodeck.errors import BackendError, BackendTimeoutError
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import adapt
 from holodeck.lib.backends.frameworks.base import FrameworkError, TurnRecord
 from holodeck.lib.backends.frameworks.claude_messages import TurnReader
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.llm.limits import override_call_limit
 from support.frameworks import script
 from support.frameworks.claude_agents import environment, options_for

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import lookup_order, results_of_turn
 
 pytest.importorskip("google.adk", reason="scripts/frameworks google-adk installs it")

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.server import PATIENT_S
 
 

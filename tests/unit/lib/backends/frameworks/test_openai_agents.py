@@ -12,8 +12,8 @@ from openai import AsyncOpenAI
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
-from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import adapt
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.server import PATIENT_S
 
 MODELS = {"chat completions": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}

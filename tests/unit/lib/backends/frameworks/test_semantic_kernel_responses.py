@@ -4,7 +4,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.dialects import responses_document
 from support.frameworks import AGENT, script
 from support.frameworks.semantic_kernel import responses_agent

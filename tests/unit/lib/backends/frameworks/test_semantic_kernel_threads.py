@@ -7,7 +7,7 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, ConfigError
-from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import script
 from support.frameworks.semantic_kernel import chat_completion_agent, responses_agent
 

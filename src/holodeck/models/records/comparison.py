@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from holodeck.models.base import Count, Model
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport
 from holodeck.models.token_usage import TokenUsage
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import PrivateAttr, SecretStr, StringConstraints, model_validator
 
 from holodeck.models.base import Json, NonBlank, ReadPath, Seconds, ServerAddress
-from holodeck.models.tool_config import ToolConfig
+from holodeck.models.tools.config import ToolConfig
 
 _SCHEMES = {
     "http": ("https://", "http://"),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from holodeck.models.base import InvalidParts, Json, Model, NonBlank
-from holodeck.models.matchers import ResultMatcher, to_matcher
+from holodeck.models.cases.matchers import ResultMatcher, to_matcher
 
 DURATION = "duration_ms"
 """What stands for the duration of a span, in milliseconds, in place of an attribute."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Model, NonBlank, Ratio
-from holodeck.models.expectations import Expectations
+from holodeck.models.cases.expectations import Expectations
 from holodeck.models.llm import LLMProvider
 
 

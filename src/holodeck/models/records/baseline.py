@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from holodeck.models.base import Count, Model
-from holodeck.models.outcome import Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestResult
 from holodeck.models.token_usage import TokenUsage
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from holodeck.models.base import Count, Model
-from holodeck.models.judge_trust import JudgeTrust, Limits
+from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -148,10 +148,6 @@ class CriterionRow(Model):
     def is_missed(self) -> bool:
         """Whether it fails the case."""
         return self.required and self.status != "passed"
-
-
-MAX_TURNS = 10
-"""The turns after which a scripted or simulated conversation ends if `max_turns` is not given."""
 
 
 class ConversationEnd(Model):

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
 from holodeck.models.llm import LLMProvider
-from holodeck.models.tool_config import ToolConfig
+from holodeck.models.tools.config import ToolConfig
 
 ParameterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w-]*$")]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.evidence import Evidence, evidence
-from holodeck.models.judge_trust import JudgeTrust, Limits
-from holodeck.models.outcome import (
+from holodeck.models.results.evidence import Evidence, evidence
+from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
+from holodeck.models.results.outcome import (
     Attempt,
     ModelCost,
     ModelRequest,
@@ -15,7 +15,7 @@ from holodeck.models.outcome import (
     Reason,
     Vote,
 )
-from holodeck.models.spans import Trace
+from holodeck.models.results.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 

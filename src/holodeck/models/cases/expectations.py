@@ -15,9 +15,9 @@ from pydantic import (
 
 from holodeck.lib.support.suggestions import did_you_mean
 from holodeck.models.base import InvalidParts, Json, Model, NonBlank
+from holodeck.models.cases.matchers import ArgMatcher, ResultMatcher, to_matcher
+from holodeck.models.cases.trace_checks import TraceChecks
 from holodeck.models.evaluation import Metric
-from holodeck.models.matchers import ArgMatcher, ResultMatcher, to_matcher
-from holodeck.models.trace_checks import TraceChecks
 
 if TYPE_CHECKING:
     pass

@@ -1,7 +1,7 @@
 """The OpenTelemetry spans of an agent, as results keep them."""
 
 from holodeck.models.base import Json, Model
-from holodeck.models.trace_checks import SpanStatus
+from holodeck.models.cases.trace_checks import SpanStatus
 
 OPERATION = "gen_ai.operation.name"
 _KINDS = ("openinference.span.kind", "traceloop.span.kind", "langwatch.span.type")

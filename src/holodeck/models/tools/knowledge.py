@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Model, NetworkUse, NonBlank, Ratio, ReadPath, ServerAddress
-from holodeck.models.database import DatabaseConfig, Secret
 from holodeck.models.llm import LLMProvider
-from holodeck.models.tool_config import ToolConfig
+from holodeck.models.tools.config import ToolConfig
+from holodeck.models.tools.database import DatabaseConfig, Secret
 
 S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Variables with the address of another service than that of AWS, the strongest first."""

@@ -3,9 +3,8 @@
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.outcome import Outcome, StopKind
-from holodeck.models.prompt_version import PromptVersion
-from holodeck.models.selection import Selection
+from holodeck.models.results.origin import PromptVersion, Selection
+from holodeck.models.results.outcome import Outcome, StopKind
 from holodeck.models.test_result import ReportSummary, TestResult
 
 SCHEMA_VERSION = 1

@@ -1,0 +1,420 @@
+"""Agents that are the user's Python code, in this process: `backend: "module:attribute"`."""
+
+import inspect
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holodeck.errors import (
+    BackendError,
+    BackendInitError,
+    BackendSessionError,
+    BackendTimeoutError,
+    ConfigError,
+    HoloDeckError,
+)
+from holodeck.lib.backends import base
+from holodeck.lib.backends.base import (
+    NO_CASE_CONTEXT_PARAMETER,
+    NO_CONTEXT_PARAMETER,
+    AcceptsContext,
+    AgentBackend,
+    AgentSession,
+    BackendInContext,
+    CaseContext,
+    ExecutionResult,
+    Message,
+    Method,
+    backend_in_context,
+    open_session,
+)
+from holodeck.lib.backends.description import AgentDescription
+from holodeck.lib.backends.frameworks.base import FrameworkError
+from holodeck.lib.backends.parsing import complete_result, parse_result
+from holodeck.lib.backends.python.explain import problem_with, what_fits
+from holodeck.lib.backends.python.host import (
+    Conversation,
+    FunctionAgent,
+    Host,
+    HostedAgent,
+    makes_agents,
+    recognize,
+)
+from holodeck.lib.llm import provider_errors
+from holodeck.lib.llm.errors import error_chain
+from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.garbage import collector_paused
+from holodeck.lib.support.signatures import UnusableAgent
+from holodeck.lib.user_code.raised import with_location
+from holodeck.lib.user_code.registry import load_attribute
+from holodeck.models.backend import Scope
+from holodeck.models.config import ExecutionConfig
+
+logger = logging.getLogger(__name__)
+
+LOCATION = "backend"
+"""The key of the agent.yaml that messages name."""
+SCOPE = f"{LOCATION}.scope"
+MAX_DEPTH = 4
+"""How deep the attributes of a shared object are searched for messages of earlier cases."""
+MAX_VALUES = 1_000
+_LOOP = re.compile(r"[Ee]vent loop is closed|(different|another) (event )?loop")
+
+
+class CallableBackend:
+    """Reaches an agent by calling it.
+
+    A class is instantiated, and a function without parameters is called, for every conversation,
+    so that cases share no state; with the scope `run`, once. A function and an object are shared by
+    all cases. An object that implements AgentBackend is used as it is; an agent of a framework,
+    through its adapter. Calls are not retried: only the user knows whether that would do harm.
+
+    Args:
+        target: `module:attribute`, or the agent itself.
+        base_dir: Where modules are looked for first.
+        execution: Time limits; their defaults if not given.
+        scope: How long an agent lives that a class or a function makes: for one `case`, which is
+            the default, or for the `run`.
+        tools_run_no_agents: Whether no tool of the agent runs an agent of its own, so that tool
+            calls are known even where its framework is not traced.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        base_dir: Path | None = None,
+        execution: ExecutionConfig | None = None,
+        scope: Scope | None = None,
+        *,
+        tools_run_no_agents: bool = False,
+    ) -> None:
+        self._target = target
+        self._tools_run_no_agents = tools_run_no_agents
+        self._base_dir = base_dir
+        self._timeout = call_limits(execution).timeout
+        self._scope = scope
+        self._backend: AgentBackend | None = None
+        """The agent, if it implements AgentBackend."""
+        self._host: Host | None = None
+        """Holds any other agent."""
+        self._factory: object = None
+        """What makes the agent of each conversation; None if all share one."""
+        self._shared_state: SharedState | None = None
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether cases share no object and wait without blocking, so that several may run
+        concurrently by default: a coroutine function, a class whose method is one, or an agent of
+        a framework. Known once initialized."""
+        return self._host is not None and self._host.shares_nothing
+
+    async def initialize(self) -> None:
+        """Import the agent, and make it if a class or a function does. Raises BackendInitError."""
+        if self._backend is not None or self._host is not None:
+            return
+        try:
+            await self._load()
+        except HoloDeckError:
+            raise
+        except FrameworkError as error:
+            raise BackendInitError(str(error)) from error
+        except (Exception, SystemExit) as error:
+            raise BackendInitError(_not_created(error)) from error
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        return await self.ask(message, context or ())
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        """Return a conversation; it passes earlier messages as context. Raises BackendError."""
+        return await self.open(context or ())
+
+    def in_context(self, context: CaseContext) -> AgentBackend:
+        """Return the backend for a case with a context.
+
+        Raises ConfigError if the agent takes none.
+        """
+        takes_none = self._backend is not None and not isinstance(self._backend, AcceptsContext)
+        if takes_none or (self._host is not None and not self._host.agent.takes_context):
+            raise ConfigError(LOCATION, NO_CASE_CONTEXT_PARAMETER)
+        return BackendInContext(self, context)
+
+    async def ask(
+        self, message: str, context: Sequence[Message], case_context: CaseContext | None = None
+    ) -> ExecutionResult:
+        """Return the response to one message of a case. Raises BackendError."""
+        await self.initialize()
+        if self._backend is not None:
+            backend = backend_in_context(self._backend, case_context, LOCATION)
+            call = partial(backend.invoke_once, message, context)
+            return await call_with_limit(call, self._timeout)
+        session = await self.open(context, case_context)
+        try:
+            return await session.send(message)
+        finally:
+            await session.close()
+
+    async def open(
+        self, context: Sequence[Message], case_context: CaseContext | None = None
+    ) -> AgentSession:
+        """Return a conversation of a case, after the earlier messages. Raises BackendError."""
+        await self.initialize()
+        if self._backend is not None:
+            backend = backend_in_context(self._backend, case_context, LOCATION)
+            session = await call_with_limit(partial(open_session, backend, context), self._timeout)
+            return LimitedSession(session, self._timeout)
+        host = self._host
+        assert host is not None  # noqa: S101 - it is initialized
+        conversation = await call_with_limit(
+            partial(host.open, context, case_context), self._timeout
+        )
+        return PythonSession(conversation, host.agent, self._timeout, self._shared_state)
+
+    def history_problem(self, method: Method) -> str | None:
+        """Return why the agent cannot be given earlier messages; None if it can.
+
+        Known once initialized.
+        """
+        if self._backend is not None:
+            return base.history_problem(self._backend, method)
+        takes_history = self._host is None or self._host.agent.takes_history
+        return None if takes_history else NO_CONTEXT_PARAMETER
+
+    def describe(self) -> AgentDescription:
+        """Return what the agent is. Known once initialized."""
+        problem = self.history_problem("create_session")
+        if self._host is None:
+            return AgentDescription(f"AgentBackend {type(self._backend).__name__}", None, problem)
+        agent, kind = self._host.agent, self._host.agent.kind
+        if isinstance(agent, FunctionAgent) and inspect.isclass(self._factory):
+            kind = f"class {self._factory.__name__}"
+        return AgentDescription(kind, agent.tools, problem)
+
+    async def teardown(self) -> None:
+        """Close the agent; the next call makes a new one."""
+        backend, host = self._backend, self._host
+        self._backend = self._host = self._shared_state = None
+        if backend is not None:
+            await backend.teardown()
+        if host is not None:
+            await host.close()
+
+    async def _load(self) -> None:
+        value = self._target
+        if isinstance(value, str):
+            with collector_paused():  # it may import a large framework
+                value = load_attribute(value, self._base_dir, location=LOCATION)
+        problem = problem_with(value)
+        if problem is not None:
+            raise ConfigError(LOCATION, problem)
+        is_made = makes_agents(value)
+        if self._scope is not None and not is_made:
+            raise ConfigError(
+                SCOPE,
+                f"only a class or a function without parameters has a scope; a"
+                f" {type(value).__name__} exists once: name a function that returns the agent, or"
+                " remove 'scope'",
+            )
+        agent = await call_user_function(value, value) if is_made else value  # type: ignore[arg-type]
+        if isinstance(agent, AgentBackend):  # it isolates its sessions itself
+            await agent.initialize()
+            self._backend = agent
+            return
+        hosted = self._recognize(agent)
+        has_factory = is_made and self._scope != "run"
+        self._factory = value if has_factory else None
+        self._host = Host(hosted, partial(self._make, value) if has_factory else None)  # type: ignore[arg-type]
+        is_object = isinstance(hosted, FunctionAgent) and not inspect.isroutine(agent)
+        if is_object and not has_factory:
+            self._shared_state = SharedState(agent)
+
+    def _recognize(self, agent: object) -> HostedAgent:
+        """Return the agent. Raises ConfigError, which says what would fit."""
+        try:
+            return recognize(agent, _read, tools_run_no_agents=self._tools_run_no_agents)
+        except UnusableAgent as error:
+            hint = what_fits(agent, self._target, self._base_dir)
+            raise ConfigError(LOCATION, f"{error}{hint}") from error
+
+    async def _make(self, factory: Callable[[], Any]) -> HostedAgent:
+        try:
+            return self._recognize(await call_user_function(factory, factory))
+        except HoloDeckError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise BackendSessionError(_not_created(error)) from error
+
+
+def _not_created(error: BaseException) -> str:
+    return f"the agent cannot be created: {with_location(error)}"
+
+
+def _read(answer: Any) -> tuple[ExecutionResult, str]:
+    result = parse_result(answer)
+    return result, result.response
+
+
+class PythonSession:
+    """A conversation with a hosted agent, with time limits.
+
+    Failures of an agent of a framework carry what was seen until then.
+
+    Args:
+        conversation: The conversation.
+        agent: The agent, or another one that is made like it.
+        limit_s: Seconds for each turn; None for no limit.
+        shared_state: Notices that the agent keeps messages of other cases; None if it cannot.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        agent: HostedAgent,
+        limit_s: float | None,
+        shared_state: "SharedState | None",
+    ) -> None:
+        self._conversation = conversation
+        self._agent = agent
+        self._limit_s = limit_s
+        self._shared_state = shared_state
+        self._is_closed = False
+
+    async def send(self, message: str) -> ExecutionResult:
+        if self._is_closed:
+            raise BackendSessionError("the conversation is closed")
+        state, self._shared_state = self._shared_state, None
+        if state is not None:
+            state.begin(message)
+        try:
+            return await call_with_limit(partial(self._send, message), self._limit_s)
+        except BackendTimeoutError as error:
+            error.seen = self._unfinished_result()
+            raise
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
+        return stream_with_limit(self._conversation.send_streaming(message), self._limit_s)
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Append messages to the history. Raises ConfigError if the agent takes no context."""
+        if not self._agent.takes_history:
+            raise ConfigError(LOCATION, NO_CONTEXT_PARAMETER)
+        self._conversation.remember(messages)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._conversation.close()
+
+    async def _send(self, message: str) -> ExecutionResult:
+        try:
+            return self._completed(await self._conversation.send(message))
+        except BackendError:
+            raise
+        except Exception as error:
+            seen = self._unfinished_result()
+            if seen is None:
+                raise
+            refusal = provider_errors.refusal_in(error)
+            raise BackendSessionError(_describe(error), seen=seen, refusal=refusal) from error
+
+    def _unfinished_result(self) -> ExecutionResult | None:
+        answer = self._conversation.unfinished_answer()
+        return None if answer is None else self._completed(answer)
+
+    def _completed(self, result: ExecutionResult) -> ExecutionResult:
+        if not isinstance(self._agent, FunctionAgent):
+            complete_result(result, self._agent.tools, self._agent.reads_tool_errors)
+        return result
+
+
+def _describe(error: Exception) -> str:
+    """Return what happened, and what to do if the agent's client is bound to another loop."""
+    if isinstance(error, FrameworkError):
+        return str(error)
+    is_of_provider = provider_errors.is_provider_error(error)
+    message = provider_errors.describe(error) if is_of_provider else describe(error)
+    causes = [cause for cause in error_chain(error) if isinstance(cause, RuntimeError)]
+    if any(_LOOP.search(str(cause)) for cause in causes):
+        return (
+            "the agent, or its client, was used on another event loop; create it in a function"
+            f" without parameters, and name that function: each run then has its own ({message})"
+        )
+    return message
+
+
+class LimitedSession:
+    """A session of the user's backend, with time limits and typed errors."""
+
+    def __init__(self, session: AgentSession, limit_s: float | None) -> None:
+        self._session = session
+        self._limit_s = limit_s
+
+    async def send(self, message: str) -> ExecutionResult:
+        return await call_with_limit(partial(self._session.send, message), self._limit_s)
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
+        return stream_with_limit(self._session.send_streaming(message), self._limit_s)
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Append messages to the history. Raises ConfigError if the session takes none."""
+        base.remember(self._session, messages)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class SharedState:
+    """Looks for the first message of an earlier conversation in the attributes of an object."""
+
+    def __init__(self, agent: object) -> None:
+        self._agent = agent
+        self._earlier: str | None = None
+        """The first message of an earlier conversation, which the object did not hold before."""
+        self._has_warned = False
+
+    def begin(self, message: str) -> None:
+        """Note that a conversation begins; warn if the object still holds an earlier one."""
+        if self._has_warned:
+            return
+        if self._earlier is None:
+            self._earlier = None if place_of(self._agent, message) else message
+            return
+        place = place_of(self._agent, self._earlier)
+        if place is not None:
+            self._has_warned = True
+            logger.warning(
+                "the agent is shared by all test cases and keeps their messages: %r of an earlier"
+                " case is in %s.%s; name its class, or a function without parameters that creates"
+                " it, so that each case has its own",
+                self._earlier,
+                type(self._agent).__name__,
+                place,
+            )
+
+
+def place_of(agent: object, text: str) -> str | None:
+    """Return where the attributes of an object hold a text, such as `thread.messages[0]`."""
+    waiting = [(name, value, 1) for name, value in _parts(agent)]
+    for place, value, depth in waiting:  # grows meanwhile
+        if isinstance(value, str):
+            if value == text:
+                return place.removeprefix(".")
+        elif depth < MAX_DEPTH and len(waiting) < MAX_VALUES:
+            waiting += [(f"{place}{name}", part, depth + 1) for name, part in _parts(value)]
+    return None
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):  # another mapping may read a file or a database
+        yield from ((f"[{key!r}]", part) for key, part in list(value.items())[:MAX_VALUES])
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{index}]", part) for index, part in enumerate(value[:MAX_VALUES]))
+    elif hasattr(value, "__dict__"):
+        yield from ((f".{name}", part) for name, part in list(vars(value).items())[:MAX_VALUES])

@@ -1,0 +1,253 @@
+"""The host of Python agents: makes them, and holds conversations with them.
+
+The agents of this process and those of a process backend share it. The interpreter of the latter
+is the user's: this module and what it imports run on Python 3.9 with the standard library.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.signatures import AgentCall, find_call, is_async, is_factory
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession
+
+logger = logging.getLogger(__name__)
+
+Messages = Sequence[Any]
+"""Earlier messages of a conversation, each a mapping with `role` and `content`."""
+CaseContext = Mapping[str, Any]
+ReadAnswer = Callable[[Any], "tuple[Any, str]"]
+"""Returns an agent's answer as the caller of the host wants it, and the text of the answer."""
+OnPiece = Callable[[str], None]
+
+
+class Conversation(ABC):
+    """A conversation with an agent."""
+
+    agent: HostedAgent | None = None
+    """An agent that was made for this conversation, and is closed with it."""
+
+    @abstractmethod
+    async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
+        """Return the answer; `on_piece` gets its pieces if the agent's framework streams."""
+
+    @abstractmethod
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the answer in pieces; in one, unless the agent's framework streams."""
+
+    @abstractmethod
+    def remember(self, messages: Messages) -> None:
+        """Append messages that the agent did not take part in."""
+
+    def unfinished_answer(self) -> Any:
+        """Return what is known of a turn that failed; None if nothing is."""
+        return None
+
+    async def close(self) -> None:
+        """Release what the conversation holds; may be called twice."""
+        agent, self.agent = self.agent, None
+        if agent is not None:
+            await agent.close()
+
+
+class FunctionConversation(Conversation):
+    """A conversation that passes its history to a function; a failed turn leaves it unchanged."""
+
+    def __init__(
+        self, call: AgentCall, read: ReadAnswer, messages: Messages, context: CaseContext | None
+    ) -> None:
+        self._call = call
+        self._read = read
+        self._history = list(messages)
+        self._context = context
+
+    async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:  # noqa: ARG002 - an answer has no pieces
+        call = self._call.bind(message, self._history, self._context)
+        answer, text = self._read(await call_user_function(call, self._call.function))
+        self._history.append({"role": "user", "content": message})
+        self._history.append({"role": "assistant", "content": text})
+        return answer
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        await self.send(message)
+        yield self._history[-1]["content"]
+
+    def remember(self, messages: Messages) -> None:
+        self._history += messages
+
+
+class FrameworkConversation(Conversation):
+    """A conversation with an agent of a framework."""
+
+    def __init__(self, session: FrameworkSession, read: ReadAnswer) -> None:
+        self._session = session
+        self._read = read
+
+    async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
+        return self._read(await self._session.take_turn(message, on_piece))[0]
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        return self._session.send_streaming(message)
+
+    def remember(self, messages: Messages) -> None:
+        self._session.remember(messages)
+
+    def unfinished_answer(self) -> Any:
+        return self._read(self._session.turn)[0]
+
+    async def close(self) -> None:
+        await self._session.close()
+        await super().close()
+
+
+class HostedAgent(ABC):
+    """An agent that can be asked, and what is known of it."""
+
+    kind: str
+    """What it is, such as `function answer`."""
+    is_concurrent = True
+    """Whether it may answer several conversations at a time, if they do not share it."""
+    is_stateful_object = False
+    """Whether it is an object with attributes, which conversations that share it could change."""
+    takes_history = True
+    takes_context = False
+    """Whether the context of a test case reaches it."""
+    can_cancel = True
+    streams = False
+    reads_tool_errors = True
+    """Whether a tool result that is not marked as an error is none; else that is unknown."""
+    tools: list[str] | None = None
+    """Names of the tools that it can call; None if unknown."""
+
+    @abstractmethod
+    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:
+        """Return a conversation, after the earlier messages."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what the agent holds."""
+
+
+class FunctionAgent(HostedAgent):
+    """A function, or an object with a method that answers. Raises UnusableAgent for another."""
+
+    def __init__(self, agent: Any, read: ReadAnswer) -> None:
+        self.agent = agent
+        self.call = find_call(agent)
+        self._read = read
+        self.is_concurrent = self.can_cancel = is_async(self.call.function)
+        self.is_stateful_object = not inspect.isfunction(agent)
+        self.takes_history = self.call.context != "left out"
+        self.takes_context = self.call.case_context is not None
+        if inspect.isroutine(agent):
+            self.kind = f"{'async ' if is_async(agent) else ''}function {agent.__name__}"
+        else:
+            self.kind = f"object of the class {type(agent).__name__}"
+
+    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:
+        return FunctionConversation(self.call, self._read, messages, context)
+
+    async def close(self) -> None:
+        """Call the agent's `aclose` or `close`, if it has one; an error is only logged."""
+        methods = (getattr(self.agent, name, None) for name in ("aclose", "close"))
+        method = next(filter(callable, methods), None)
+        if method is None:
+            return
+        try:
+            await call_user_function(method, method)
+        except Exception as error:  # noqa: BLE001 - a failing clean-up must not lose a response
+            logger.warning("closing the agent failed: %s", describe(error))
+
+
+class FrameworkAgent(HostedAgent):
+    """An object of an agent framework."""
+
+    streams = True
+
+    def __init__(self, adapter: FrameworkAdapter, kind: str, read: ReadAnswer) -> None:
+        self.kind = kind
+        self.is_concurrent = adapter.is_concurrent
+        self.reads_tool_errors = "tool errors" in adapter.reads
+        self.tools = adapter.tools()
+        self._adapter = adapter
+        self._read = read
+
+    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:  # noqa: ARG002 - takes none
+        session = await self._adapter.open(messages)
+        session.tools_run_no_agents = self._adapter.tools_run_no_agents
+        return FrameworkConversation(session, self._read)
+
+    async def close(self) -> None:
+        await self._adapter.close()
+
+
+def recognize(agent: Any, read: ReadAnswer, *, tools_run_no_agents: bool = False) -> HostedAgent:
+    """Return the agent as what it is. Raises UnusableAgent for an unknown shape, FrameworkError."""
+    if sys.version_info >= (3, 10):  # noqa: UP036 - the user's Python; no framework is for 3.9
+        from holodeck.lib.backends.frameworks import adapt, find_framework  # noqa: PLC0415
+        from holodeck.lib.backends.frameworks.base import split_run  # noqa: PLC0415
+
+        adapter, framework = adapt(agent), find_framework(agent)
+        if adapter is not None and framework is not None:
+            adapter.tools_run_no_agents = tools_run_no_agents
+            kind = f"{type(split_run(agent)[0]).__name__} of {framework.name}"
+            return FrameworkAgent(adapter, kind, read)
+    return FunctionAgent(agent, read)
+
+
+class Host:
+    """Holds the agent that all conversations share, or makes one for each of them.
+
+    Args:
+        agent: The agent, or the first one that was made.
+        factory: Makes the agent of each conversation; None if all share one.
+    """
+
+    def __init__(
+        self, agent: HostedAgent, factory: Callable[[], Awaitable[HostedAgent]] | None
+    ) -> None:
+        self.agent = agent
+        self.factory = factory
+        self._spare: HostedAgent | None = agent
+        """The agent that is not part of a conversation that closes it."""
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether conversations share no object and wait without blocking each other."""
+        is_shared_object = self.factory is None and self.agent.is_stateful_object
+        return self.agent.is_concurrent and not is_shared_object
+
+    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:
+        """Return a new conversation, after the earlier messages."""
+        if self.factory is None:
+            return await self.agent.open(messages, context)
+        agent, self._spare = self._spare, None
+        if agent is None:
+            agent = await self.factory()
+        try:
+            conversation = await agent.open(messages, context)
+        except BaseException:
+            await agent.close()
+            raise
+        conversation.agent = agent
+        return conversation
+
+    async def close(self) -> None:
+        """Close the agent, unless a conversation does."""
+        agent, self._spare = self._spare, None
+        if agent is not None:
+            await agent.close()
+
+
+def makes_agents(value: Any) -> bool:
+    """Whether a value is a class, or a function without parameters; these make agents."""
+    return inspect.isclass(value) or is_factory(value)

@@ -1,0 +1,114 @@
+"""Which results of an earlier run a new one keeps, and which cases it runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import holodeck
+from holodeck.errors import ConfigError
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.run_store import (
+    Run,
+    RunStore,
+    describe_changes,
+    find_cases,
+    is_of_second_agent,
+    reusable_results,
+)
+from holodeck.lib.support.text import plural
+from holodeck.lib.ui.live import echo
+from holodeck.models.agent import Agent
+from holodeck.models.results.origin import Selection
+from holodeck.models.test_result import TestResult
+
+OPTION = "--resume"
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """An earlier run and those of its results that are still valid."""
+
+    id: str
+    results: Mapping[int, TestResult]
+    """By the case's index in the present file."""
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """What the command line says about a run to resume."""
+
+    run: str
+    retry_errors: bool = False
+    """Whether cases whose agent or metric failed run again."""
+    force: bool = False
+    """Whether the cases that have changed run again; otherwise a change is an error."""
+
+
+def find_runs(name: str, folder: Path, *, is_comparison: bool) -> list[Run]:
+    """Return the recorded run of that name in a folder; of a comparison, both of its runs.
+
+    `name` is then either of them, and the first agent's comes first. Raises ConfigError.
+    """
+    store = RunStore(folder)
+    run = store.read(name)
+    if not is_comparison:
+        if is_of_second_agent(run):
+            raise ConfigError(
+                OPTION, f"run {run.id} is that of a second agent; add --against to resume both"
+            )
+        return [run]
+    compared_with = run.started.compared_with if run.started else None
+    if compared_with is None:
+        raise ConfigError(
+            OPTION, f"run {run.id} compared no agents; remove --against, or name another run"
+        )
+    other = store.read(compared_with.run)
+    return [other, run] if compared_with.is_second else [run, other]
+
+
+def repeat_selection(agent: Agent, run: Run) -> tuple[Agent, Selection | None]:
+    """Return the agent with the cases that `run` selected; no Selection if it selected all."""
+    selection = run.started.selection if run.started else None
+    if run.started is None or selection is None:
+        return agent, None
+    present = fingerprint_of(agent).cases
+    indexes = find_cases(run.started.cases, present)
+    return agent.with_cases(indexes), selection.now(len(present), len(indexes))
+
+
+def resume_runs(
+    agents: Sequence[Agent],
+    runs: Sequence[Run],
+    options: ResumeOptions,
+    warn: Callable[[str], None],
+) -> list[ResumedRun]:
+    """Return the results to keep of the run of each agent, and print how many there are.
+
+    Raises ConfigError if a run goes on or its agent has changed.
+    """
+    return [_resume_run(agent, run, options, warn) for agent, run in zip(agents, runs, strict=True)]
+
+
+def _resume_run(
+    agent: Agent, run: Run, options: ResumeOptions, warn: Callable[[str], None]
+) -> ResumedRun:
+    if run.is_running:
+        raise ConfigError(OPTION, f"run {run.id} is still running; wait for it, or stop it")
+    for warning in run.warnings:
+        warn(warning)
+    present = fingerprint_of(agent)
+    lines = describe_changes(run, present, holodeck.__version__)
+    changed = "".join(f"\n  {line}" for line in lines)
+    if changed and not options.force:
+        raise ConfigError(
+            OPTION,
+            f"the configuration has changed since run {run.id}:{changed}\n"
+            "add --force to rerun the affected cases and keep the other results",
+        )
+    if changed:
+        echo(f"Changed since run {run.id}:{changed}", err=True)
+    results = reusable_results(run, present, retry_errors=options.retry_errors)
+    count = len(agent.test_cases or [])
+    left = plural(count - len(results), "case runs", "cases run")
+    echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)
+    return ResumedRun(run.id, results)

@@ -1,0 +1,1 @@
+"""What a test case consists of: expectations, scripts, earlier messages."""

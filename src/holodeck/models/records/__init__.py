@@ -1,0 +1,1 @@
+"""What files hold about whole runs: records, baselines, comparisons."""
