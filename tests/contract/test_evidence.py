@@ -12,11 +12,11 @@ import pytest
 from fakes import ScriptedBackend
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.reports.summary import exit_code
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.frameworks import AGENT, TOOL
 from support.played import USER, an_agent, recorded, report_of, says
+from support.rescore import rescore
 from support.ways import (
     ARGS,
     BLIND,

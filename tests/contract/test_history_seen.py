@@ -12,8 +12,8 @@ import holodeck
 from fakes import FakeOpenAI
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.records.run_store import Run
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.records.record import CaseFinished
+from support.rescore import rescore
 from support.token_probabilities import yes
 
 DESK = '''

@@ -1,7 +1,5 @@
 """`holodeck score`: grades the responses of a recorded run again, without calling the agent."""
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +19,9 @@ from holodeck.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.rescore import RescoredReport
+    from holodeck.lib.test_runner.rescore import Rescoring
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
-    from holodeck.models.test_result import TestReport
 
 _MAX_NAMES = 10
 _SAME_KEYS = ("suite", "name", "input", "history", "script")
@@ -53,14 +50,10 @@ def score(
     the record does not change. Exit codes are those of `holodeck test`; 5 also means that cases
     have no recorded response.
     """
-    from holodeck.errors import ReportError
-    from holodeck.lib.processes.process_exit import process_exit_forbidden
     from holodeck.lib.records.run_store import is_of_second_agent
-    from holodeck.lib.reports.summary import exit_code
-    from holodeck.lib.test_runner.judge_trust import RunTrust
-    from holodeck.lib.test_runner.report_files import write_reports
-    from holodeck.lib.test_runner.rescore import rescore
-    from holodeck.lib.ui.streams import protected_streams
+    from holodeck.lib.test_runner.display import TextDisplay
+    from holodeck.lib.test_runner.rescore import RescoringSession
+    from holodeck.lib.test_runner.session import SessionAgent
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)
@@ -75,17 +68,16 @@ def score(
     github = github_actions()
     if github is not None:  # of what graders print
         context.with_resource(github.commands_stopped())
-    with protected_streams(), process_exit_forbidden():
-        graded = asyncio.run(
-            rescore(agent, recorded, cli_context.redactor.redact, RunTrust.of(settings))
-        )
-    shown = cli_context.redactor.redact_report(graded.report)
-    _print_results(shown, verbose=verbose)
-    _warn_of_differences(graded, cli_context)
-    failures = write_reports(shown, targets, cli_context.clean, settings.report_detail)
-    if failures:
-        raise ReportError("\n".join(failures))
-    context.exit(exit_code(shown))
+    redactor = cli_context.redactor
+    session = RescoringSession(
+        [SessionAgent(agent_config, agent, settings)],
+        redactor,
+        TextDisplay(redactor.redact, verbose=verbose, is_live=False),
+        targets=targets,
+        recorded=recorded,
+    )
+    session.on_report = lambda _: _warn_of_differences(session.rescoring, cli_context)
+    context.exit(session.run())
 
 
 def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, ExecutionConfig]":
@@ -101,29 +93,15 @@ def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, Executi
     return agent, settings
 
 
-def _print_results(report: "TestReport", *, verbose: bool) -> None:
-    from holodeck.lib.test_runner.progress import ProgressIndicator
-    from holodeck.lib.ui.live import write_text
-
-    progress = ProgressIndicator(report.planned_tests or 0, verbose=verbose)
-    progress.selection = report.selection
-    for result in report.results:
-        progress.update(result)
-        lines = [progress.get_progress_line(), *progress.get_reason_lines()]
-        write_text(sys.stdout, "\n".join(lines) + "\n")
-    parts = (progress.get_failures(), progress.get_summary())
-    write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
-
-
-def _warn_of_differences(graded: "RescoredReport", context: CliContext) -> None:
+def _warn_of_differences(graded: "Rescoring", context: CliContext) -> None:
     """Warn of cases without a recorded response, and of responses without a case."""
     from holodeck.lib.support.text import plural
 
     no_case = f"no case with the same {', '.join(_SAME_KEYS)} and context"
-    for one, several, problem, names in (
+    for singular, several, problem, names in (
         ("case has", "cases have", "no recorded response", graded.ungraded),
         ("recorded response has", "recorded responses have", no_case, graded.unused),
     ):
         if names:
             listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
-            context.warn(f"{plural(len(names), one, several)} {problem}: {listed}")
+            context.warn(f"{plural(len(names), singular, several)} {problem}: {listed}")

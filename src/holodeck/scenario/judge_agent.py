@@ -1,7 +1,10 @@
-"""The judge of a scenario."""
+"""The judge of a scenario, and which spans it sees."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import (
@@ -11,13 +14,58 @@ from holodeck.lib.conversation.criteria_judge import (
 )
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import is_list_of_criteria
-from holodeck.lib.conversation.span_evidence import MAX_LOOKUPS, TOKEN_THRESHOLD, SpanEvidence
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.llm.model import ChatModel
+from holodeck.lib.spans.evidence import (
+    MAX_LOOKUPS,
+    TOKEN_THRESHOLD,
+    SpanEvidence,
+    evidence_of,
+    mentions_spans,
+)
 from holodeck.scenario.caching import cache
-from holodeck.scenario.judge_spans import SpanCollector, SpanSettings
 from holodeck.scenario.model_agent import ModelAgent, without_voice
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+
+class SpanSource(Protocol):
+    """What a user passes as `span_collector`."""
+
+    def get_spans_for_thread(self, thread_id: str) -> Sequence[ReadableSpan]: ...
+
+
+@dataclass(frozen=True)
+class SpanSettings:
+    """The arguments of a judge that concern spans, under the names of JudgeAgent."""
+
+    token_threshold: int = TOKEN_THRESHOLD
+    max_discovery_steps: int = MAX_LOOKUPS
+    include_traces: bool | None = None
+    span_collector: SpanSource | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("token_threshold", 1), ("max_discovery_steps", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ConfigError(
+                    f"JudgeAgent.{name}", f"{value!r} is not a number from {least} on"
+                )
+
+    def evidence(self, call: AgentInput, criteria: Sequence[str]) -> SpanEvidence | None:
+        """Return what the judge has to know of spans; None if it is nothing."""
+        limits = (self.token_threshold, self.max_discovery_steps)
+        if self.include_traces is False:
+            hidden = ["the judge has include_traces=False"]
+            is_needed = any(map(mentions_spans, criteria))
+            return SpanEvidence([], hidden, *limits) if is_needed else None
+        if self.span_collector is None:
+            return evidence_of(call.scenario_state.span_store, criteria, *limits)
+        spans = self.span_collector.get_spans_for_thread(call.thread_id)
+        is_needed = bool(spans) or any(map(mentions_spans, criteria))
+        return SpanEvidence(spans, (), *limits) if is_needed else None
 
 
 class JudgeAgent(ModelAgent[Judge]):
@@ -62,7 +110,7 @@ class JudgeAgent(ModelAgent[Judge]):
         token_threshold: int = TOKEN_THRESHOLD,
         max_discovery_steps: int = MAX_LOOKUPS,
         include_traces: bool | None = None,
-        span_collector: SpanCollector | None = None,
+        span_collector: SpanSource | None = None,
         **model_arguments: Any,
     ) -> None:
         if isinstance(criteria, str):

@@ -136,7 +136,7 @@ class ScenarioExecutor(ScriptRun):
         if self.config.observability is not None:
             set_up_from_settings(self.config.observability)
         self._tracing = ScenarioTracing(self)
-        self.span_log = self._tracing.log
+        self.span_store = self._tracing.store
         with self._tracing.collect():
             result = await self._evaluate(self._require_answers(await super()._run_script()))
             self._tracing.finish(result)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import holodeck
 from holodeck.lib.conversation.participants import HasCriteria
-from holodeck.lib.conversation.span_evidence import mentions_spans
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScenarioUsageError
-from holodeck.lib.observability.span_collector import collecting, watch
-from holodeck.lib.observability.span_log import ROLE, SCOPE, THREAD_ID, TURN, SpanLog, scope_of
+from holodeck.lib.observability import names
+from holodeck.lib.spans.collector import process_spans
+from holodeck.lib.spans.evidence import mentions_spans
+from holodeck.lib.spans.store import ROLE, THREAD_ID, TURN, SpanStore, scope_of
 from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.suggestions import did_you_mean_or_list
 
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 SpanFilter = Callable[["ReadableSpan"], bool]
 """Says whether a span is exported."""
 
-_SCOPES = frozenset({SCOPE, "langwatch"})
+_SCOPES = frozenset({names.SCENARIO_TRACER, "langwatch"})
 """Tracers of scenarios: ours, and the one of the original's SDK, which user code may use."""
 _NOT_SAMPLED = "the sampler of the process's tracer provider does not record this conversation"
 
@@ -141,7 +142,7 @@ class ScenarioTracing:
     """
 
     def __init__(self, run: ScriptRun) -> None:
-        self.log = SpanLog(run.thread_id)
+        self.store = SpanStore(run.thread_id)
         self._run = run
         self._scenario: Span | None = None
         self._turn: tuple[int, Span] | None = None
@@ -150,7 +151,7 @@ class ScenarioTracing:
     @contextmanager
     def collect(self) -> Iterator[None]:
         """Collect spans inside the block."""
-        with collecting(self.log):
+        with process_spans.open(self.store):
             self._watch()
             try:
                 yield
@@ -167,35 +168,35 @@ class ScenarioTracing:
     def in_turn(self) -> AbstractContextManager[object]:
         """Return a context whose spans belong to the current turn."""
         self._watch()
-        return _otel().inside(self._turn_span()) if self.log.is_collecting else nullcontext()
+        return _otel().inside(self._turn_span()) if self.store.is_collecting else nullcontext()
 
     @contextmanager
     def around(self, participant: Participant) -> Iterator[None]:
         """Open a span around a call of a participant."""
         with self.in_turn():
             self._has_begun = True
-            if not self.log.is_collecting:
+            if not self.store.is_collecting:
                 yield
                 return
-            given = {
+            attributes = {
                 THREAD_ID: self._run.thread_id,
                 ROLE: participant.role.value,
                 TURN: self._run.current_turn,
             }
-            with _otel().open_span(f"{type(participant).__name__}.call", given):
+            with _otel().open_span(f"{type(participant).__name__}.call", attributes):
                 yield
 
     def _watch(self) -> None:
         if "opentelemetry.trace" not in sys.modules and not self._must_see_spans():
             return
-        was_collecting = self.log.is_collecting
-        watch(self.log)  # again, as user code may have set another tracer provider
-        if self.log.is_collecting and self._has_begun and not was_collecting:
-            self.log.add_gap("what the agent did before anything had imported OpenTelemetry")
+        was_collecting = self.store.is_collecting
+        process_spans.watch(self.store)  # again, as user code may have set another tracer provider
+        if self.store.is_collecting and self._has_begun and not was_collecting:
+            self.store.add_gap("what the agent did before anything had imported OpenTelemetry")
 
     def _must_see_spans(self) -> bool:
-        judges = [one for one in self._run.agents if isinstance(one, HasCriteria)]
-        return any(mentions_spans(text) for one in judges for text in one.criteria or ())
+        judges = [agent for agent in self._run.agents if isinstance(agent, HasCriteria)]
+        return any(mentions_spans(text) for judge in judges for text in judge.criteria or ())
 
     def _turn_span(self) -> Span:
         number = self._run.current_turn
@@ -207,7 +208,7 @@ class ScenarioTracing:
             self._scenario = self._start_trace("Scenario", {}, _otel().current_span())
         span = self._start_trace("Scenario Turn", {TURN: number}, self._scenario)
         if not span.is_recording():
-            self.log.add_gap(_NOT_SAMPLED)
+            self.store.add_gap(_NOT_SAMPLED)
         self._turn = (number, span)
         return span
 

@@ -17,7 +17,6 @@ from holodeck.lib.conversation.messages import (
     paragraphs_of,
     shorten_lines,
 )
-from holodeck.lib.conversation.span_evidence import SpanEvidence, evidence_of
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -26,6 +25,7 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
 )
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.spans.evidence import SpanEvidence, evidence_of
 from holodeck.lib.support.text import one_line, plural
 
 MAX_SEARCHES = 3

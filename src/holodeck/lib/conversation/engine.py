@@ -47,7 +47,7 @@ from holodeck.lib.conversation.types import (
 )
 from holodeck.lib.conversation.usage import RunUsage
 from holodeck.lib.observability import propagation_headers
-from holodeck.lib.observability.span_log import SpanLog
+from holodeck.lib.spans.store import SpanStore
 from holodeck.lib.support.text import one_line
 from holodeck.models.base import MAX_TURNS
 
@@ -72,7 +72,7 @@ class Conversation:
     """Whether a step may give the judge criteria of its own."""
     has_steps_left = False
     """Whether a script has steps after the current one."""
-    span_log: SpanLog | None = None
+    span_store: SpanStore | None = None
     """The spans that were made during the run; None if they are not collected."""
 
     def __init__(

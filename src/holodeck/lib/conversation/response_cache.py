@@ -32,12 +32,12 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.recordings import Recordings, UnreadableRecording
 from holodeck.lib.conversation.simulated_user import PROMPTS as USER_PROMPTS
 from holodeck.lib.conversation.simulated_user import SimulatedUser
-from holodeck.lib.conversation.span_evidence import mentions_spans
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, EndConversation
 from holodeck.lib.conversation.usage import record_cache_hit
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.spans.evidence import mentions_spans
 from holodeck.models.llm import LLMProvider
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holodeck.lib.conversation.span_evidence import reason_for_no_spans
 from holodeck.lib.conversation.state_views import ToolCall, TraceView
 from holodeck.lib.observability import names
-from holodeck.lib.observability.span_log import (
+from holodeck.lib.spans.evidence import reason_for_no_spans
+from holodeck.lib.spans.store import (
     ROLE,
-    SpanLog,
+    SpanStore,
     attributes_of,
     is_ours,
     sort_spans,
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 _CONTEXTS = ("langwatch.rag_contexts", "langwatch.rag.contexts", "retrieval.documents")
 
 
-def spans_of(log: SpanLog | None) -> list[ReadableSpan]:
+def spans_of(store: SpanStore | None) -> list[ReadableSpan]:
     """Return the spans of a conversation, without ours around scenarios and turns.
 
     Warns if there may be spans that cannot be seen.
     """
-    found = shown_spans(log)
-    if all(map(is_ours, found)) and (reason := reason_for_no_spans(log)):
+    spans = shown_spans(store)
+    if all(map(is_ours, spans)) and (reason := reason_for_no_spans(store)):
         message = f"whether the agent made spans is unknown: {reason}"
         warnings.warn(message, UserWarning, stacklevel=4)
-    return found
+    return spans
 
 
-def shown_spans(log: SpanLog | None) -> list[ReadableSpan]:
+def shown_spans(store: SpanStore | None) -> list[ReadableSpan]:
     """Return the spans of a conversation, without ours around scenarios and turns."""
-    found = [] if log is None else log.spans
-    return [one for one in found if ROLE in attributes_of(one) or not is_ours(one)]
+    spans = [] if store is None else store.spans
+    return [span for span in spans if ROLE in attributes_of(span) or not is_ours(span)]
 
 
 def traces_of(
@@ -55,15 +55,15 @@ def traces_of(
     for span in sort_spans(spans):
         by_trace.setdefault(trace_id(span), []).append(span)
     views = []
-    for key, found in by_trace.items():
-        own = calls if key in positions else _calls_in(found, positions)
+    for key, members in by_trace.items():
+        candidates = calls if key in positions else _calls_in(members, positions)
         turn = positions.get(key)
-        views.append(TraceView(key, found, tuple(one for one in own if one.turn == turn)))
+        views.append(TraceView(key, members, tuple(c for c in candidates if c.turn == turn)))
     return views
 
 
 def with_span_calls(
-    calls: Sequence[ToolCall], log: SpanLog | None, positions: Mapping[str, int]
+    calls: Sequence[ToolCall], store: SpanStore | None, positions: Mapping[str, int]
 ) -> list[ToolCall]:
     """Return the tool calls of messages, and those of spans that no message contains.
 
@@ -71,7 +71,8 @@ def with_span_calls(
     """
     merged = list(calls)
     open_calls = list(range(len(merged)))
-    ended = [] if log is None else [one for one in log.agent_spans if one.end_time is not None]
+    spans = [] if store is None else store.agent_spans
+    ended = [span for span in spans if span.end_time is not None]
     for call in _calls_in(ended, positions):
         twin = next((at for at in open_calls if _is_same(merged[at], call)), None)
         if twin is None:
@@ -81,22 +82,22 @@ def with_span_calls(
         if merged[twin].output is None:
             merged[twin] = replace(merged[twin], output=call.output)
     last = len(positions)
-    return sorted(merged, key=lambda one: last if one.turn is None else one.turn)
+    return sorted(merged, key=lambda call: last if call.turn is None else call.turn)
 
 
 def _calls_in(spans: Sequence[ReadableSpan], positions: Mapping[str, int]) -> list[ToolCall]:
-    found = []
+    calls = []
     for span in spans:
         attributes = attributes_of(span)
         is_tool = attributes.get("langwatch.span.type") == "tool"
         if not is_tool and attributes.get(names.OPERATION) != names.EXECUTE_TOOL:
             continue
         name = str(attributes.get(names.TOOL_NAME) or span.name)
-        given = attributes.get("langwatch.input", attributes.get(names.TOOL_ARGUMENTS))
+        arguments = attributes.get("langwatch.input", attributes.get(names.TOOL_ARGUMENTS))
         output = attributes.get("langwatch.output", attributes.get(names.TOOL_RESULT))
         turn = positions.get(trace_id(span))
-        found.append(ToolCall(name, given, output, turn, "span"))
-    return found
+        calls.append(ToolCall(name, arguments, output, turn, "span"))
+    return calls
 
 
 def _is_same(call: ToolCall, other: ToolCall) -> bool:
@@ -115,8 +116,9 @@ def _contexts(span: ReadableSpan) -> Iterator[str]:
     attributes = attributes_of(span)
     raw = next((attributes[key] for key in _CONTEXTS if attributes.get(key) is not None), None)
     value = _parsed(raw)
-    for one in value if isinstance(value, list | tuple) else [] if value is None else [value]:
-        content = one.get("content", one) if isinstance(one, dict) else one
+    items = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    for item in items:
+        content = item.get("content", item) if isinstance(item, dict) else item
         yield content if isinstance(content, str) else json.dumps(content, default=str)
 
 

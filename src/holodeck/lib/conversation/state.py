@@ -37,7 +37,7 @@ from holodeck.lib.conversation.state_views import (
     positions_of,
     turn_views,
 )
-from holodeck.lib.observability.span_log import SpanLog
+from holodeck.lib.spans.store import SpanStore
 from holodeck.models.results.evidence import unknown_reason
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class RunningConversation(Protocol):
     @property
     def unseen_tool_calls(self) -> bool: ...
     @property
-    def span_log(self) -> SpanLog | None: ...
+    def span_store(self) -> SpanStore | None: ...
     def add_message(self, message: Mapping[str, Any]) -> None: ...
     def rollback_messages_to(self, index: int) -> list[Message]: ...
 
@@ -207,9 +207,9 @@ class ScenarioState:
         return self._executor.history.messages
 
     @property
-    def span_log(self) -> SpanLog | None:
+    def span_store(self) -> SpanStore | None:
         """The collected spans and what could not be seen; None if nothing is collected."""
-        return self._executor.span_log
+        return self._executor.span_store
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -217,7 +217,7 @@ class ScenarioState:
 
         If none can be collected in this process, it warns.
         """
-        return spans_of(self.span_log)
+        return spans_of(self.span_store)
 
     @property
     def traces(self) -> list[TraceView]:
@@ -250,19 +250,19 @@ class ScenarioState:
         """The turns that have messages, each with its messages and tool calls."""
         messages, turns = self._messages_and_turns()
         calls, positions = self._calls(), self._positions_of_traces()
-        found = traces_of(shown_spans(self.span_log), calls, positions)
+        found = traces_of(shown_spans(self.span_store), calls, positions)
         traces = {positions.get(one.id): one for one in found}
         views = turn_views(messages, turns, calls)
         return [replace(one, trace=traces.get(one.index)) for one in views]
 
     def _calls(self) -> list[ToolCall]:
         calls = calls_in_messages(*self._messages_and_turns())
-        return with_span_calls(calls, self.span_log, self._positions_of_traces())
+        return with_span_calls(calls, self.span_store, self._positions_of_traces())
 
     def _positions_of_traces(self) -> dict[str, int]:
         turns = self._executor.history.turns
         positions = dict(zip(turns, positions_of(turns), strict=True))
-        traces = {} if self.span_log is None else self.span_log.turns
+        traces = {} if self.span_store is None else self.span_store.turns
         return {key: positions[turn] for key, turn in traces.items() if turn in positions}
 
     def _messages_and_turns(self) -> tuple[list[Message], list[int]]:

@@ -12,7 +12,7 @@ import opentelemetry.trace as api
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, Status, StatusCode
 
-from holodeck.lib.observability.span_log import SCOPE
+from holodeck.lib.observability import names
 from holodeck.lib.support.exceptions import describe
 
 Attributes = Mapping[str, str | int]
@@ -20,12 +20,12 @@ Attributes = Mapping[str, str | int]
 
 def start_trace(name: str, attributes: Attributes, links: Iterable[Span]) -> Span:
     """Start the first span of a new trace, linked with others."""
-    contexts = [one.get_span_context() for one in links]
-    return api.get_tracer(SCOPE).start_span(
+    contexts = [span.get_span_context() for span in links]
+    return api.get_tracer(names.SCENARIO_TRACER).start_span(
         name,
         context=Context(),
         attributes=attributes,
-        links=[Link(one) for one in contexts if one.is_valid],
+        links=[Link(context) for context in contexts if context.is_valid],
     )
 
 
@@ -42,7 +42,7 @@ def inside(span: Span) -> AbstractContextManager[object]:
 @contextmanager
 def open_span(name: str, attributes: Attributes) -> Iterator[None]:
     """Open a span around the block; it has failed if the block raises."""
-    with api.get_tracer(SCOPE).start_as_current_span(
+    with api.get_tracer(names.SCENARIO_TRACER).start_as_current_span(
         name, attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as span:
         try:

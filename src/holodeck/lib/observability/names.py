@@ -8,6 +8,8 @@ from typing import Any
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
 TRACER = "holodeck"
+SCENARIO_TRACER = "holodeck.scenario"
+"""Of the spans that surround turns and calls of participants."""
 
 # spans; the functions below build those that end with a name
 RUN = "holodeck.run"

@@ -37,6 +37,7 @@ from holodeck.models.test_result import TestResult
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.conversation.script_run import ScriptRun
+    from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.conversation import ConversationRunner, ConversationSetup
     from holodeck.lib.test_runner.events import (
         CaseEvents,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         RunEvents,
         StaticConversation,
     )
-    from holodeck.lib.traces.agent_traces import AgentTraces
 
 logger = logging.getLogger(__name__)
 

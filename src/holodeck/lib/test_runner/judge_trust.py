@@ -85,9 +85,6 @@ class RunTrust:
         return cls(setting, is_default=False)
 
 
-DEFAULT_TRUST = RunTrust()
-
-
 @dataclass(frozen=True)
 class Trust:
     """How far the judge of a metric or criterion is trusted."""

@@ -35,9 +35,9 @@ from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnM
 from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
 
 if TYPE_CHECKING:
+    from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.events import OnConversation, StaticConversation
-    from holodeck.lib.traces.agent_traces import AgentTraces
     from holodeck.models.cases.attachments import Image
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,9 @@
 """Grade the recorded answers of a run again, without calling the agent (`holodeck score`)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 
 import holodeck
@@ -13,13 +15,14 @@ from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
+from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.grade import (
     ObservationBuilder,
     ending_errors,
     grade,
     regraded_result,
 )
-from holodeck.lib.test_runner.judge_trust import DEFAULT_TRUST, RunTrust
+from holodeck.lib.test_runner.judge_trust import RunTrust
 from holodeck.lib.test_runner.recorded import (
     Redact,
     keyed_cases,
@@ -28,6 +31,7 @@ from holodeck.lib.test_runner.recorded import (
     report_of,
 )
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.session import TestSession
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
@@ -35,64 +39,113 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 
 
-@dataclass(frozen=True)
-class RescoredReport:
-    """The new report, and what is missing from it."""
-
-    report: TestReport
-    ungraded: tuple[str, ...]
-    """Cases without a recorded answer."""
-    unused: tuple[str, ...]
-    """Recorded answers without a case."""
-
-
-async def rescore(
-    agent: Agent, run: Run, redact: Redact = str, judge_trust: RunTrust = DEFAULT_TRUST
-) -> RescoredReport:
-    """Grade the recorded answers with the present expectations and metrics.
+class Rescoring:
+    """Grades the recorded answers with the present expectations and metrics.
 
     An answer belongs to the case with the same suite, name, input, history, script and context.
     Times are those of the record. A result whose agent failed stays as it is. `redact` removes the
-    secrets that the record lacks. If the run had selected cases, only these are graded. Raises
-    ConfigError for wrong metrics.
+    secrets that the record lacks. Raises ConfigError for wrong metrics.
     """
-    agent, selection = _with_selection(agent, run, redact)
-    evaluator_set = EvaluatorSet(agent, judge_trust=judge_trust)
-    observations = ObservationBuilder(agent)
-    left = recorded_answers(run)
-    answers = match_answers(keyed_cases(agent, run, redact), left)
-    results, ungraded = [], []
-    for index, case in enumerate(agent.test_cases or []):
-        skipped = result_if_skipped(case)
-        if skipped is not None:
-            results.append(with_location(skipped, agent, index))
-            continue
-        if index not in answers:
-            ungraded.append(case.name or f"#{index + 1}")
-            continue
-        checks = evaluator_set.checks_of(index)
-        result = await _regrade(answers[index], case, checks, observations)
-        result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
-        results.append(with_location(with_cost(result, agent), agent, index))
-    await evaluator_set.close()
-    before = report_of(run)
-    stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded response"
-    update = {
-        "agent_name": before.agent_name if is_of_second_agent(run) else agent.name,
-        "results": results,
-        "summary": summarize(results, before.summary.wall_time_ms),
-        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
-        "holodeck_version": holodeck.__version__,
-        "interrupted": False,
-        "stopped": stopped if ungraded else None,
-        "stopped_by": None,
-        "planned_tests": len(agent.test_cases or []),
-        "selection": selection,
-        "notes": evaluator_set.judge_provider.notes,
-    }
-    report = before.model_copy(update=update)
-    unused = [one.result.test_name or one.result.test_input for one in chain(*left.values())]
-    return RescoredReport(report, tuple(ungraded), tuple(unused))
+
+    def __init__(
+        self,
+        agent: Agent,
+        run: Run,
+        redact: Redact,
+        judge_trust: RunTrust,
+        selection: Selection | None,
+        on_result: Callable[[int, TestResult], None],
+    ) -> None:
+        self.ungraded: list[str] = []
+        """Cases without a recorded answer."""
+        self._agent = agent
+        self._run = run
+        self._selection = selection
+        self._on_result = on_result
+        self._results: list[TestResult] = []
+        self._evaluator_set = EvaluatorSet(agent, judge_trust=judge_trust)
+        left = recorded_answers(run)
+        self._answers = match_answers(keyed_cases(agent, run, redact), left)
+        self.unused = tuple(
+            answer.result.test_name or answer.result.test_input for answer in chain(*left.values())
+        )
+        """Recorded answers without a case."""
+
+    async def execute_tests(self) -> TestReport:
+        """Grade every answer and report."""
+        observations = ObservationBuilder(self._agent)
+        for index, case in enumerate(self._agent.test_cases or []):
+            result = result_if_skipped(case)
+            if result is None and index not in self._answers:
+                self.ungraded.append(case.name or f"#{index + 1}")
+                continue
+            if result is None:
+                checks = self._evaluator_set.checks_of(index)
+                result = await _regrade(self._answers[index], case, checks, observations)
+                result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
+                result = with_cost(result, self._agent)
+            result = with_location(result, self._agent, index)
+            self._results.append(result)
+            self._on_result(index, result)
+        await self.shutdown()
+        return self.report()
+
+    async def shutdown(self) -> None:
+        """Close the judges."""
+        await self._evaluator_set.close()
+
+    def report(self, *, interrupted: bool = False) -> TestReport:
+        """Return the report of the grades so far."""
+        run, before = self._run, report_of(self._run)
+        stopped = f"{plural(len(self.ungraded), 'case has', 'cases have')} no recorded response"
+        is_second = is_of_second_agent(run)
+        update = {
+            "agent_name": before.agent_name if is_second else self._agent.name,
+            "results": self._results,
+            "summary": summarize(self._results, before.summary.wall_time_ms),
+            "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+            "holodeck_version": holodeck.__version__,
+            "interrupted": interrupted,
+            "stopped": stopped if self.ungraded else None,
+            "stopped_by": None,
+            "planned_tests": len(self._agent.test_cases or []),
+            "selection": self._selection,
+            "notes": self._evaluator_set.judge_provider.notes,
+        }
+        return before.model_copy(update=update)
+
+
+@dataclass
+class RescoringSession(TestSession):
+    """Grades the recorded answers of a run of one agent, in place of running its cases.
+
+    If the run had selected cases, only these are graded.
+    """
+
+    recorded: Run = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        [tested] = self.agents
+        agent, self.selection = _with_selection(tested.agent, self.recorded, self.redactor.redact)
+        # Telemetry is about agents, and none is called.
+        agent = agent.model_copy(update={"observability": None})
+        self.agents = [replace(tested, agent=agent)]
+        super().__post_init__()
+
+    def _build_executors(self) -> list[TestExecutor]:
+        return []
+
+    def _build_runner(self) -> Rescoring:
+        [tested] = self.agents
+        self.rescoring = Rescoring(
+            tested.agent,
+            self.recorded,
+            self.redactor.redact,
+            RunTrust.of(tested.settings),
+            self.selection,
+            partial(self._take_result, 0),
+        )
+        return self.rescoring
 
 
 def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection | None]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import holodeck
@@ -95,9 +96,10 @@ class RunSession(ABC, Generic[R]):
     interruption: Interruption = field(default_factory=Interruption, init=False)
 
     def __post_init__(self) -> None:
-        self.executors = [self._executor(at, agent) for at, agent in enumerate(self.agents)]
-        for executor in self.executors:
-            self.display.add_cases(executor.cases, executor.options.carried_over)
+        self.executors = self._build_executors()
+        for tested in self.agents:
+            kept = tested.resumed.results if tested.resumed else None
+            self.display.add_cases(tested.agent.test_cases or [], kept)
         self.runner: Runner[R] = self._build_runner()
 
     @property
@@ -108,6 +110,10 @@ class RunSession(ABC, Generic[R]):
     def run_id(self) -> str | None:
         """The id of the record; None without one."""
         return self.recorders[0].id if self.recorders else None
+
+    def _build_executors(self) -> list[TestExecutor]:
+        """Return what runs each agent."""
+        return [self._executor(at, tested) for at, tested in enumerate(self.agents)]
 
     @abstractmethod
     def _build_runner(self) -> Runner[R]:
@@ -146,7 +152,7 @@ class RunSession(ABC, Generic[R]):
         try:
             report = await self.runner.execute_tests()
         finally:
-            for agent, executor in zip(self.agents, self.executors, strict=True):
+            for agent, executor in zip(self.agents, self.executors, strict=False):
                 if isinstance(agent.backend, AgentBackend):
                     await executor.shutdown()
         return self._clean_report(report, None)
@@ -183,12 +189,6 @@ class RunSession(ABC, Generic[R]):
                 self.on_test_start()
             self.display.start_test(case)
 
-        def on_result(index: int, result: TestResult) -> None:
-            if self.recorders:  # before it is displayed, in case the process is killed
-                self.recorders[at].add(index, result)
-            self.display.update(index, result)
-            self.display.write(self._lines(index))
-
         return TestExecutor(
             tested.source,
             agent_config=tested.agent,
@@ -205,10 +205,17 @@ class RunSession(ABC, Generic[R]):
                 is_checked=self.is_checked,
                 is_debugged=self.debug,
                 clean=self.redactor.redact_report,
-                on_result=on_result,
+                on_result=partial(self._take_result, at),
                 on_conversation=self._on_conversation(),
             ),
         )
+
+    def _take_result(self, at: int, index: int, result: TestResult) -> None:
+        """Record and display a result of the agent at that index."""
+        if self.recorders:  # before it is displayed, in case the process is killed
+            self.recorders[at].add(index, result)
+        self.display.update(index, result)
+        self.display.write(self._lines(index))
 
     def _on_conversation(self) -> OnConversation | None:
         """Return what displays conversations; None if nobody asked for it."""
@@ -237,7 +244,7 @@ class RunSession(ABC, Generic[R]):
 
     def _begin(self) -> None:
         """Start a record for each agent; two agents' records name each other."""
-        if not (self.settings.record and self.executors[0].cases):
+        if not (self.settings.record and any(executor.cases for executor in self.executors)):
             return
         # That of the first agent is the latest one, so that `last` means it.
         recorders = [
@@ -340,8 +347,10 @@ class TestSession(RunSession[TestReport]):
 
     def _begin(self) -> None:
         super()._begin()
-        [tested] = self.agents
-        self._origin = self.recorders[0].origin if self.recorders else origin_of(tested.agent)
+        if self.recorders:
+            self._origin = self.recorders[0].origin
+        elif self.executors:
+            self._origin = origin_of(self.agents[0].agent)
 
     def _judge(self, report: TestReport) -> tuple[TestReport, ExitCode]:
         code = self._exit_code(exit_code(report))
@@ -362,7 +371,7 @@ class TestSession(RunSession[TestReport]):
     def _print(self, shown: TestReport) -> None:
         progress = self.display.progress
         progress.selection = shown.selection
-        progress.is_one_at_a_time = self.executors[0].is_one_at_a_time
+        progress.is_one_at_a_time = any(executor.is_one_at_a_time for executor in self.executors)
         comparison = self._clean("\n".join(self._comparison))
         parts = (progress.get_failures(), progress.get_summary(), comparison)
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))

@@ -6,8 +6,8 @@ from pydantic import SecretStr
 
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.observability.tracing import Content
+from holodeck.lib.spans.agent_traces import AgentTraces, Place
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn
-from holodeck.lib.traces.agent_traces import AgentTraces, Place
 from holodeck.models.agent import BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import (
     A2aBackendConfig,

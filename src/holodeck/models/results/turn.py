@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.results.evidence import Evidence, evidence
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
+from holodeck.models.results.evidence import Evidence, evidence
 from holodeck.models.results.outcome import (
     Attempt,
     ModelCost,

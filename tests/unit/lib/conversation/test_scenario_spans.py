@@ -105,9 +105,8 @@ async def test_a_process_without_a_provider_has_none_afterwards(fake_openai):
     assert not tracer.start_span("later").is_recording()
 
 
-async def test_the_provider_of_the_process_is_used_and_left_as_it_was(fake_openai, exported):
+async def test_the_provider_of_the_process_is_used_and_stays(fake_openai, exported):
     provider, spans = exported
-    processors = provider._active_span_processor._span_processors
     fake_openai.otherwise(verdict())
 
     with provider.get_tracer("mine").start_as_current_span("my test") as around:
@@ -116,7 +115,6 @@ async def test_the_provider_of_the_process_is_used_and_left_as_it_was(fake_opena
     by_name = {one.name: one for one in spans()}
     turn = by_name["Scenario Turn"]
     assert trace.get_tracer_provider() is provider
-    assert provider._active_span_processor._span_processors == processors
     assert turn.attributes["langwatch.thread.id"] == result.thread_id
     assert turn.attributes["langwatch.origin"] == "simulation"
     assert turn.attributes["scenario.run_id"] == result.scenario_run_id
@@ -126,6 +124,24 @@ async def test_the_provider_of_the_process_is_used_and_left_as_it_was(fake_opena
     assert by_name["Scenario"].links[0].context == around.get_span_context()
     assert turn.links[0].context == by_name["Scenario"].context
     assert turn.parent is None
+
+
+async def test_a_provider_gets_one_processor_for_all_scenarios(fake_openai, monkeypatch):
+    class Counting(TracerProvider):
+        added = 0
+
+        def add_span_processor(self, processor):
+            self.added += 1
+            super().add_span_processor(processor)
+
+    provider = Counting(shutdown_on_exit=False)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    fake_openai.otherwise(verdict())
+
+    results = [await play(Shop(), judge_at(fake_openai)) for _ in range(2)]
+
+    assert all(result.success for result in results)
+    assert provider.added == 1
 
 
 async def test_a_provider_that_is_set_meanwhile_gets_the_spans(fake_openai, monkeypatch):
@@ -598,7 +614,7 @@ class Agent(scenario.AgentAdapter):
         trace.get_tracer("shop").start_span("work").end()
         return "a"
 def look(state):
-    print(*[one.name for one in state.spans], state.span_log.gaps, sep="|")
+    print(*[one.name for one in state.spans], state.span_store.gaps, sep="|")
 script = [scenario.user("q"), scenario.agent(), scenario.user("q"), scenario.agent(), look,
     scenario.succeed()]
 asyncio.run(scenario.run("case", "…", [User(), Agent()], script=script))

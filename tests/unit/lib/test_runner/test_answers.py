@@ -10,9 +10,9 @@ from fakes import ScriptedBackend
 from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.records.record import CaseFinished, RunStarted
 from support.agents import an_agent, contains, executor_of
+from support.rescore import rescore
 
 ONE = {"suite": "one", "name": "t", "input": "Who?", "evaluations": [contains("first")]}
 TWO = {"suite": "two", "name": "t", "input": "Who?", "evaluations": [contains("first")]}
@@ -135,7 +135,7 @@ async def test_what_a_record_hides_of_a_context_does_not_part_it_from_its_case(t
     run = await recorded(tmp_path, in_context(**told), redactor=redactor)
     now = an_agent(in_context(**dict(reversed(told.items()))))
 
-    found = await rescore(now, run, redactor.redact)
+    found = await rescore(now, run, redactor)
 
     assert "hidden-value" not in str(run.started.config)
     assert [one.agent_response for one in found.report.results] == ["first"]

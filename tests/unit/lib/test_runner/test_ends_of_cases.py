@@ -11,10 +11,10 @@ from fakes import ScriptedBackend
 from holodeck.config.check import check
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.records.fingerprint import dump_cases
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.records.record import RunStarted
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
+from support.rescore import rescore
 
 CONTAINS_OK = {"metric": "contains", "value": "OK"}
 CALLED = """\

@@ -16,11 +16,11 @@ from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, to_turns
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent
 from holodeck.models.cases.history import EarlierMessage
 from holodeck.models.records.record import CaseFinished
 from holodeck.models.test_result import ToolInvocation
+from support.rescore import rescore
 
 CALL = {"id": "c1", "function": {"name": "find", "arguments": {"n": 9}}}
 HISTORY = [

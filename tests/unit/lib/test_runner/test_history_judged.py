@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from fakes import ScriptedBackend
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent
 from holodeck.models.records.record import CaseFinished
+from support.rescore import rescore
 
 JUDGE, USER = "# Criteria", "what the user writes next"
 HISTORY = [

@@ -10,9 +10,9 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
+from support.rescore import rescore
 
 CONTAINS_OK = {"metric": "contains", "value": "OK"}
 

@@ -4,9 +4,9 @@ import json
 
 from fakes import ScriptedBackend
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.test_result import Outcome, TestReport
 from support.played import an_agent, recorded, report_of, words
+from support.rescore import rescore
 
 CALL = {"name": "Shop-refund", "arguments": {"id": 7}, "call_id": "1", "agent": "billing"}
 RESULT = {"name": "Shop-refund", "result": "refunded", "call_id": "1"}

@@ -14,11 +14,11 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.played import recorded, report_of
+from support.rescore import rescore
 
 
 def contains(text, **options):

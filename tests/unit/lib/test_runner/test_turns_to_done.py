@@ -3,9 +3,9 @@
 import pytest
 
 from fakes import ScriptedBackend
-from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
+from support.rescore import rescore
 
 
 @pytest.fixture

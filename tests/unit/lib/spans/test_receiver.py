@@ -19,7 +19,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from holodeck.errors import ConfigError
 from holodeck.lib.observability import propagation_headers
-from holodeck.lib.traces.agent_traces import AgentTraces
+from holodeck.lib.spans.agent_traces import AgentTraces
 
 LONG = 60.0
 """Seconds that no test waits for, because what it waits for has happened."""

@@ -4,17 +4,20 @@ import json
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
+from holodeck.lib.observability import names
+from holodeck.lib.spans.collector import SpanCollector
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.exchange import Response, header
 from holodeck.lib.tap.handlers import error_response
 from holodeck.lib.tap.loopback import LoopbackServer
 from holodeck.lib.tap.server import ReceivedRequest
-from holodeck.lib.traces.span_builder import Mask, build_span
-from holodeck.lib.traces.span_store import SpanStore
-from holodeck.models.results.spans import RecordedSpan
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
 
 PATH = "/v1/traces"
 _IGNORED = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
@@ -27,15 +30,14 @@ _GRPC = "an exporter speaks gRPC; set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf 
 
 
 class OtlpReceiver:
-    """Takes export requests and passes their spans on.
+    """Takes export requests and gives their spans to its collector.
 
     Args:
         port: Where it listens; 0 for a free port.
     """
 
     def __init__(self, port: int = 0) -> None:
-        self.store = SpanStore()
-        """Knows which calls of an agent spans belong to."""
+        self.collector = SpanCollector()
         self.users = 1
         """How many agents export to it."""
         self._server = LoopbackServer(self._respond, "holodeck-otlp", port)
@@ -81,10 +83,8 @@ class OtlpReceiver:
             raise UnreadableRequest(f"its content type is {kind!r}, not {PROTOBUF} or {JSON}")
         coding = header(request.headers, b"content-encoding")
         body = decode_body(request.body, coding, MAX_BODY_BYTES)
-        for trace_id, span, resource in trace_ids(read_request(body, kind)):
-            call = self.store.find(trace_id)
-            if call is not None:
-                call.add(span_of_message(span, resource, call.mask))
+        for span in spans_in(read_request(body, kind)):
+            self.collector.receive(span)
 
 
 _by_port: dict[int, OtlpReceiver] = {}
@@ -108,7 +108,7 @@ async def close_receiver(receiver: OtlpReceiver) -> None:
     receiver.users -= 1
     if receiver.users:
         return
-    for port in [port for port, one in _by_port.items() if one is receiver]:
+    for port in [port for port, other in _by_port.items() if other is receiver]:
         del _by_port[port]
     await receiver.close()
 
@@ -129,9 +129,10 @@ def _accepted(kind: str) -> Response:
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
+MAX_VALUE = 4_000
+"""Characters of one value, or of the items of one list, that are kept."""
 MAX_DEPTH = 8
 """Of values inside of values."""
-_STATUSES = ("unset", "ok", "error")
 _WRONG_SHAPE = (AttributeError, TypeError, ValueError)
 """What a JSON document of another shape raises."""
 _IDS = ("traceId", "spanId", "parentSpanId")
@@ -166,43 +167,55 @@ def read_request(body: bytes, content_type: str) -> Any:
         raise UnreadableRequest(f"it is no export request of OTLP: {error}") from error
 
 
-def trace_ids(request: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each span of a request, with the id of its trace and its resource."""
+def spans_in(request: Any) -> Iterator["ReadableSpan"]:
+    """Yield the spans of a request, as the SDK has those of this process."""
+    from opentelemetry.sdk.resources import Resource
+
     for part in request.resource_spans:
+        attributes = part.resource.attributes
+        services = [_value(item.value) for item in attributes if item.key == names.SERVICE_NAME]
+        resource = Resource({names.SERVICE_NAME: str(services[0])} if services else {})
         for scope in part.scope_spans:
-            for span in scope.spans:
-                yield span.trace_id.hex(), span, part.resource
+            for message in scope.spans:
+                yield _readable(message, scope.scope.name, resource)
 
 
-def span_of_message(span: Any, resource: Any, mask: Mask) -> RecordedSpan:
-    """Return a span of a request."""
-    services = (_value(one.value) for one in resource.attributes if one.key == "service.name")
-    found = {
-        "name": span.name,
-        "span_id": span.span_id.hex(),
-        "parent_id": span.parent_span_id.hex(),
-        "service": str(next(services, "")),
-        "started_ns": span.start_time_unix_nano,
-        "ended_ns": span.end_time_unix_nano,
-        "status": _STATUSES[span.status.code] if span.status.code < len(_STATUSES) else "unset",
-        "status_message": span.status.message,
-    }
-    return build_span(found, ((one.key, _value(one.value)) for one in span.attributes), mask)
+def _readable(message: Any, scope: str, resource: "Resource") -> "ReadableSpan":
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, Status, StatusCode  # noqa: PLC0415
+
+    def context(span_id: bytes) -> SpanContext:
+        trace_id = int.from_bytes(message.trace_id)
+        return SpanContext(trace_id, int.from_bytes(span_id), is_remote=True)
+
+    number = message.status.code
+    code = StatusCode(number) if number < len(StatusCode) else StatusCode.UNSET
+    return ReadableSpan(
+        message.name,
+        context(message.span_id),
+        context(message.parent_span_id) if message.parent_span_id else None,
+        resource,
+        {item.key: _value(item.value) for item in message.attributes},
+        status=Status(code, message.status.message if code is StatusCode.ERROR else None),
+        start_time=message.start_time_unix_nano,
+        end_time=message.end_time_unix_nano,
+        instrumentation_scope=InstrumentationScope(scope),
+    )
 
 
 def _value(value: Any, depth: int = 0) -> Any:
-    """Return an AnyValue as JSON has it."""
+    """Return an AnyValue as JSON has it; of a long text, only what shows that it is too long."""
     kind = value.WhichOneof("value")
     if kind is None or depth > MAX_DEPTH:
         return None
     if kind == "array_value":
-        return [_value(one, depth + 1) for one in value.array_value.values]
+        return [_value(item, depth + 1) for item in value.array_value.values]
+    content = getattr(value, kind)
     if kind == "kvlist_value":
-        return json.dumps(
-            {one.key: _value(one.value, depth + 1) for one in value.kvlist_value.values},
-            default=repr,
-        )
-    return getattr(value, kind)
+        pairs = {item.key: _value(item.value, depth + 1) for item in content.values}
+        content = json.dumps(pairs, default=repr)
+    return content[: MAX_VALUE + 1] if isinstance(content, str | bytes) else content
 
 
 def _encode_ids(document: Any) -> None:

@@ -1,17 +1,17 @@
-"""The spans of one conversation: which are kept, whose they are, and what could not be seen."""
+"""The spans of a conversation, or of one call of an agent: which are kept, and what is missing."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.observability import names
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-SCOPE = "holodeck.scenario"
-"""The instrumentation scope of the spans that surround turns and calls of participants."""
 THREAD_ID = "langwatch.thread.id"
 """The attribute that assigns a span to a conversation, wherever it is made."""
 ROLE = "scenario.role"
@@ -19,21 +19,23 @@ TURN = "scenario.turn"
 AGENT = "Agent"
 """The role of the agents under test."""
 
-owner: ContextVar[SpanLog | Literal["harness"] | None] = ContextVar("owner", default=None)
-"""Whose code runs in this context: a conversation's, or the harness's, such as a metric of the
-user. None in a thread or task that neither of them started with its context."""
-
 MAX_SPANS = 5_000
 MAX_CHARACTERS = 20_000_000
 
 
-class SpanLog:
-    """Collects the spans of one conversation, from any thread, up to a limit.
+def _ignore() -> None:
+    """Do nothing."""
+
+
+class SpanStore:
+    """Keeps spans, from any thread, up to a limit.
 
     Args:
-        thread_id: The id of the conversation.
+        thread_id: The id of the conversation, or of the trace of the call.
         max_spans: The most spans that are kept; further ones are only counted.
         max_characters: The most characters of text in attributes that are kept.
+        value_limit: How many characters of a value count, where longer ones are cut; None for all.
+        on_end: Called from any thread when a span has ended.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class SpanLog:
         *,
         max_spans: int = MAX_SPANS,
         max_characters: int = MAX_CHARACTERS,
+        value_limit: int | None = None,
+        on_end: Callable[[], None] = _ignore,
     ) -> None:
         self.thread_id = thread_id
         self.gaps: list[str] = []
@@ -53,9 +57,17 @@ class SpanLog:
         self.turns: dict[str, int] = {}
         """The numbers of the turns, by the ids of their traces."""
         self.strays = 0
-        """Spans of the process that belong to no conversation."""
+        """Spans since the store was opened that belong to no store."""
+        self.late = 0
+        """Spans since then that belong to a store that is closed."""
+        self.unowned: str | None = None
+        """The name of the first span that may belong to any store; None without one."""
+        self.last_end = time.monotonic()
+        """When the last span ended or arrived."""
         self._max_spans = max_spans
         self._room = max_characters
+        self._value_limit = value_limit
+        self._on_end = on_end
         self._ended: dict[int, ReadableSpan] = {}
         self._open: dict[int, ReadableSpan] = {}
         self._lock = threading.Lock()
@@ -74,30 +86,34 @@ class SpanLog:
                 self._open[span_id(span)] = span
 
     def end(self, span: ReadableSpan) -> None:
-        """Take a span that has ended."""
+        """Take a span that has ended; one that comes again counts once."""
         with self._lock:
             self._open.pop(span_id(span), None)
-            if is_ours(span):  # they say whose the others are
-                self._ended[span_id(span)] = span
-                return
-            size = _size(span)
+            if span_id(span) not in self._ended:
+                self._keep(span)
+            self.last_end = time.monotonic()
+        self._on_end()
+
+    def _keep(self, span: ReadableSpan) -> None:
+        if not is_ours(span):  # ours are always kept: they say whose the others are
+            size = _size(span, self._value_limit)
             if len(self._ended) >= self._max_spans or size > self._room:
                 self.dropped += 1
                 return
             self._room -= size
-            self._ended[span_id(span)] = span
-
-    def note_unowned(self, span: ReadableSpan, *, is_late: bool) -> None:
-        """Called with a span that may belong to any conversation; for subclasses.
-
-        `is_late`: it continues the trace of a conversation that is over.
-        """
+        self._ended[span_id(span)] = span
 
     @property
     def spans(self) -> list[ReadableSpan]:
         """The spans that have ended, in the order of their beginnings."""
         with self._lock:
             return sort_spans(self._ended.values())
+
+    @property
+    def open_names(self) -> list[str]:
+        """The names of the spans that have begun but not ended."""
+        with self._lock:
+            return [span.name for span in self._open.values()]
 
     @property
     def agent_spans(self) -> list[ReadableSpan]:
@@ -108,8 +124,14 @@ class SpanLog:
         """
         with self._lock:
             known = {**self._ended, **self._open}
-        found = [span for span in known.values() if _is_of_agent(span, known)]
-        return [] if all(map(is_ours, found)) else sort_spans(found)
+        spans = [span for span in known.values() if _is_of_agent(span, known)]
+        return [] if all(map(is_ours, spans)) else sort_spans(spans)
+
+    def orphans(self, root_id: int) -> list[ReadableSpan]:
+        """Return the spans whose surrounding span has not ended; `root_id` is around all."""
+        with self._lock:
+            known = {root_id, None, *self._ended}
+            return [span for span in self._ended.values() if parent_id(span) not in known]
 
 
 def span_id(span: ReadableSpan) -> int:
@@ -142,7 +164,7 @@ def scope_of(span: ReadableSpan) -> str:
 
 def is_ours(span: ReadableSpan) -> bool:
     """Whether it is a span that holodeck puts around turns and calls of participants."""
-    return scope_of(span) == SCOPE
+    return scope_of(span) == names.SCENARIO_TRACER
 
 
 def sort_spans(spans: Iterable[ReadableSpan]) -> list[ReadableSpan]:
@@ -163,8 +185,14 @@ def _is_of_agent(span: ReadableSpan, known: Mapping[int, ReadableSpan]) -> bool:
     return True
 
 
-def _size(span: ReadableSpan) -> int:
-    texts = list(attributes_of(span).values())
+def _size(span: ReadableSpan, value_limit: int | None) -> int:
+    values = [*attributes_of(span).values()]
     for event in span.events:
-        texts += (event.attributes or {}).values()
-    return sum(len(one) if isinstance(one, str) else 16 for one in texts)
+        values += (event.attributes or {}).values()
+    return _length(values, value_limit)
+
+
+def _length(value: Any, limit: int | None) -> int:
+    if isinstance(value, str):
+        return len(value[:limit])
+    return sum(_length(item, limit) for item in value) if isinstance(value, list | tuple) else 16

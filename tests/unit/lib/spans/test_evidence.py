@@ -6,8 +6,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Status, StatusCode
 
-from holodeck.lib.observability.span_digest import LOOKUP_LIMIT, digest_of, expand, grep
-from holodeck.lib.observability.span_log import SpanLog, span_id
+from holodeck.lib.spans.evidence import LOOKUP_LIMIT, digest_of, expand, grep
+from holodeck.lib.spans.store import SpanStore, span_id
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_log_counts_the_spans_beyond_its_limit(recorded):
     tracer, spans = recorded
     for size in (10, 1000, 10, 10):
         tracer.start_span(f"of {size}", attributes={"text": "x" * size}).end()
-    log = SpanLog("thread", max_spans=2, max_characters=500)
+    log = SpanStore("thread", max_spans=2, max_characters=500)
 
     for span in spans():
         log.start(span)

@@ -1,1 +1,0 @@
-"""The OpenTelemetry spans that agents make, as evidence for checks."""
