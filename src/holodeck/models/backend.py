@@ -52,7 +52,7 @@ class HttpBackendConfig(Model):
     def _tap_url_needs_a_tap(self) -> "HttpBackendConfig":
         texts = [
             json.dumps(self.request),
-            *(one.get_secret_value() for one in self.headers.values()),
+            *(header.get_secret_value() for header in self.headers.values()),
         ]
         tells_url = any(TAP_URL in text for text in texts)
         if self.tap and not tells_url:

@@ -93,7 +93,7 @@ class InvalidParts(ValueError):
 
     def __init__(self, parts: Mapping[tuple[str | int, ...], ValidationError]) -> None:
         self.parts = parts
-        super().__init__("\n".join(_first_problem(*one) for one in parts.items()))
+        super().__init__("\n".join(_first_problem(*part) for part in parts.items()))
 
 
 def _first_problem(path: tuple[str | int, ...], error: ValidationError) -> str:
@@ -189,8 +189,8 @@ def _number_keys(model: type[BaseModel]) -> tuple[str, ...]:
 def _types_in(annotation: Any) -> Iterator[Any]:
     """Yield the types that a value may have."""
     if get_origin(annotation) in {Union, UnionType}:
-        for one in get_args(annotation):
-            yield from _types_in(one)
+        for argument in get_args(annotation):
+            yield from _types_in(argument)
     elif get_origin(annotation) is Annotated:
         yield from _types_in(get_args(annotation)[0])
     else:

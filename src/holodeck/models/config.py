@@ -464,7 +464,7 @@ class ExecutionConfig(Model):
     def has_budget(self) -> bool:
         """Whether the run has a limit on cost, tokens, calls or time."""
         limits = (self.max_cost, self.max_tokens, self.max_calls, self.max_time)
-        return any(one is not None for one in limits)
+        return any(limit is not None for limit in limits)
 
     def source_of(self, field: str) -> str:
         """Return the source of a value, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""

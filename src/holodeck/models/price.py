@@ -42,7 +42,7 @@ class PriceTable(Model):
         for exact in (model, name):
             if exact in self.models:
                 return self.models[exact]
-        fitting = [one for one in self.models if _matches(one, model, name)]
+        fitting = [pattern for pattern in self.models if _matches(pattern, model, name)]
         if fitting:
             return self.models[max(fitting, key=len)]
         return Price(input=0, output=0) if provider == "local" else None

@@ -34,7 +34,7 @@ RateNeeded = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 def _split_at_commas(value: Any) -> Any:
     """Return the items of a text, as a variable holds them; anything else unchanged."""
-    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
 PlaceName = Annotated[str, AfterValidator(_validate_place)]

@@ -151,7 +151,7 @@ class FileInput(Model):
     @property
     def page_numbers(self) -> frozenset[int]:
         """The numbers of the wanted pages; empty for all."""
-        return frozenset(page for one in self.pages or () for page in _page_range(one))
+        return frozenset(page for pages in self.pages or () for page in _page_range(pages))
 
     @property
     def shown_path(self) -> str:
@@ -286,7 +286,7 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def input_kind(self) -> str:
         """The key that defines the user's side: `input`, `turns`, `script` or `simulate`."""
-        return next(one for one in FORMS if getattr(self, one))
+        return next(form for form in FORMS if getattr(self, form))
 
     @property
     def user_input(self) -> str:
@@ -294,9 +294,9 @@ class TestCaseModel(TurnModel, NamedModel):
         if self.is_scripted_or_simulated:
             user = self.simulate or Simulation()
             about = (self.situation, user.situation, user.opening)
-            written = (user_text(one) for one in self.script or ())
-            return "\n\n".join(one for one in (*about, *written) if one is not None)
-        return "\n\n".join(one.input for one in self.turns) if self.turns else self.input
+            written = (user_text(step) for step in self.script or ())
+            return "\n\n".join(text for text in (*about, *written) if text is not None)
+        return "\n\n".join(turn.input for turn in self.turns) if self.turns else self.input
 
     @property
     def about(self) -> str:
@@ -308,20 +308,25 @@ class TestCaseModel(TurnModel, NamedModel):
     def criterion_settings(self) -> list[CriterionSettings]:
         """The criteria, each with its settings."""
         written = self.criteria or ()
-        return [CriterionSettings(text=one) if isinstance(one, str) else one for one in written]
+        return [
+            CriterionSettings(text=criterion) if isinstance(criterion, str) else criterion
+            for criterion in written
+        ]
 
     @property
     def all_criteria(self) -> list[str]:
         """The texts of the criteria, then those of checkpoints."""
         steps = [step for step in self.script or () if isinstance(step, StepModel)]
         of_steps = [text for step in steps for text in step.judge or ()]
-        return list(dict.fromkeys([*(one.text for one in self.criterion_settings), *of_steps]))
+        return list(
+            dict.fromkeys([*(setting.text for setting in self.criterion_settings), *of_steps])
+        )
 
     @property
     def uses_judge(self) -> bool:
         """Whether a judge decides on criteria, those of checkpoints included."""
         return self.criteria is not None or any(
-            step_kind(one) == "judge" for one in self.script or ()
+            step_kind(step) == "judge" for step in self.script or ()
         )
 
     @property
@@ -329,11 +334,11 @@ class TestCaseModel(TurnModel, NamedModel):
         """The turns, and the checks of the script as turns, each with its path in the case."""
         if self.turns is None and self.script is None:
             return []
-        turns = [(("turns", at), one) for at, one in enumerate(self.turns or ())]
+        turns = [(("turns", at), turn) for at, turn in enumerate(self.turns or ())]
         checks = [
-            (("script", at, "check"), check_as_turn(step_value(one)))
-            for at, one in enumerate(self.script or ())
-            if step_kind(one) == "check"
+            (("script", at, "check"), check_as_turn(step_value(step)))
+            for at, step in enumerate(self.script or ())
+            if step_kind(step) == "check"
         ]
         return [*turns, *checks]
 
@@ -341,7 +346,7 @@ class TestCaseModel(TurnModel, NamedModel):
     def checks_spans(self) -> bool:
         """Whether the case or one of its turns checks the spans of the agent."""
         parts = [self, *(part for _, part in self.checked_turns)]
-        return any(one.trace is not None for one in parts)
+        return any(part.trace is not None for part in parts)
 
     @property
     def most_turns(self) -> int | None:
@@ -349,7 +354,7 @@ class TestCaseModel(TurnModel, NamedModel):
         most = MAX_TURNS if self.max_turns is None else self.max_turns
         if self.script is None:
             return most
-        steps = [(step_kind(one), step_value(one)) for one in self.script]
+        steps = [(step_kind(step), step_value(step)) for step in self.script]
         if any(kind == "call" for kind, _ in steps):
             return None
         turns = 0
@@ -363,9 +368,11 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def own_metrics(self) -> Sequence[Metric]:
         """The metrics of the case, its turns and its script, without global ones."""
-        parts = [self, *(one for _, one in self.checked_turns)]
+        parts = [self, *(turn for _, turn in self.checked_turns)]
         return [
-            metric for one in parts for metric in (*(one.evaluations or ()), *(one.scorers or ()))
+            metric
+            for part in parts
+            for metric in (*(part.evaluations or ()), *(part.scorers or ()))
         ]
 
     @model_validator(mode="after")
@@ -376,11 +383,11 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def called_functions(self) -> list[str]:
         """The functions that the script calls, as `module:callable`."""
-        return [step_value(one) for one in self.script or () if step_kind(one) == "call"]
+        return [step_value(step) for step in self.script or () if step_kind(step) == "call"]
 
     @model_validator(mode="after")
     def _has_one_input_kind(self) -> "TestCaseModel":
-        forms = [one for one in FORMS if getattr(self, one)]
+        forms = [form for form in FORMS if getattr(self, form)]
         if not forms:
             raise ValueError(
                 "'input' is missing; write the user's message, or 'turns', 'script' or 'simulate'"
@@ -445,8 +452,8 @@ class TestCaseModel(TurnModel, NamedModel):
         return self
 
     def _refuse_unused_settings(self) -> None:
-        words = [step_kind(one) for one in self.script or () if step_value(one) is None]
-        proceeds = any(step_kind(one) == "proceed" for one in self.script or ())
+        words = [step_kind(step) for step in self.script or () if step_value(step) is None]
+        proceeds = any(step_kind(step) == "proceed" for step in self.script or ())
         if not proceeds and "user" not in words:
             raise ValueError("'simulate' is not used; write 'user' or 'proceed' in 'script'")
         for key in ("min_turns", "max_turns"):
@@ -455,7 +462,7 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @model_validator(mode="after")
     def _criteria_are_unique_and_used(self) -> "TestCaseModel":
-        texts = [one.text for one in self.criterion_settings]
+        texts = [setting.text for setting in self.criterion_settings]
         for index, text in enumerate(texts):
             if text in texts[:index]:
                 raise ValueError(f"'criteria[{index}]' is a duplicate: {text!r}; remove one")

@@ -190,7 +190,7 @@ class TestResult(PartResult, CaseIdentity):
     def single_runs(self) -> list["TestResult"]:
         """Every run of the case, with repetitions and earlier tries."""
         if self.repeats is not None:
-            return [one for run in self.repeats.runs for one in run.single_runs]
+            return [single_run for run in self.repeats.runs for single_run in run.single_runs]
         return [*self.tries, self]
 
     @property
@@ -215,7 +215,7 @@ class TestResult(PartResult, CaseIdentity):
 
     def reasons(self) -> list[str]:
         """Return why the test did not always pass, one line each."""
-        return [str(one) for one in self.detailed_reasons()]
+        return [str(reason) for reason in self.detailed_reasons()]
 
     def detailed_reasons(self) -> list[Reason]:
         """Return the reasons, each with the exception of the user's code if there is one."""
@@ -251,7 +251,7 @@ class TestResult(PartResult, CaseIdentity):
     def _reason_of_error(self, line: str) -> Reason:
         if self.ending is not None and line == self.ending.reasoning:
             return Reason(line, self.ending.raised)
-        matching = (one for one in self.raised if line.endswith(one.error))
+        matching = (error for error in self.raised if line.endswith(error.error))
         return Reason(line, next(matching, None))
 
 
@@ -374,7 +374,7 @@ class TestReport(Model):
 
     def _run_of(self, result: TestResult) -> MergedRun | None:
         name = result.agent_name
-        return next((one for one in self.merged if name in {None, one.label}), None)
+        return next((run for run in self.merged if name in {None, run.label}), None)
 
     @property
     def ran(self) -> int:

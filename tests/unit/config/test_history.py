@@ -9,7 +9,6 @@ from holodeck.config.check import check
 from holodeck.config.history import load_history
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
-from holodeck.lib.test_runner.messages import arguments_in, text_of
 
 HEAD = "name: a\nbackend: 'desk:answer'\ntest_cases:\n  - input: And now?\n"
 ASKED = '{role: user, content: "Where is it?"}'
@@ -28,7 +27,7 @@ def written(*messages):
 
 
 def words(history):
-    return [(one.role, text_of(one)) for one in history]
+    return [(message.role, message.text) for message in history]
 
 
 def test_messages_are_read_as_chat_completions_have_them(tmp_path):
@@ -43,7 +42,7 @@ def test_messages_are_read_as_chat_completions_have_them(tmp_path):
         ("user", "a\nb"), ("user", "Where is it?"), ("assistant", ""), ("tool", "shipped"),
         ("assistant", "On its way."),
     ]  # fmt: skip
-    assert arguments_in(history[2].tool_calls[0]) == '{"n": 9}'
+    assert history[2].tool_calls[0].function.arguments_text == '{"n": 9}'
     assert check(agent) == []
 
 

@@ -98,8 +98,8 @@ def check_side_effects(calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
 def _check_rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
     expected = case.expected_tools or ()
     order = case.order
-    for one in expected if order != "subset" else ():
-        yield _check_row(_describe_tool(one), _check_expected, one, trajectory)
+    for wanted in expected if order != "subset" else ():
+        yield _check_row(_describe_tool(wanted), _check_expected, wanted, trajectory)
     if case.expected_tools == []:
         yield _check_row("no tool call", _check_no_call, trajectory)
     for tool in case.forbidden:
@@ -141,8 +141,8 @@ def _check_expected(expected: str | ExpectedTool, trajectory: Trajectory) -> Dec
     if isinstance(expected, str):
         return _check_substring(expected, trajectory)
     compared = [trajectory.compare(expected, call) for call in trajectory.calls]
-    found = [one for one in compared if one is not None]
-    met = [one for one in found if one.is_met]
+    found = [comparison for comparison in compared if comparison is not None]
+    met = [comparison for comparison in found if comparison.is_met]
     if expected.count is not None:
         return _check_count(expected, expected.count, found, trajectory)
     if met:
@@ -157,14 +157,16 @@ def _check_expected(expected: str | ExpectedTool, trajectory: Trajectory) -> Dec
 def _check_count(
     expected: ExpectedTool, count: int, found: Sequence[Comparison], trajectory: Trajectory
 ) -> Decision:
-    met = [one for one in found if one.is_met]
+    met = [comparison for comparison in found if comparison.is_met]
     wrong = f"{plural(len(met), 'matching call')} of {expected.name!r} instead of {count}"
     if len(met) > count:
         return False, wrong
     trajectory.require_all_calls()
-    if len(met) == count and all(one.is_met or one.differences for one in found):
+    if len(met) == count and all(
+        comparison.is_met or comparison.differences for comparison in found
+    ):
         return True, _note_on_name(expected, met[0].call.name)
-    if sum(one.may_be_met for one in found) >= count:
+    if sum(comparison.may_be_met for comparison in found) >= count:
         _require_known(found)
     if not found:
         return False, _not_called(expected.name, trajectory)
@@ -175,9 +177,9 @@ def _check_count(
 
 def _require_known(found: Sequence[Comparison]) -> None:
     """Raise EvaluationError if unknown facts decide whether a call meets its expectation."""
-    for one in found:
-        if one.unknown and one.may_be_met:
-            raise EvaluationError(one.unknown[0])
+    for comparison in found:
+        if comparison.unknown and comparison.may_be_met:
+            raise EvaluationError(comparison.unknown[0])
 
 
 def _check_substring(expected: str, trajectory: Trajectory) -> Decision:
@@ -230,8 +232,8 @@ def _check_forbidden(
         return False, f"{name!r} is forbidden, but was called{full}"
     trajectory.require_all_calls()
     if not any(is_forbidden(tool, name, tools) for tool in tools):  # no tool is known to be meant
-        meant = [one if isinstance(one, str) else one.name for one in expected]
-        others = {tool for one in meant for tool in tools_named(one, trajectory.names)}
+        meant = [tool if isinstance(tool, str) else tool.name for tool in expected]
+        others = {tool for name in meant for tool in tools_named(name, trajectory.names)}
         similar = [tool for tool in names if tool not in others and is_near(name, tool)]
         if similar:
             raise EvaluationError(_near_calls(forbidden, similar))
@@ -264,7 +266,7 @@ def _check_others(expected: Sequence[str | ExpectedTool], trajectory: Trajectory
     others = [
         call
         for call in trajectory.calls
-        if not any(trajectory.is_call_of(one, call) for one in expected)
+        if not any(trajectory.is_call_of(tool, call) for tool in expected)
     ]
     if others:
         return False, f"only expected tools may be called, but {_names(others)} was"
@@ -290,7 +292,7 @@ def _check_repeated(trajectory: Trajectory) -> Decision:
         by_name.setdefault(call.name, []).append(call)
     for name, calls in by_name.items():
         for at, call in enumerate(calls):
-            if any(_is_same_call(call, one) for one in calls[:at]):
+            if any(_is_same_call(call, earlier) for earlier in calls[:at]):
                 arguments = ", ".join(f"{key}={short(value)}" for key, value in call.args.items())
                 return False, f"{name}({arguments}) was called more than once"
     trajectory.require_all_calls()
@@ -300,9 +302,9 @@ def _check_repeated(trajectory: Trajectory) -> Decision:
     return True, None
 
 
-def _is_same_call(one: ToolInvocation, other: ToolInvocation) -> bool:
-    are_known = "args" not in one.unknown and "args" not in other.unknown
-    return are_known and equal_json(one.args, other.args)
+def _is_same_call(call: ToolInvocation, other: ToolInvocation) -> bool:
+    are_known = "args" not in call.unknown and "args" not in other.unknown
+    return are_known and equal_json(call.args, other.args)
 
 
 def _check_handoffs(expected: Sequence[str], trajectory: Trajectory) -> Decision:

@@ -20,17 +20,17 @@ class _Compared:
 
     @property
     def met(self) -> Fits:
-        return [[one is not None and one.is_met for one in row] for row in self.rows]
+        return [[fit is not None and fit.is_met for fit in row] for row in self.rows]
 
     @property
     def perhaps(self) -> Fits:
-        return [[one is not None and one.may_be_met for one in row] for row in self.rows]
+        return [[fit is not None and fit.may_be_met for fit in row] for row in self.rows]
 
     @property
     def unknown(self) -> str:
         """Why calls cannot be compared."""
-        every = [one for row in self.rows for one in row if one is not None and one.may_be_met]
-        return next(reason for one in every for reason in one.unknown)
+        every = [fit for row in self.rows for fit in row if fit is not None and fit.may_be_met]
+        return next(reason for fit in every for reason in fit.unknown)
 
 
 def is_in_order(
@@ -61,9 +61,9 @@ def _count(expected: str | ExpectedTool) -> int:
 def _compare(expected: Sequence[str | ExpectedTool], trajectory: Trajectory) -> _Compared:
     rows = []
     most = len(trajectory.calls) + 1  # further ones change nothing
-    for one in expected:
-        row = [trajectory.compare(one, call) for call in trajectory.calls]
-        rows += [row] * min(_count(one), most)
+    for tool in expected:
+        row = [trajectory.compare(tool, call) for call in trajectory.calls]
+        rows += [row] * min(_count(tool), most)
     return _Compared(rows)
 
 
@@ -101,7 +101,7 @@ def _follow(fits: Fits, total: int) -> bool:
 def _assign(fits: Fits) -> bool:
     """Whether each of the first fits one of the second that is its own (a bipartite matching)."""
     owners: dict[int, int] = {}
-    return all(_find_place(one, fits, owners) for one in range(len(fits)))
+    return all(_find_place(index, fits, owners) for index in range(len(fits)))
 
 
 def _find_place(start: int, fits: Fits, owners: dict[int, int]) -> bool:

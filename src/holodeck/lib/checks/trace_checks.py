@@ -42,9 +42,9 @@ def check_trace(checks: TraceChecks, traces: Sequence[Trace | None]) -> list[Too
         checks: The checks.
         traces: What was seen of each call of the agent; None if nothing was recorded.
     """
-    known = [Trace(problem=_UNRECORDED) if one is None else one for one in traces]
-    spans = [span for one in known for span in one.spans]
-    problem = next((one.problem for one in known if one.problem), "")
+    known = [Trace(problem=_UNRECORDED) if trace is None else trace for trace in traces]
+    spans = [span for trace in known for span in trace.spans]
+    problem = next((trace.problem for trace in known if trace.problem), "")
     return list(_check_rows(checks, Spans(spans, problem)))
 
 
@@ -58,7 +58,7 @@ class Spans:
 
     def named(self, written: str) -> list[RecordedSpan]:
         """Return the spans of a name or operation."""
-        return [one for one in self.seen if _is_named(one, written)]
+        return [span for span in self.seen if _is_named(span, written)]
 
     def meant(self, check: SpanCheck) -> list[RecordedSpan]:
         """Return the spans that a check is about. Raises EvaluationError."""
@@ -66,7 +66,7 @@ class Spans:
         return [
             span
             for span in self.named(check.span)
-            if all(_has(span, name, one) for name, one in matchers.items())
+            if all(_has(span, name, matcher) for name, matcher in matchers.items())
         ]
 
     def require_all(self) -> None:
@@ -79,12 +79,12 @@ class Spans:
         if self.named(written):
             expected = "" if check is None else _describe_attributes(check)
             return f"no span {written!r} has{expected}; {self.list_names()}"
-        names = {one.name for one in self.seen} | {one.operation or "" for one in self.seen}
+        names = {span.name for span in self.seen} | {span.operation or "" for span in self.seen}
         return f"no span is named {written!r}{did_you_mean(written, names)}; {self.list_names()}"
 
     def list_names(self) -> str:
         """Return the names of the spans with their numbers."""
-        names = Counter(one.name for one in self.seen)
+        names = Counter(span.name for span in self.seen)
         shown = [
             one_line(name, _MAX_NAME) + (f" × {number}" if number > 1 else "")
             for name, number in [*names.items()][:_MAX_NAMES]
@@ -97,8 +97,8 @@ def _check_rows(checks: TraceChecks, spans: Spans) -> Iterator[ToolCheck]:
     for name, least in checks.require.items():
         check = SpanCheck(span=name, count=CountBounds(min=least))
         yield _check_row(check, spans)
-    for one in checks.checks:
-        yield _check_row(one, spans)
+    for span_check in checks.checks:
+        yield _check_row(span_check, spans)
 
 
 def _check_row(check: SpanCheck, spans: Spans) -> ToolCheck:
@@ -149,7 +149,7 @@ def _check_count(
 
 
 def _check_status(status: SpanStatus, found: Sequence[RecordedSpan], spans: Spans) -> Decision:
-    other = next((one for one in found if one.status != status), None)
+    other = next((span for span in found if span.status != status), None)
     if other is None:
         spans.require_all()
         return True, plural(len(found), "span")
@@ -161,25 +161,25 @@ def _check_status(status: SpanStatus, found: Sequence[RecordedSpan], spans: Span
 
 def _check_after(name: str, found: Sequence[RecordedSpan], spans: Spans) -> Decision:
     before = spans.named(name)
-    early = next((one for one in found if not _follows(one, before)), None)
+    early = next((span for span in found if not _follows(span, before)), None)
     spans.require_all()
     if early is None:
         return True, plural(len(found), "span")
     if not before:
         return False, spans.missing(name)
-    is_inside = any(one.started_ns <= early.started_ns < one.ended_ns for one in before)
+    is_inside = any(other.started_ns <= early.started_ns < other.ended_ns for other in before)
     what = "while it was under way" if is_inside else "before it"
     return False, f"no span {name!r} had ended when {_shown(early)} began: it began {what}"
 
 
 def _follows(span: RecordedSpan, before: Sequence[RecordedSpan]) -> bool:
-    return any(one.ended_ns <= span.started_ns for one in before if one is not span)
+    return any(other.ended_ns <= span.started_ns for other in before if other is not span)
 
 
 def _check_value(
     kind: str, bounds: ValueBounds, found: Sequence[RecordedSpan], spans: Spans
 ) -> Decision:
-    values = [_number(one, bounds.of) for one in found]
+    values = [_number(span, bounds.of) for span in found]
     value = _AGGREGATES[kind](values)
     is_low = bounds.min is not None and value < bounds.min
     is_high = bounds.max is not None and value > bounds.max
@@ -247,7 +247,7 @@ def _value_bounds(check: SpanCheck) -> tuple[str, ValueBounds]:
 
 
 def _describe_attributes(check: SpanCheck) -> str:
-    found = [f" {name}={describe_matcher(one)}" for name, one in check.matchers().items()]
+    found = [f" {name}={describe_matcher(matcher)}" for name, matcher in check.matchers().items()]
     return "".join(found)
 
 
@@ -287,9 +287,9 @@ def require_unmistaken(
     if not named:
         _require_right_name(check.span, seen)
     for key, value in check.attributes.items() if named else ():
-        having = [one.attributes[key] for one in named if key in one.attributes]
+        having = [span.attributes[key] for span in named if key in span.attributes]
         if not having:
-            known = dict.fromkeys(name for one in named for name in one.attributes)
+            known = dict.fromkeys(name for span in named for name in span.attributes)
             raise EvaluationError(
                 f"no span {check.span!r} has an attribute {key!r}, so that nothing can be said"
                 f" about it{did_you_mean(key, known)}"
@@ -304,7 +304,7 @@ def _require_right_name(written: str, seen: Sequence[RecordedSpan]) -> None:
         raise EvaluationError(
             f"no span is named {written!r}; did you mean {operation!r}? If not, write a glob"
         )
-    names = [name for one in seen for name in (one.name, one.operation) if name]
+    names = [name for span in seen for name in (span.name, span.operation) if name]
     for name in dict.fromkeys(names):
         if name in _OPERATIONS:
             continue
@@ -321,9 +321,13 @@ def _operation_meant(written: str) -> str | None:
     if first in _OPERATIONS:
         return None
     # `chart data` is no slip, `execute_tol data` is.
-    known = [one for one in _OPERATIONS if not rest or len(one) > _SHORT_WORD]
+    known = [operation for operation in _OPERATIONS if not rest or len(operation) > _SHORT_WORD]
     suggestion = nearest_word(first.casefold(), known, cutoff=0.8)
-    prefixed = (one for one in _OPERATIONS if first.endswith((f".{one}", f":{one}", f"__{one}")))
+    prefixed = (
+        operation
+        for operation in _OPERATIONS
+        if first.endswith((f".{operation}", f":{operation}", f"__{operation}"))
+    )
     return suggestion or next(prefixed, None)
 
 
@@ -336,7 +340,7 @@ def _is_part(written: str, name: str) -> bool:
 
 def _is_near_tool(written: str, name: str) -> bool:
     """Whether one of two spans is of a tool whose name is like that of the other."""
-    if not any(one.startswith(_TOOL) for one in (written, name)):
+    if not any(text.startswith(_TOOL) for text in (written, name)):
         return False
     return is_near(written.removeprefix(_TOOL), name.removeprefix(_TOOL))
 

@@ -69,7 +69,7 @@ def unused_keys(first: Agent, second: Agent, settings: ExecutionConfig) -> list[
     with suppress(ConfigError):  # such cases differ
         second = with_case_settings(second, settings)
     ours, theirs = (
-        one.model_dump(include=set(UNUSED_KEYS), exclude_none=True) for one in (first, second)
+        side.model_dump(include=set(UNUSED_KEYS), exclude_none=True) for side in (first, second)
     )
     return [key for key in UNUSED_KEYS if key in theirs and theirs[key] != ours.get(key)]
 

@@ -128,7 +128,7 @@ def decide(suspect: Suspect, runs: Sequence[TestResult], planned: int) -> Decisi
     It is a regression unless most of them pass. A case that also failed in the runs that the
     baseline counts is a regression only if none of them passes. Errors are not passes.
     """
-    passed = sum(one.passed for one in runs)
+    passed = sum(run.passed for run in runs)
     is_cleared = passed > 0 if suspect.was_flaky else 2 * passed > planned
     if is_cleared:
         return Decision(suspect, passed, len(runs), "flaky")
@@ -141,11 +141,11 @@ def describe_gate(
 ) -> Iterator[str]:
     """Yield what the gate found, for the end of a run."""
     report = now.report
-    regressions = [one for one in decisions if one.state != "flaky"]
+    regressions = [decision for decision in decisions if decision.state != "flaky"]
     yield f"Compared with {base.source}: {plural(len(regressions), 'regression')}"
     if base.report.agent_name != report.agent_name:
         yield f"  the baseline is of the agent {one_line(base.report.agent_name, 80)}"
-    yield from (f"  {one}" for one in decisions)
+    yield from (f"  {decision}" for decision in decisions)
     if failures.new:
         cases = (
             "a new case fails" if len(failures.new) == 1 else f"{len(failures.new)} new cases fail"
@@ -162,7 +162,7 @@ def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
     """Yield which cases pass that did not before, which are new, and which vanished."""
     before = dict(zip(base.keys, base.report.results, strict=True))
     after = dict(zip(case_keys(report.results), report.results, strict=True))
-    passing = {key: one for key, one in after.items() if one.outcome is Outcome.PASSED}
+    passing = {key: result for key, result in after.items() if result.outcome is Outcome.PASSED}
     fixed = [key for key in passing if key in before and before[key].outcome is Outcome.FAILED]
     new = [key for key in passing if key not in before]
     vanished = [] if report.selection is not None else [key for key in before if key not in after]
@@ -170,10 +170,10 @@ def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
     others = [key for key in vanished if not before[key].passed]
     skipped = [
         key
-        for key, one in after.items()
-        if one.outcome is Outcome.SKIPPED and key in before and before[key].passed
+        for key, result in after.items()
+        if result.outcome is Outcome.SKIPPED and key in before and before[key].passed
     ]
-    for keys, results, one, several in (
+    for keys, results, single, several in (
         (fixed, after, "a case passes that failed in", "{} cases pass that failed in"),
         (new, after, "a new case passes, which is not in", "{} new cases pass, which are not in"),
         (
@@ -186,16 +186,16 @@ def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
         (others, before, "a case is gone that did not pass in", "{} are gone that did not pass in"),
     ):
         if keys:
-            words = one if len(keys) == 1 else several.format(len(keys))
+            words = single if len(keys) == 1 else several.format(len(keys))
             yield f"  {words} the baseline: {_listed([case_name(results[key]) for key in keys])}"
 
 
 def _weaker_checks(base: ComparedRun, now: ComparedRun) -> Iterator[str]:
     """Yield which cases pass that were written otherwise when the baseline was made."""
     passing = {
-        key: one
-        for key, one in zip(case_keys(now.report.results), now.report.results, strict=True)
-        if one.outcome is Outcome.PASSED
+        key: result
+        for key, result in zip(case_keys(now.report.results), now.report.results, strict=True)
+        if result.outcome is Outcome.PASSED
     }
     named: set[CaseKey] = set()
     for key, result in passing.items():

@@ -82,7 +82,7 @@ def build_comparison(
         pairs=list(pairs),
         significance=_significance(pairs),
         currency=currency,
-        scores={name: one for name, one in scores.items() if one is not None},
+        scores={name: score for name, score in scores.items() if score is not None},
         cost=_total([pair.cost for pair in ran], fsum),
         tokens=_total([pair.tokens for pair in ran], fsum),
         latency_ms=_total([pair.latency_ms for pair in ran], fmean),
@@ -95,9 +95,9 @@ def _ran(outcome: Outcome | None) -> bool:
 
 def _verdict(first: TestResult | None, second: TestResult | None) -> PairVerdict:
     results = (first, second)
-    if all(one is not None and one.skipped_by == "skip" for one in results):
+    if all(result is not None and result.skipped_by == "skip" for result in results):
         return PairVerdict.SKIPPED
-    if not any(one is not None and _ran(one.outcome) for one in results):
+    if not any(result is not None and _ran(result.outcome) for result in results):
         return PairVerdict.NOT_RUN
     if first is None or second is None:
         return PairVerdict.UNDECIDED
@@ -110,7 +110,7 @@ def _significance(pairs: Iterable[Pair]) -> Significance:
     verdicts = [pair.verdict for pair in pairs]
     only_first = verdicts.count(PairVerdict.ONLY_FIRST)
     only_second = verdicts.count(PairVerdict.ONLY_SECOND)
-    decided = sum(one.is_decided for one in verdicts)
+    decided = sum(verdict.is_decided for verdict in verdicts)
     return Significance(
         only_first=only_first,
         only_second=only_second,
@@ -136,7 +136,7 @@ def _difference(
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """Return the mean; None if a value is unknown."""
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
 
 
@@ -148,17 +148,17 @@ def _cost(result: TestResult) -> float | None:
 
 def mean_tokens(result: TestResult) -> float | None:
     """Return the agent's tokens of a run of the case; None if unknown."""
-    usages = [one.token_usage for one in _repetitions(result)]
-    return _mean([None if one is None else one.total_tokens for one in usages])
+    usages = [repetition.token_usage for repetition in _repetitions(result)]
+    return _mean([None if usage is None else usage.total_tokens for usage in usages])
 
 
 def mean_latency_ms(result: TestResult) -> float | None:
     """Return how long the agent took in a run of the case; None if unknown."""
-    return _mean([one.agent_time_ms for one in _repetitions(result)])
+    return _mean([repetition.agent_time_ms for repetition in _repetitions(result)])
 
 
 def _scores(first: TestResult | None, second: TestResult | None) -> dict[str, Difference]:
-    found = [{} if one is None else mean_scores(one) for one in (first, second)]
+    found = [{} if result is None else mean_scores(result) for result in (first, second)]
     names = dict.fromkeys(name for scores in found for name in scores)
     return {name: Difference(first=found[0].get(name), second=found[1].get(name)) for name in names}
 
@@ -174,7 +174,7 @@ def _score_total(numbers: Numbers) -> Total | None:
     total = _total(numbers, fmean)
     if total is None:
         return None
-    deltas = [one.delta for one in numbers if one.delta is not None]
+    deltas = [number.delta for number in numbers if number.delta is not None]
     return total.model_copy(update={"interval": bootstrap_interval(deltas)})
 
 
@@ -197,15 +197,15 @@ def bootstrap_interval(
 def _total(numbers: Numbers, combine: Callable[[Iterable[float]], float]) -> Total | None:
     """Combine the numbers that are known of both agents; None if there are none."""
     known = [
-        (one.first, one.second)
-        for one in numbers
-        if one.first is not None and one.second is not None
+        (number.first, number.second)
+        for number in numbers
+        if number.first is not None and number.second is not None
     ]
     if not known:
         return None
     return Total(
-        first=combine([one for one, _ in known]),
-        second=combine([one for _, one in known]),
+        first=combine([value for value, _ in known]),
+        second=combine([value for _, value in known]),
         pairs=len(known),
         unknown=len(numbers) - len(known),
     )

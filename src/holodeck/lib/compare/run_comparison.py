@@ -65,8 +65,8 @@ class ComparedRun:
     @property
     def ids(self) -> list[str]:
         """The recorded runs that it consists of, as far as they have records."""
-        merged = (one.origin.run for one in self.report.merged)
-        runs = [one for one in merged if one] or [self.run or ""]
+        merged = (run.origin.run for run in self.report.merged)
+        runs = [names for names in merged if names] or [self.run or ""]
         return [run for names in runs for run in names.split(", ") if run]
 
     @property
@@ -78,7 +78,7 @@ class ComparedRun:
 
     @property
     def is_of_several_agents(self) -> bool:
-        return len({one.label for one in self.report.merged}) > 1
+        return len({run.label for run in self.report.merged}) > 1
 
 
 def read_side(name: str, store: RunStore, agent_folder: Path) -> ComparedRun:
@@ -108,17 +108,17 @@ def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
     report = side.report
     if not side.is_of_several_agents:
         return side
-    labels = {one.label for one in report.merged if one.agent_name == agent_name}
+    labels = {run.label for run in report.merged if run.agent_name == agent_name}
     if len(labels) != 1:
-        known = ", ".join(dict.fromkeys(one.label for one in report.merged))
+        known = ", ".join(dict.fromkeys(run.label for run in report.merged))
         raise ConfigError(
             side.source, f"{agent_name!r} does not name one of its agents, which are {known}"
         )
-    runs = [one for one in report.merged if one.label in labels]
+    runs = [run for run in report.merged if run.label in labels]
     results = [
-        one.model_copy(update={"agent_name": None})
-        for one in report.results
-        if one.agent_name in labels
+        result.model_copy(update={"agent_name": None})
+        for result in report.results
+        if result.agent_name in labels
     ]
     summary = summarize(results, report.summary.wall_time_ms)
     update = {"agent_name": agent_name, "results": results, "summary": summary, "merged": runs}
@@ -153,9 +153,9 @@ def read_baseline(path: Path) -> ComparedRun:
 
 def side_of_report(report: TestReport, name: str) -> ComparedRun:
     """Return a JSON report, perhaps of several runs, as one side of a comparison."""
-    origins = [one.origin for one in report.merged] or [report.origin or RunOrigin()]
-    ids = [one.run for one in origins]
-    commits = {one.commit for one in origins}
+    origins = [run.origin for run in report.merged] or [report.origin or RunOrigin()]
+    ids = [origin.run for origin in origins]
+    commits = {origin.commit for origin in origins}
     return ComparedRun(
         report,
         name,
@@ -170,7 +170,7 @@ def _hashes_of(report: TestReport) -> dict[str, str]:
     """Return the hashes of the configuration; of several agents, each with its name."""
     if not report.merged:
         return {} if report.origin is None else report.origin.hashes
-    several = len({one.label for one in report.merged}) > 1
+    several = len({run.label for run in report.merged}) > 1
     return {
         f"{run.label}: {part}" if several else part: digest
         for run in report.merged
@@ -208,7 +208,7 @@ def _committed_baseline(agent_folder: Path) -> Baseline:
 
 
 def _side_of_baseline(baseline: Baseline, name: str) -> ComparedRun:
-    results = [one.to_result(baseline.timestamp) for one in baseline.cases]
+    results = [case.to_result(baseline.timestamp) for case in baseline.cases]
     return ComparedRun(
         report=TestReport(
             agent_name=baseline.agent_name,
@@ -223,9 +223,11 @@ def _side_of_baseline(baseline: Baseline, name: str) -> ComparedRun:
         commit=baseline.commit,
         hashes=baseline.hashes,
         versions=baseline.versions,
-        history={tuple(one.key): (one.passed, one.ran) for one in baseline.cases},
-        checks={tuple(one.key): one.checks for one in baseline.cases if one.checks is not None},
-        case_hashes={tuple(one.key): one.hash for one in baseline.cases if one.hash is not None},
+        history={tuple(case.key): (case.passed, case.ran) for case in baseline.cases},
+        checks={tuple(case.key): case.checks for case in baseline.cases if case.checks is not None},
+        case_hashes={
+            tuple(case.key): case.hash for case in baseline.cases if case.hash is not None
+        },
     )
 
 
@@ -301,11 +303,11 @@ def _verdicts_before(
     # By the time of the result: the record of a resumed run has those of the earlier one, too.
     verdicts: dict[CaseKey, dict[str, bool]] = {key: {} for key in keys}
     first = min(side.ids, default="")
-    before = [one for one in store.ids() if one < first][: MOST_HISTORY - 1]
+    before = [run_id for run_id in store.ids() if run_id < first][: MOST_HISTORY - 1]
     earlier = (
-        report_of(one).results
-        for one in _readable(before, store)
-        if one.started is not None and one.started.hashes == side.hashes
+        report_of(run).results
+        for run in _readable(before, store)
+        if run.started is not None and run.started.hashes == side.hashes
     )
     for results in (side.report.results, *earlier):
         for key, result in zip(case_keys(results), results, strict=True):
@@ -316,9 +318,9 @@ def _verdicts_before(
 
 def _readable(ids: Sequence[str], store: RunStore) -> Iterator[Run]:
     """Yield the recorded runs; one that cannot be read is not part of a history."""
-    for one in ids:
+    for run_id in ids:
         with suppress(ConfigError):
-            yield store.read(one)
+            yield store.read(run_id)
 
 
 def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
@@ -355,7 +357,9 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
             "changes": list(_changes(base, head)),
             "only_in_first": list(map(case_name, removed)),
             "only_in_second": list(map(case_name, added)),
-            "new_failures": [case_name(one) for one in added if one.outcome is Outcome.FAILED],
+            "new_failures": [
+                case_name(result) for result in added if result.outcome is Outcome.FAILED
+            ],
         }
     )
 
@@ -368,7 +372,7 @@ def case_name(result: TestResult) -> str:
 
 
 def _currencies(results: Iterable[TestResult]) -> set[str]:
-    return {one.cost.currency for one in results if one.cost is not None}
+    return {result.cost.currency for result in results if result.cost is not None}
 
 
 def _changes(base: ComparedRun, head: ComparedRun) -> Iterator[str]:

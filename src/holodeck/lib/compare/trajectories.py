@@ -52,8 +52,8 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
 
 def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
     divergences, reasons, unknown_results = [], [], 0
-    for number, (one, other) in enumerate(runs, 1):
-        comparison = _Comparison(_turns("A", one), _turns("B", other))
+    for number, (first, second) in enumerate(runs, 1):
+        comparison = _Comparison(_turns("A", first), _turns("B", second))
         try:
             found = comparison.find_divergence()
         except _Unknown as error:
@@ -78,18 +78,18 @@ def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
 
 def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
     """Return the fields about hand-offs; none if they are unknown, or if no agent hands off."""
-    known = [(_agents(one), _agents(other)) for one, other in runs]
+    known = [(_agents(first), _agents(second)) for first, second in runs]
     spoke = [turns for pair in known for turns in pair]
     if not any(turns is not None and len({*chain(*turns)}) > 1 for turns in spoke):
         return {}
     for number, (first, second) in enumerate(known, 1):
-        for turn, (one, other) in enumerate(zip(first or (), second or (), strict=False), 1):
-            if one != other:
+        for turn, (ours, theirs) in enumerate(zip(first or (), second or (), strict=False), 1):
+            if ours != theirs:
                 at = AgentsDivergence(
-                    repetition=number if is_repeated else None, turn=turn, first=one, second=other
+                    repetition=number if is_repeated else None, turn=turn, first=ours, second=theirs
                 )
                 return {"agents": "parted", "agents_divergence": at}
-    is_known = None not in spoke and not any(_is_broken(one) for pair in runs for one in pair)
+    is_known = None not in spoke and not any(_is_broken(side) for pair in runs for side in pair)
     return {"agents": "same"} if is_known else {}
 
 
@@ -135,59 +135,61 @@ class _Comparison:
 
     def find_divergence(self) -> Divergence | None:
         """Return the first step that differs; None if all are the same. Raises _Unknown."""
-        for one, other in zip_longest(self.first, self.second):
+        for ours, theirs in zip_longest(self.first, self.second):
             self._number += 1
-            if one is None:
-                return self._divergence(1, "missing", ENDED, _continuation(other))
-            if other is None:
-                return self._divergence(1, "missing", _continuation(one), ENDED)
-            found = self._compare_turns(one, other)
+            if ours is None:
+                return self._divergence(1, "missing", ENDED, _continuation(theirs))
+            if theirs is None:
+                return self._divergence(1, "missing", _continuation(ours), ENDED)
+            found = self._compare_turns(ours, theirs)
             if found is not None:
                 return found
         if self._unknown_arguments:
             raise _Unknown(self._unknown_arguments[0])
         return None
 
-    def _compare_turns(self, one: _Turn, other: _Turn) -> Divergence | None:
-        for number, (call, others) in enumerate(zip(one.calls, other.calls, strict=False), 1):
-            found = self._compare_calls(number, call, others, one, other)
+    def _compare_turns(self, ours: _Turn, theirs: _Turn) -> Divergence | None:
+        for number, (call, others) in enumerate(zip(ours.calls, theirs.calls, strict=False), 1):
+            found = self._compare_calls(number, call, others, ours, theirs)
             if found is not None:
                 return found
-        both = min(len(one.calls), len(other.calls))
-        if len(one.calls) > both and other.unknown is None:
-            return self._divergence(both + 1, "missing", _called(one.calls[both]), NO_CALL)
-        if len(other.calls) > both and one.unknown is None:
-            return self._divergence(both + 1, "missing", NO_CALL, _called(other.calls[both]))
-        if one.unknown or other.unknown:
-            raise _Unknown(" and ".join(filter(None, (one.unknown, other.unknown))))
+        both = min(len(ours.calls), len(theirs.calls))
+        if len(ours.calls) > both and theirs.unknown is None:
+            return self._divergence(both + 1, "missing", _called(ours.calls[both]), NO_CALL)
+        if len(theirs.calls) > both and ours.unknown is None:
+            return self._divergence(both + 1, "missing", NO_CALL, _called(theirs.calls[both]))
+        if ours.unknown or theirs.unknown:
+            raise _Unknown(" and ".join(filter(None, (ours.unknown, theirs.unknown))))
         return None
 
     def _compare_calls(
-        self, number: int, one: ToolInvocation, other: ToolInvocation, ours: _Turn, theirs: _Turn
+        self, number: int, first: ToolInvocation, second: ToolInvocation, ours: _Turn, theirs: _Turn
     ) -> Divergence | None:
-        called = _called(one), _called(other)
-        if not _is_same_tool(one.name, other.name, ours.calls, theirs.calls):
+        called = _called(first), _called(second)
+        if not _is_same_tool(first.name, second.name, ours.calls, theirs.calls):
             kind = "order" if _are_reordered(ours.calls, theirs.calls) else "tool"
             return self._divergence(number, kind, *called)
-        unknown = [who for who, call in (("A", one), ("B", other)) if "args" in call.unknown]
+        unknown = [who for who, call in (("A", first), ("B", second)) if "args" in call.unknown]
         if unknown:
             self._unknown_arguments.append(
-                f"the arguments of {one.name!r} on {' and '.join(unknown)} are unknown"
+                f"the arguments of {first.name!r} on {' and '.join(unknown)} are unknown"
             )
-        elif not equal_json(one.args, other.args):
+        elif not equal_json(first.args, second.args):
             return self._divergence(number, "arguments", *called)
-        return self._compare_results(number, one, other)
+        return self._compare_results(number, first, second)
 
     def _compare_results(
-        self, number: int, one: ToolInvocation, other: ToolInvocation
+        self, number: int, first: ToolInvocation, second: ToolInvocation
     ) -> Divergence | None:
-        if not all(call.is_result_known and "error" not in call.unknown for call in (one, other)):
+        if not all(
+            call.is_result_known and "error" not in call.unknown for call in (first, second)
+        ):
             self.unknown_results += 1
             return None
-        if (one.error is None) != (other.error is None):
-            return self._divergence(number, "error", _returned(one), _returned(other))
-        if one.error is None and not equal_json(_parsed(one.result), _parsed(other.result)):
-            return self._divergence(number, "result", _returned(one), _returned(other))
+        if (first.error is None) != (second.error is None):
+            return self._divergence(number, "error", _returned(first), _returned(second))
+        if first.error is None and not equal_json(_parsed(first.result), _parsed(second.result)):
+            return self._divergence(number, "result", _returned(first), _returned(second))
         return None
 
     def _divergence(self, call: int, kind: Any, first: str, second: str) -> Divergence:
@@ -218,8 +220,8 @@ def _is_short_for(name: str, other: str) -> bool:
 
 
 def _is_only_match(name: str, calls: Sequence[ToolInvocation]) -> bool:
-    names = {one.name for one in calls}
-    return sum(name == one or _is_short_for(name, one) for one in names) == 1
+    names = {call.name for call in calls}
+    return sum(name == called or _is_short_for(name, called) for called in names) == 1
 
 
 def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocation]) -> bool:
@@ -227,9 +229,10 @@ def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocati
     left = list(theirs)
     for call in ours:
         same = (
-            one
-            for one in left
-            if _is_same_tool(call.name, one.name, ours, theirs) and equal_json(call.args, one.args)
+            candidate
+            for candidate in left
+            if _is_same_tool(call.name, candidate.name, ours, theirs)
+            and equal_json(call.args, candidate.args)
         )
         found = next(same, None)
         if found is None:

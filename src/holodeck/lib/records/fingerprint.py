@@ -96,7 +96,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
         "backend": [config.get("backend"), *_hash_agent(agent)],
         "tools": [
             config.get("tools"),
-            [_hash_file(file, folder) for one in agent.tools or [] for file in one.own_files],
+            [_hash_file(file, folder) for tool in agent.tools or [] for file in tool.own_files],
             *_hash_documents(agent.tools or [], folder),
         ],
         "response_format": [
@@ -110,11 +110,11 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 def _hash_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> str:
     """Return the hash of a case alone, whatever the agent."""
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT_KEYS}
-    parts = [case, *(one for _, one in case.checked_turns)]
+    parts = [case, *(turn for _, turn in case.checked_turns)]
     files = [
         _hash_file(file.path, folder)
-        for one in parts
-        for file in one.files or []
+        for part in parts
+        for file in part.files or []
         if file.path is not None
     ]
     if isinstance(case.history, TranscriptFile):
@@ -133,13 +133,13 @@ def _hash_agent(agent: Agent) -> list[str]:
     backend, folder = agent.backend, agent.own_dir
     if isinstance(backend, ProcessBackendConfig | McpBackendConfig) and backend.command is not None:
         start = Path(backend.cwd or "")
-        return [_hash_file(start / one, folder) for one in backend.command]
+        return [_hash_file(start / argument, folder) for argument in backend.command]
     return _hash_code([agent.target], folder)
 
 
 def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
     """Hash the files that tools search; what a URL returns is not known before the run."""
-    searching = [one for one in tools if one.type in {"vectorstore", "hierarchical_document"}]
+    searching = [tool for tool in tools if tool.type in {"vectorstore", "hierarchical_document"}]
     if not searching:
         return []
     # Imported here because few agents search documents.
@@ -147,24 +147,26 @@ def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
     from holodeck.lib.knowledge.documents import find_files, is_remote  # noqa: PLC0415
 
     found = []
-    for one in searching:
-        assert isinstance(one, KnowledgeTool)  # noqa: S101 - by its type
-        if is_remote(one.source):
+    for tool in searching:
+        assert isinstance(tool, KnowledgeTool)  # noqa: S101 - by its type
+        if is_remote(tool.source):
             continue
         with suppress(ConfigError):  # an error of the run itself
-            files = find_files(one.source, folder, suffixes_of(one))
+            files = find_files(tool.source, folder, suffixes_of(tool))
             found += [f"{file.relative_to(folder)} {_hash_file(file, folder)}" for file in files]
     return found
 
 
 def _hash_metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:
-    own = [target for one in metrics for target in one.python_targets.values()]
-    return _hash_code([*(one.user_code for one in metrics), *own], folder)
+    own = [target for metric in metrics for target in metric.python_targets.values()]
+    return _hash_code([*(metric.user_code for metric in metrics), *own], folder)
 
 
 def _hash_code(targets: Iterable[object], folder: Path) -> list[str]:
     """Hash the files beside the agent.yaml of each `module:attribute`."""
-    modules = [one.partition(":")[0] for one in targets if isinstance(one, str) and ":" in one]
+    modules = [
+        target.partition(":")[0] for target in targets if isinstance(target, str) and ":" in target
+    ]
     stems = [Path(*module.split(".")) for module in modules]
     files = [file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")]
     return [_hash_file(file, folder) for file in files]

@@ -49,7 +49,7 @@ def case_history(run_store: RunStore, query: HistoryQuery, limit: int) -> list[C
     Only runs of the same agent in the same file count. Cases of two runs are the same if their id,
     else their suite and name, else their whole content is the same.
     """
-    found: dict[Key, dict[ResultId, _RecordedResult]] = {one.key: {} for one in query.planned}
+    found: dict[Key, dict[ResultId, _RecordedResult]] = {case.key: {} for case in query.planned}
     for run in run_store.ids():
         missing = {key for key, results in found.items() if _count(results, query) < limit}
         if not missing:
@@ -60,13 +60,13 @@ def case_history(run_store: RunStore, query: HistoryQuery, limit: int) -> list[C
             continue
         if query.whole_runs and _is_shard(started):  # only needed for the latest outcome of a case
             missing = {key for key in missing if not found[key]}
-        if any(one.key in missing for one in started.cases):
+        if any(case.key in missing for case in started.cases):
             _add_results(path, found, missing)
-    return [_summarize(list(found[one.key].values()), query.currency) for one in query.planned]
+    return [_summarize(list(found[case.key].values()), query.currency) for case in query.planned]
 
 
 def _count(results: dict[ResultId, _RecordedResult], query: HistoryQuery) -> int:
-    return sum(not (query.whole_runs and one.in_shard) for one in results.values())
+    return sum(not (query.whole_runs and result.in_shard) for result in results.values())
 
 
 def _read_start(path: Path, query: HistoryQuery) -> RunStarted | None:
@@ -108,41 +108,41 @@ def _add_results(
     cases = run.started.cases if run.started else []
     in_shard = run.started is not None and _is_shard(run.started)
     numbers = Counter[tuple[Key, str]]()
-    for index, one in run.finished.items():
+    for index, finished in run.finished.items():
         if index >= len(cases):
             continue
-        key, time = cases[index].key, one.result.timestamp
+        key, time = cases[index].key, finished.result.timestamp
         number = numbers[key, time]
         numbers[key, time] += 1
         if key in missing:  # the record of a resumed run contains the results of the earlier one
-            found[key].setdefault((time, number), _RecordedResult(one.result, in_shard, path))
+            found[key].setdefault((time, number), _RecordedResult(finished.result, in_shard, path))
 
 
 def _summarize(found: Sequence[_RecordedResult], currency: str | None) -> CaseHistory:
     if not found:
         return CaseHistory()
-    results = [one.result for one in found]
+    results = [row.result for row in found]
     return CaseHistory(
-        passed=all(one.result.passed for one in found if one.run == found[0].run),
-        duration_ms=_median(one.execution_time_ms for one in results),
-        whole_run_ms=_median(one.result.execution_time_ms for one in found if not one.in_shard),
+        passed=all(row.result.passed for row in found if row.run == found[0].run),
+        duration_ms=_median(result.execution_time_ms for result in results),
+        whole_run_ms=_median(row.result.execution_time_ms for row in found if not row.in_shard),
         agent_tokens=_median(map(_agent_tokens, results)),
         judge_calls=_median(map(_judge_calls, results)),
         judge_tokens=_median(map(_judge_tokens, results)),
         simulator_tokens=_median(map(_simulator_tokens, results)),
-        cost=_median(_cost(one, currency) for one in results),
+        cost=_median(_cost(result, currency) for result in results),
     )
 
 
 def _median(values: Iterable[float | None]) -> float | None:
     """Return the median of the known values; None if there are none."""
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def _agent_tokens(result: TestResult) -> int | None:
     """Return the tokens; None if the agent does not report them, as no response needs none."""
-    totals = [one.token_usage.total_tokens for one in result.single_runs if one.token_usage]
+    totals = [run.token_usage.total_tokens for run in result.single_runs if run.token_usage]
     return sum(totals) or None
 
 
@@ -161,7 +161,7 @@ def _judge_tokens(result: TestResult) -> int:
 
 def _simulator_tokens(result: TestResult) -> int:
     costs = [run.simulator_cost for run in result.single_runs]
-    return sum(one.tokens.total_tokens for one in costs if one is not None)
+    return sum(cost.tokens.total_tokens for cost in costs if cost is not None)
 
 
 def _cost(result: TestResult, currency: str | None) -> float | None:
@@ -185,18 +185,18 @@ def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
     if started is None:
         return []
     query = HistoryQuery(started.agent_name, started.agent_config_path, started.cases)
-    found: dict[Key, dict[ResultId, PastOutcome]] = {one.key: {} for one in started.cases}
+    found: dict[Key, dict[ResultId, PastOutcome]] = {case.key: {} for case in started.cases}
     for earlier in [*_earlier_runs(run, run_store, query), run]:
         cases = earlier.started.cases if earlier.started else []
         numbers = Counter[tuple[Key, str]]()
-        for index, one in earlier.finished.items():
+        for index, finished in earlier.finished.items():
             if index < len(cases) and cases[index].key in found:
-                key, time = cases[index].key, one.result.timestamp
+                key, time = cases[index].key, finished.result.timestamp
                 numbers[key, time] += 1
-                past = _past_outcome(earlier.id, one.result)
+                past = _past_outcome(earlier.id, finished.result)
                 found[key].setdefault((time, numbers[key, time]), past)
     return [
-        sorted(found[started.cases[index].key].values(), key=lambda one: one.timestamp)
+        sorted(found[started.cases[index].key].values(), key=lambda row: row.timestamp)
         if index < len(started.cases)
         else []
         for index in indexes

@@ -184,7 +184,9 @@ class Recorder:
             stopped_by=report.stopped_by,
             planned_tests=report.planned_tests,
             environment=report.environment,
-            libraries={name: one for name, one in loaded.items() if isinstance(one, str)},
+            libraries={
+                name: version for name, version in loaded.items() if isinstance(version, str)
+            },
             notes=report.notes,
             summary=report.summary,
         )
@@ -339,7 +341,9 @@ class AppendOnlyFile:
 
 def checkout_of(folder: Path) -> Path | None:
     """Return the folder of the checkout around `folder`; None outside of git."""
-    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    return next(
+        (parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None
+    )
 
 
 def checked_out_commit(folder: Path) -> str | None:

@@ -109,7 +109,7 @@ class RunStore:
         """Return the ids of the runs, newest first."""
         if not self.folder.is_dir():
             return []
-        found = [one.parent.name for one in self.folder.glob(f"*/{RECORD_FILE}")]
+        found = [path.parent.name for path in self.folder.glob(f"*/{RECORD_FILE}")]
         return sorted(found, reverse=True)
 
     def path(self, run: str | None) -> Path:
@@ -131,7 +131,9 @@ class RunStore:
                 )
             return self.folder / ids[1] / RECORD_FILE
         wanted = str(run)
-        matches = [wanted] if wanted in ids else [one for one in ids if one.startswith(wanted)]
+        matches = (
+            [wanted] if wanted in ids else [run_id for run_id in ids if run_id.startswith(wanted)]
+        )
         if len(matches) == 1:
             return self.folder / matches[0] / RECORD_FILE
         if matches:
@@ -156,15 +158,15 @@ class RunStore:
 
     def overviews(self) -> list[RunOverview]:
         """Return a line about each run, newest first."""
-        return [_read_overview(self.folder / one / RECORD_FILE) for one in self.ids()]
+        return [_read_overview(self.folder / run_id / RECORD_FILE) for run_id in self.ids()]
 
     def remove(self, ids: Sequence[str]) -> None:
         """Delete these runs. Raises ReportError if one cannot be deleted."""
-        for one in ids:
+        for run_id in ids:
             try:
-                shutil.rmtree(self.folder / one)
+                shutil.rmtree(self.folder / run_id)
             except OSError as error:
-                raise ReportError(f"run {one} cannot be removed: {error.strerror}") from error
+                raise ReportError(f"run {run_id} cannot be removed: {error.strerror}") from error
 
 
 def _read_overview(path: Path) -> RunOverview:
@@ -302,9 +304,9 @@ def reusable_results(
     case was. With `retry_errors`, results that are errors are not reused.
     """
     unused: dict[str, list[CaseFinished]] = {}
-    for one in run.finished.values():
-        if not (retry_errors and one.result.outcome in _UNDECIDED):
-            unused.setdefault(one.hash, []).append(one)
+    for line in run.finished.values():
+        if not (retry_errors and line.result.outcome in _UNDECIDED):
+            unused.setdefault(line.hash, []).append(line)
     results: dict[int, TestResult] = {}
     for index, wanted in enumerate(present.hashes):
         if unused.get(wanted):
@@ -316,12 +318,14 @@ def find_cases(planned: Sequence[PlannedCase], present: Sequence[PlannedCase]) -
     """Return the present indexes of the planned cases, in planned order, without removed ones."""
     by_hash: dict[str, list[int]] = {}
     by_key: dict[tuple[str, ...], int] = {}
-    for index, one in enumerate(present):
-        by_hash.setdefault(one.hash, []).append(index)
-        by_key.setdefault(one.key, index)
+    for index, case in enumerate(present):
+        by_hash.setdefault(case.hash, []).append(index)
+        by_key.setdefault(case.key, index)
     indexes = [
-        by_hash[one.hash].pop(0) if by_hash.get(one.hash) else by_key.get(one.key)
-        for one in planned
+        by_hash[planned_case.hash].pop(0)
+        if by_hash.get(planned_case.hash)
+        else by_key.get(planned_case.key)
+        for planned_case in planned
     ]
     return list(dict.fromkeys(index for index in indexes if index is not None))
 
@@ -338,8 +342,12 @@ def describe_changes(run: Run, present: Fingerprint, version: str) -> list[str]:
     old, new = run.started.cases, present.cases
     counts = Counter(map(_name_and_hash, old)), Counter(map(_name_and_hash, new))
     only_old, only_new = counts[0] - counts[1], counts[1] - counts[0]
-    removed = [_case_name(one, at) for at, one in enumerate(old) if _name_and_hash(one) in only_old]
-    added = [_case_name(one, at) for at, one in enumerate(new) if _name_and_hash(one) in only_new]
+    removed = [
+        _case_name(case, at) for at, case in enumerate(old) if _name_and_hash(case) in only_old
+    ]
+    added = [
+        _case_name(case, at) for at, case in enumerate(new) if _name_and_hash(case) in only_new
+    ]
     changed = [name for name in added if name in removed]
     for change, names in (
         ("changed", changed),

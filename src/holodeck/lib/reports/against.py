@@ -80,13 +80,13 @@ def comparison_exit_code(report: ComparisonReport, fail_on: FailOn | None = None
     Without `fail_on`, no verdict counts: 0 says that the comparison is complete.
     """
     reports = (report.first.report, report.second.report)
-    if any(one.interrupted for one in reports):
+    if any(agent_report.interrupted for agent_report in reports):
         return ExitCode.INTERRUPTED
     outcomes = {outcome for pair in report.pairs for outcome in (pair.first, pair.second)}
     for outcome, exit_code in _ERRORS:
         if outcome in outcomes:
             return exit_code
-    if any(one.stopped_by == "budget" for one in reports):
+    if any(agent_report.stopped_by == "budget" for agent_report in reports):
         return ExitCode.BUDGET
     if fail_on == "regression" and (report.regressions or report.new_failures):
         return ExitCode.TEST_FAILED
@@ -127,7 +127,7 @@ def _describe_agents(found: AgentsDivergence) -> str:
 def pair_lines(pair: Pair, place: str) -> list[str]:
     """Return what a run prints when the pair is complete; no details if both passed alike."""
     word = colorize(WORDS[pair.verdict], _COLORS.get(pair.verdict, ANSIColors.YELLOW))
-    times = [_number(one, " ms") for one in (pair.latency_ms.first, pair.latency_ms.second)]
+    times = [_number(latency, " ms") for latency in (pair.latency_ms.first, pair.latency_ms.second)]
     took = f" (A {times[0]}, B {times[1]})" if pair.latency_ms.delta is not None else ""
     trajectories = pair.trajectories
     is_alike = trajectories.state == "same" and trajectories.agents != "parted"
@@ -172,21 +172,21 @@ def conclusions(report: ComparisonReport) -> Iterator[str]:
 
 def _conclusions_of_verdicts(report: ComparisonReport) -> Iterator[str]:
     found, counts = report.significance, report.counts
-    one = "run" if report.is_of_runs else "agent"
+    side = "run" if report.is_of_runs else "agent"
     decided = sum(pair.verdict.is_decided for pair in report.pairs)
     undecided = counts[PairVerdict.UNDECIDED] + counts[PairVerdict.NOT_RUN]
     if undecided:
         pairs = plural(len(report.pairs) - counts[PairVerdict.SKIPPED], "pair")
         reasons = "; ".join(_undecided_outcomes(report))
-        yield f"UNDECIDED: {undecided} of {pairs} ({reasons}); they count for neither {one}."
+        yield f"UNDECIDED: {undecided} of {pairs} ({reasons}); they count for neither {side}."
     if found.regressions is None:
-        yield f"No pair is decided, so the comparison says nothing about the {one}s."
+        yield f"No pair is decided, so the comparison says nothing about the {side}s."
         return
     if found.p_value is None:
-        yield f"None of {plural(decided, 'decided pair')} passed on one {one} only."
-        yield f"This does not prove that both {one}s are equally good."
+        yield f"None of {plural(decided, 'decided pair')} passed on one {side} only."
+        yield f"This does not prove that both {side}s are equally good."
     else:
-        yield from _test_result(found, found.p_value, one)
+        yield from _test_result(found, found.p_value, side)
     low, high = (percent(100 * rate, 0) for rate in found.regressions)
     yield f"Of further cases like these, {low} to {high} would pass only on A (95 % interval)."
 
@@ -198,17 +198,17 @@ def _undecided_outcomes(report: ComparisonReport) -> Iterator[str]:
         ("A", [pair.first for pair in pairs]),
         ("B", [pair.second for pair in pairs]),
     ):
-        words = Counter(_OPEN.get(one) for one in outcomes)
+        words = Counter(_OPEN.get(outcome) for outcome in outcomes)
         counts = ", ".join(f"{count} {word}" for word, count in words.items() if word)
         if counts:
             yield f"{who}: {counts}"
 
 
-def _test_result(found: Significance, p_value: float, one: str) -> Iterator[str]:
+def _test_result(found: Significance, p_value: float, side: str) -> Iterator[str]:
     differing = found.only_first + found.only_second
     yield (
         f"{plural(found.only_first, 'case')} passed only on A, and {found.only_second} only on B."
-        f" If both {one}s were equally good, {plural(differing, 'differing case')} would be split"
+        f" If both {side}s were equally good, {plural(differing, 'differing case')} would be split"
         f" at least this unevenly in {percent(100 * p_value, 1 if p_value < SIGNIFICANT else 0)}"
         f" of comparisons (exact McNemar test, p = {p_value:.2g})."
     )
@@ -216,7 +216,7 @@ def _test_result(found: Significance, p_value: float, one: str) -> Iterator[str]
         better = "A" if found.only_first > found.only_second else "B"
         yield f"Luck is an unlikely explanation: {better} is better in cases like these."
         return
-    yield f"So they show neither that one {one} is better nor that both are equally good."
+    yield f"So they show neither that one {side} is better nor that both are equally good."
     if differing < _MIN_DIFFERING:
         yield f"Fewer than {_MIN_DIFFERING} differing cases never can: run more cases."
 
@@ -240,8 +240,8 @@ def total_rows(report: ComparisonReport) -> Iterator[TotalRow]:
         ("mean latency", report.latency_ms, lambda elapsed_ms: f"{elapsed_ms:,.0f} ms"),
     ]
     formats += [
-        (f"mean score of {name}", one, lambda score: f"{score:.2f}")
-        for name, one in report.scores.items()
+        (f"mean score of {name}", numbers, lambda score: f"{score:.2f}")
+        for name, numbers in report.scores.items()
     ]
     for name, total, shown in formats:
         if total is not None:
@@ -304,7 +304,7 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
         if verdict in listed and verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
             lines += ["", f"{_TITLES[verdict]}:"]
             for pair in pairs:
-                lines += [f"  {pair_name(pair)}", *(f"    {one}" for one in detail_lines(pair))]
+                lines += [f"  {pair_name(pair)}", *(f"    {line}" for line in detail_lines(pair))]
     lines += ["", *conclusions(report), "=" * _RULE_COLUMNS]
     return "\n".join(lines)
 
@@ -318,7 +318,7 @@ def count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
     tool_calls = _trajectory_counts(report.pairs)
     if tool_calls:
         yield "Tool calls", tool_calls
-    handoffs = [one.trajectories.agents for one in report.pairs if one.trajectories.agents]
+    handoffs = [pair.trajectories.agents for pair in report.pairs if pair.trajectories.agents]
     if handoffs:
         counts = (f"{handoffs.count(state)} {state}" for state in dict.fromkeys(handoffs))
         yield "Hand-offs", ", ".join(counts)
@@ -336,7 +336,7 @@ def comparison_notes(report: ComparisonReport) -> Iterator[str]:
     first, second = report.first.report, report.second.report
     if first.interrupted or second.interrupted:
         yield "Interrupted: pairs are missing."
-    yield from dict.fromkeys(f"Stopped: {one.stopped}" for one in (first, second) if one.stopped)
+    yield from dict.fromkeys(f"Stopped: {side.stopped}" for side in (first, second) if side.stopped)
     if first.selection is not None:
         yield f"Selected: {first.selection}"
     yield from dict.fromkeys([*first.notes, *second.notes])
@@ -409,11 +409,14 @@ _PAIR_HEADER = ("Case", "A", "B", "Tool Calls", "Latency A", "Latency B", "Token
 
 def _pair_row(pair: Pair) -> list[str]:
     cells = [pair_name(pair)]
-    cells += ["–" if one is None else one.replace("_", " ") for one in (pair.first, pair.second)]
+    cells += [
+        "–" if outcome is None else outcome.replace("_", " ")
+        for outcome in (pair.first, pair.second)
+    ]
     is_run = _has_two_results(pair)
     cells.append(_STATES[pair.trajectories.state] if is_run else "–")
     for numbers, unit in ((pair.latency_ms, " ms"), (pair.tokens, "")):
-        cells += [_number(one, unit) for one in (numbers.first, numbers.second)]
+        cells += [_number(number, unit) for number in (numbers.first, numbers.second)]
     return [inline(cell) for cell in cells]
 
 

@@ -16,6 +16,7 @@ from holodeck.lib.reports.markdown import (
     table,
 )
 from holodeck.lib.support.text import one_line, plural
+from holodeck.models.cases.history import openai_messages
 from holodeck.models.results.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
@@ -99,7 +100,7 @@ class CaseSection:
         yield from (f"**{repeats}**; 95 % interval {100 * low:.1f} % to {100 * high:.1f} %", "")
         yield from _runs_table("Repetition", repeats.runs)
         header = ("Metric", "Mean", "Least", "Most", "Standard Deviation", "Scored")
-        rows = ((inline(one.metric_name), *_spread_cells(one)) for one in repeats.spread)
+        rows = ((inline(spread.metric_name), *_spread_cells(spread)) for spread in repeats.spread)
         yield from table(header, rows)
         for number, run in enumerate(repeats.runs, 1):
             if run.outcome is not Outcome.PASSED:
@@ -126,11 +127,15 @@ class CaseSection:
         yield from (f"- ❌ {inline(error, 2_000)}" for error in result.errors)
         yield from [""] if result.errors else []
         ending = result.ending
-        for one in [*result.raised, *([ending.raised] if ending and ending.raised else [])]:
-            yield from self._raised("Raised", one)
+        for raised in [*result.raised, *([ending.raised] if ending and ending.raised else [])]:
+            yield from self._raised("Raised", raised)
         rows = [
-            (str(one.number), inline(one.error, _LONG), _milliseconds(one.retry_after_ms))
-            for one in result.attempts
+            (
+                str(attempt.number),
+                inline(attempt.error, _LONG),
+                _milliseconds(attempt.retry_after_ms),
+            )
+            for attempt in result.attempts
         ]
         yield from table(("Failed attempt", "Error", "Waited before the next"), rows)
         yield from _runs_table("Earlier try", result.tries)
@@ -157,7 +162,7 @@ class CaseSection:
     def _tools(self, part: Part, calls: list[ToolInvocation]) -> Iterator[str]:
         """Yield the called and the expected tools, then each of `calls` with its result."""
         called, expected, agents = part.tool_calls, part.expected_tools, part.agents
-        checks = [one for one in part.tool_checks if one.kind == "tools"]
+        checks = [check for check in part.tool_checks if check.kind == "tools"]
         is_about_case = isinstance(part, TestResult) and bool(part.turns)
         if is_about_case and not checks:
             return
@@ -246,15 +251,7 @@ def anchor(number: int) -> str:
 
 def _history(result: TestResult) -> str:
     """Return the messages before the case, none of which is a response of this run."""
-    messages = []
-    tool_names: dict[str, str] = {}
-    for one in result.history:
-        message = one.model_dump(mode="json", exclude_none=True)
-        tool_names |= {call.id: call.function.name for call in one.tool_calls or ()}
-        if one.tool_call_id is not None:
-            message["name"] = tool_names[one.tool_call_id]
-        messages.append(message)
-    return transcript_of(messages)
+    return transcript_of(openai_messages(result.history))
 
 
 def _is_short(text: str) -> bool:
@@ -288,18 +285,18 @@ def _model_cost(who: str, cost: ModelCost) -> str:
 
 def _spread_cells(spread: Spread) -> tuple[str, ...]:
     figures = (spread.mean, spread.least, spread.most, spread.deviation)
-    return (*("–" if one is None else f"{one:.4g}" for one in figures), str(spread.scored))
+    return (*("–" if figure is None else f"{figure:.4g}" for figure in figures), str(spread.scored))
 
 
 def _runs_table(what: str, runs: list[TestResult]) -> Iterable[str]:
     rows = (
         (
             str(number),
-            STATUS[one.outcome],
-            inline("; ".join(one.reasons()), _LONG),
-            _milliseconds(one.execution_time_ms),
+            STATUS[run.outcome],
+            inline("; ".join(run.reasons()), _LONG),
+            _milliseconds(run.execution_time_ms),
         )
-        for number, one in enumerate(runs, 1)
+        for number, run in enumerate(runs, 1)
     )
     return table((what, "Status", "Reason", "Time"), rows)
 
@@ -318,11 +315,16 @@ def _file_row(file: ProcessedFileInput) -> tuple[str, ...]:
 
 def _spans(part: Part) -> Iterator[str]:
     """Yield the checks of spans, and the spans that were seen."""
-    yield from _checks_table([one for one in part.tool_checks if one.kind == "trace"])
+    yield from _checks_table([check for check in part.tool_checks if check.kind == "trace"])
     spans = [] if part.trace is None else part.trace.spans
     rows = (
-        (inline(one.name, _MAX_CELL), one.status, f"{one.duration_ms:.4g}ms", _cell(one.attributes))
-        for one in spans[:_MAX_ROWS]
+        (
+            inline(span.name, _MAX_CELL),
+            span.status,
+            f"{span.duration_ms:.4g}ms",
+            _cell(span.attributes),
+        )
+        for span in spans[:_MAX_ROWS]
     )
     yield from table(("Span", "Status", "Time", "Attributes"), rows)
     yield from _more(len(spans), "span")
@@ -363,11 +365,11 @@ def _expectation(tool: ExpectedTool) -> str:
 def _checks_table(checks: Sequence[ToolCheck]) -> Iterable[str]:
     rows = (
         (
-            inline(one.expectation),
-            _verdict(one.passed) if one.error is None else "⚠️ error",
-            inline(one.error or one.reason or ""),
+            inline(check.expectation),
+            _verdict(check.passed) if check.error is None else "⚠️ error",
+            inline(check.error or check.reason or ""),
         )
-        for one in checks
+        for check in checks
     )
     return table(("Expectation", "Status", "Reason"), rows)
 
@@ -398,7 +400,9 @@ def _metric_row(row: MetricResult) -> tuple[str, ...]:
         "–" if row.threshold is None else f"{row.threshold:.4g}",
         _metric_status(row),
         "; ".join(
-            inline(one) for one in (row.reasoning, row.error, row.note) if one and _is_short(one)
+            inline(text)
+            for text in (row.reasoning, row.error, row.note)
+            if text and _is_short(text)
         ),
         str(row.retry_count or "–"),
         inline(row.model_used or "–"),
@@ -433,12 +437,12 @@ def _requests_table(result: TestResult) -> Iterator[str]:
     rows = (
         (
             str(number),
-            inline(one.model or "–"),
-            "no response" if one.status is None else str(one.status),
-            "–" if one.token_usage is None else str(one.token_usage.total_tokens),
-            _milliseconds(one.elapsed_ms),
+            inline(request.model or "–"),
+            "no response" if request.status is None else str(request.status),
+            "–" if request.token_usage is None else str(request.token_usage.total_tokens),
+            _milliseconds(request.elapsed_ms),
         )
-        for number, one in enumerate(result.model_requests[:_MAX_ROWS], 1)
+        for number, request in enumerate(result.model_requests[:_MAX_ROWS], 1)
     )
     yield from table(("Model Request", "Model", "Status", "Tokens", "Time"), rows)
     yield from _more(len(result.model_requests), "request")

@@ -45,8 +45,10 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     agent = list(agent_charges(result, agents))
     judges = list(judge_charges(result))
     users = list(simulator_charges(result))
-    parts = [_sum([_amount(one, prices) for one in charges]) for charges in (agent, judges, users)]
-    unknown = [why for one in agent + judges + users if (why := _why_unknown(one, prices))]
+    parts = [
+        _sum([_amount(charge, prices) for charge in charges]) for charges in (agent, judges, users)
+    ]
+    unknown = [why for charge in agent + judges + users if (why := _why_unknown(charge, prices))]
     return _cost(prices.unit, parts, unknown)
 
 
@@ -106,15 +108,15 @@ def calls_of(result: TestResult) -> int:
     """Return the calls of models: agent and tools with failed attempts, judges, simulated users."""
     of_agent = sum(_calls(part) for part in agent_turns(result))
     rows = [row for run in result.single_runs for row in run.rows]
-    costs = [one for run in result.single_runs for one in (run.judge_cost, run.simulator_cost)]
+    costs = [cost for run in result.single_runs for cost in (run.judge_cost, run.simulator_cost)]
     of_metrics = sum(row.judge_calls for row in rows)
-    return of_agent + of_metrics + sum(one.calls for one in costs if one is not None)
+    return of_agent + of_metrics + sum(cost.calls for cost in costs if cost is not None)
 
 
 def tokens_of(result: TestResult) -> int | None:
     """Return the tokens of agent, judges and simulated users; None if some are unknown."""
-    usages = [one.usage for one in _charges(result)]
-    known = [one.total_tokens for one in usages if one is not None]
+    usages = [charge.usage for charge in _charges(result)]
+    known = [usage.total_tokens for usage in usages if usage is not None]
     return sum(known) if len(known) == len(usages) else None
 
 
@@ -140,8 +142,13 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """Return what the agent costs: its answers, what is known of failed attempts, and tools."""
     for part in agent_turns(result):
         if part.evidence.token_usage == "tap":  # noqa: S105 - not a password
-            charged = (one for one in part.model_requests if one.token_usage is not None)
-            yield from (Charge(one.model, one.token_usage, "the agent", model) for one in charged)
+            charged = (
+                request for request in part.model_requests if request.token_usage is not None
+            )
+            yield from (
+                Charge(request.model, request.token_usage, "the agent", model)
+                for request in charged
+            )
             continue
         is_known = part.evidence.token_usage is not None
         usage = part.token_usage if is_known else known_usage(part.token_usage)
@@ -228,7 +235,7 @@ def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> C
 
 def _sum(amounts: Sequence[float | None]) -> float | None:
     """Return the sum; None if one of the amounts is unknown."""
-    known = [one for one in amounts if one is not None]
+    known = [amount for amount in amounts if amount is not None]
     return fsum(known) if len(known) == len(amounts) else None
 
 

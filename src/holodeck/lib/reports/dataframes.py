@@ -86,12 +86,12 @@ def make_dataframe(rows: Iterable[Row], columns: Mapping[str, str]) -> "DataFram
 
 def cases_dataframe(report: TestReport) -> "DataFrame":
     """Return a row for each test case, in the order of the report."""
-    return make_dataframe((_case_row(report, one) for one in report.results), CASE_COLUMNS)
+    return make_dataframe((_case_row(report, result) for result in report.results), CASE_COLUMNS)
 
 
 def metrics_dataframe(report: TestReport) -> "DataFrame":
     """Return a row for each result of a metric, those of turns and repetitions included."""
-    rows = (row for one in report.results for row in _metric_rows(report, one))
+    rows = (row for result in report.results for row in _metric_rows(report, result))
     return make_dataframe(rows, METRIC_COLUMNS)
 
 

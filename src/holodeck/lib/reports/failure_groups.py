@@ -206,7 +206,7 @@ def _normalize(reason: str) -> str:
 
 def distinct_reasons(result: TestResult) -> list[Reason]:
     """Return why a case did not pass, each reason once."""
-    return list({str(one): one for one in result.detailed_reasons()}.values())
+    return list({str(reason): reason for reason in result.detailed_reasons()}.values())
 
 
 def explain(result: TestResult) -> list[Failure]:

@@ -40,7 +40,7 @@ def page_of(
         thing: What its results are about.
         trends: For each result, how its case ended in recorded runs; empty if that is unknown.
     """
-    not_passed = [one for one in report.results if not one.outcome.is_pass]
+    not_passed = [result for result in report.results if not result.outcome.is_pass]
     return Page(
         title=f"{kind}: {report.agent_name}",
         verdict=verdict_of(report),
@@ -54,8 +54,8 @@ def page_of(
         outcomes=report.summary.outcomes,
         cases=(page_case(result) for result in report.results),
         not_passed=len(not_passed),
-        listed=[row_of(one) for one in not_passed[:MAX_LISTED]],
-        more={"trends": [[one.model_dump(mode="json") for one in trend] for trend in trends]}
+        listed=[row_of(result) for result in not_passed[:MAX_LISTED]],
+        more={"trends": [[point.model_dump(mode="json") for point in trend] for trend in trends]}
         if trends
         else {},
     )
@@ -151,7 +151,7 @@ def page_case(result: TestResult) -> PageCase:
 
 def row_of(result: TestResult) -> Row:
     """Return what the list shows of a result, and filters and sorts it by."""
-    tokens = [one.token_usage.total_tokens for one in result.single_runs if one.token_usage]
+    tokens = [run.token_usage.total_tokens for run in result.single_runs if run.token_usage]
     row: Row = {
         "id": result.test_id,
         "name": result.test_name,

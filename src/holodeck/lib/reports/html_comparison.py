@@ -32,10 +32,10 @@ def generate_html_comparison(report: ComparisonReport) -> str:
             kind="comparison",
             verdict="regressions" if broken else verdict,
             verdict_text="; ".join(f"{title}: {count}" for title, count in count_rows(report)),
-            facts=[*facts, *(("Changed", one) for one in report.changes)],
+            facts=[*facts, *(("Changed", change) for change in report.changes)],
             figures=[
-                (one.name.capitalize(), f"{one.first} → {one.second} ({one.change})")
-                for one in total_rows(report)
+                (row.name.capitalize(), f"{row.first} → {row.second} ({row.change})")
+                for row in total_rows(report)
             ],
             notes=list(comparison_notes(report)),
             conclusions=list(conclusions(report)),
@@ -74,7 +74,7 @@ def _new(report: ComparisonReport) -> list[TestResult]:
     if not report.is_of_runs:
         return []
     paired = {pair.second_at for pair in report.pairs}
-    return [one for at, one in enumerate(report.second.report.results) if at not in paired]
+    return [result for at, result in enumerate(report.second.report.results) if at not in paired]
 
 
 def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:
@@ -94,7 +94,7 @@ def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:
     # A baseline has no inputs and no answers: its result would look like one without a response.
     is_baseline = first is not None and not first.test_input and bool(pair.input)
     sides = {"first": None if is_baseline else first, "second": second}
-    parts = [f'"{side}":{json_line(one)}' for side, one in sides.items() if one is not None]
+    parts = [f'"{side}":{json_line(part)}' for side, part in sides.items() if part is not None]
     calls = json.dumps(describe_trajectories(pair.trajectories))
     line = ",".join([*parts, f'"pair":{json_line(pair)}', f'"calls":{calls}'])
     return PageCase(row, f"{{{line}}}")
@@ -122,7 +122,7 @@ def _reason(pair: Pair) -> str:
 
 def _delta(pair: Pair) -> str:
     """Return the largest change of a score, and the change of the latency."""
-    changes = [one.delta for one in pair.scores.values() if one.delta]
+    changes = [score.delta for score in pair.scores.values() if score.delta]
     parts = [f"score {max(changes, key=abs):+.2f}"] if changes else []
     if pair.latency_ms.delta:
         parts.append(f"{pair.latency_ms.delta:+,.0f} ms")

@@ -147,10 +147,10 @@ def _case_content(result: TestResult) -> Iterator[str]:
         is_flaky = result.outcome is Outcome.FLAKY
         if not is_flaky:
             yield _problem(result)
-        runs = (one for one in result.single_runs if one is not result)
-        for one in runs:
-            if one.outcome is not Outcome.PASSED:
-                yield _earlier("flaky" if is_flaky else "rerun", one)
+        runs = (run for run in result.single_runs if run is not result)
+        for repetition in runs:
+            if repetition.outcome is not Outcome.PASSED:
+                yield _earlier("flaky" if is_flaky else "rerun", repetition)
     yield _leaf(3, "system-out", {}, _text("\n".join(_transcript(result))))
 
 
@@ -247,7 +247,9 @@ def _leaf(level: int, tag: str, attributes: Mapping[str, str], text: str = "") -
 
 
 def _start(tag: str, attributes: Mapping[str, str]) -> str:
-    return f"<{tag}" + "".join(f' {name}="{_quote(one)}"' for name, one in attributes.items())
+    return f"<{tag}" + "".join(
+        f' {name}="{_quote(attribute)}"' for name, attribute in attributes.items()
+    )
 
 
 def _quote(text: str) -> str:

@@ -68,32 +68,32 @@ def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
         agent_name = labels[key] if len(agents) > 1 else None
         found = list(chain.from_iterable(part.results for part in parts))
         in_order = (found[index] for index in _order_of_file(found))
-        results += [one.model_copy(update={"agent_name": agent_name}) for one in in_order]
+        results += [result.model_copy(update={"agent_name": agent_name}) for result in in_order]
     return _report(merged, results)
 
 
 def _report(runs: Sequence[MergedRun], results: Sequence[TestResult]) -> TestReport:
-    stops = [f"{one.title}: {one.stopped}" for one in runs if one.stopped is not None]
+    stops = [f"{run.title}: {run.stopped}" for run in runs if run.stopped is not None]
     missing = list(_missing_shards(runs))
-    kinds = {one.stopped_by for one in runs if one.stopped is not None}
-    planned = [one.planned_tests for one in runs]
+    kinds = {run.stopped_by for run in runs if run.stopped is not None}
+    planned = [run.planned_tests for run in runs]
     return TestReport(
-        agent_name=", ".join(dict.fromkeys(one.label for one in runs)),
-        agent_config_path=", ".join(dict.fromkeys(one.agent_config_path for one in runs)),
+        agent_name=", ".join(dict.fromkeys(run.label for run in runs)),
+        agent_config_path=", ".join(dict.fromkeys(run.agent_config_path for run in runs)),
         results=results,
         summary=summarize(results, _busy_ms(runs)),
-        timestamp=max(one.timestamp for one in runs),
-        holodeck_version=_joined(one.holodeck_version for one in runs),
+        timestamp=max(run.timestamp for run in runs),
+        holodeck_version=_joined(run.holodeck_version for run in runs),
         environment=_environment(runs),
-        interrupted=any(one.interrupted for one in runs),
+        interrupted=any(run.interrupted for run in runs),
         stopped="; ".join([*missing, *stops]) or None,
         stopped_by=kinds.pop() if len(kinds) == 1 and not missing else None,
         planned_tests=None
         if missing or None in planned
-        else sum(one for one in planned if one is not None),
+        else sum(count for count in planned if count is not None),
         selection=_selection(runs),
         notes=list(dict.fromkeys(_notes(runs))),
-        prompts=list({str(one): one for run in runs for one in run.prompts}.values()),
+        prompts=list({str(prompt): prompt for run in runs for prompt in run.prompts}.values()),
         merged=list(runs),
     )
 
@@ -105,13 +105,13 @@ def _split(source: NamedReport) -> Iterator[tuple[AgentKey, _Part]]:
         run = _run_of(report)
         yield _agent_key(run), _Part(source.name, [run], report.results)
         return
-    labels = list(dict.fromkeys(one.label for one in report.merged))
-    unknown = {one.agent_name for one in report.results} - {None, *labels}
-    if unknown or (len(labels) > 1 and any(one.agent_name is None for one in report.results)):
+    labels = list(dict.fromkeys(run.label for run in report.merged))
+    unknown = {result.agent_name for result in report.results} - {None, *labels}
+    if unknown or (len(labels) > 1 and any(result.agent_name is None for result in report.results)):
         raise ConfigError(source.name, "has results of an agent that its 'merged' does not name")
     for label in labels:
-        runs = [one for one in report.merged if one.label == label]
-        results = [one for one in report.results if (one.agent_name or label) == label]
+        runs = [run for run in report.merged if run.label == label]
+        results = [result for result in report.results if (result.agent_name or label) == label]
         yield _agent_key(runs[0]), _Part(source.name, runs, results)
 
 
@@ -188,20 +188,20 @@ def _conflicts(parts: Sequence[_Part]) -> Iterator[str]:
         yield from _common_cases(parts)
 
 
-def _differences(one: MergedRun, other: MergedRun) -> Iterator[str]:
-    if one.holodeck_version != other.holodeck_version:
-        yield f"holodeck {one.holodeck_version} and {other.holodeck_version}"
-    commits = [run.origin.commit for run in (one, other)]
+def _differences(first: MergedRun, second: MergedRun) -> Iterator[str]:
+    if first.holodeck_version != second.holodeck_version:
+        yield f"holodeck {first.holodeck_version} and {second.holodeck_version}"
+    commits = [run.origin.commit for run in (first, second)]
     if commits[0] != commits[1]:
         yield "commit " + " and ".join(commit[:12] if commit else "unknown" for commit in commits)
-    before, after = one.origin.hashes, other.origin.hashes
+    before, after = first.origin.hashes, second.origin.hashes
     if not before or not after:
         yield "the configuration of one is unknown; use reports that `holodeck test` wrote"
     else:
         changed = [part for part in {**before, **after} if before.get(part) != after.get(part)]
         if changed:
             yield f"different {', '.join(part.replace('_', ' ') for part in changed)}"
-    plans = [run.selection.plan for run in (one, other) if run.selection and run.selection.shard]
+    plans = [run.selection.plan for run in (first, second) if run.selection and run.selection.shard]
     if len(set(plans)) > 1:
         yield (
             f"shards of different plans ({' and '.join(map(str, plans))}); give all shards the "
@@ -218,12 +218,12 @@ def _common_cases(parts: Sequence[_Part]) -> Iterator[str]:
     common: dict[tuple[str, str], list[str]] = {}
     for part in parts:
         keys = [
-            (*key, one.location, one.test_input)
-            for key, one in zip(case_keys(part.results), part.results, strict=True)
+            (*key, result.location, result.test_input)
+            for key, result in zip(case_keys(part.results), part.results, strict=True)
         ]
-        for key, one in zip(keys, part.results, strict=True):
+        for key, result in zip(keys, part.results, strict=True):
             if key in seen:
-                name = one_line(one.test_name or one.test_id or one.test_input, _MAX_NAME)
+                name = one_line(result.test_name or result.test_id or result.test_input, _MAX_NAME)
                 common.setdefault((seen[key], part.source), []).append(name)
         seen.update(dict.fromkeys(keys, part.source))
     for sources, names in common.items():
@@ -247,8 +247,8 @@ def _missing_shards(runs: Sequence[MergedRun]) -> Iterator[str]:
 
 
 def _by_label(runs: Sequence[MergedRun]) -> list[tuple[str, list[MergedRun]]]:
-    labels = dict.fromkeys(one.label for one in runs)
-    return [(label, [one for one in runs if one.label == label]) for label in labels]
+    labels = dict.fromkeys(run.label for run in runs)
+    return [(label, [run for run in runs if run.label == label]) for label in labels]
 
 
 def _shard_number(run: MergedRun) -> int:
@@ -258,7 +258,7 @@ def _shard_number(run: MergedRun) -> int:
 def _order_of_file(results: Iterable[TestResult]) -> list[int]:
     """Return the indexes of results in the order in which the files list their cases; those without
     location stay where they are."""
-    places = [(*split_location(one.location), one.test_name or "") for one in results]
+    places = [(*split_location(result.location), result.test_name or "") for result in results]
     files = {file: at for at, file in enumerate(dict.fromkeys(file for file, *_ in places))}
 
     def place(at: int) -> tuple[object, ...]:
@@ -274,16 +274,16 @@ def _order_of_file(results: Iterable[TestResult]) -> list[int]:
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts `case 10` after `case 9`."""
     parts = _DIGITS.split(name)
-    return [(int(one), "") if one.isdecimal() else (-1, one) for one in parts]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _busy_ms(runs: Sequence[MergedRun]) -> int:
     """Return how long at least one of the runs was running; shards mostly run at the same time."""
     total, last = timedelta(), None
     spans = []
-    for one in runs:
-        end = _time(one)
-        spans.append((end - timedelta(milliseconds=one.wall_time_ms), end))
+    for run in runs:
+        end = _time(run)
+        spans.append((end - timedelta(milliseconds=run.wall_time_ms), end))
     for start, end in sorted(spans):
         begin = start if last is None or start > last else last
         total += max(end - begin, timedelta())
@@ -302,8 +302,8 @@ def _time(run: MergedRun) -> datetime:
 
 
 def _environment(runs: Sequence[MergedRun]) -> dict[str, str]:
-    names = dict.fromkeys(name for one in runs for name in one.environment)
-    return {name: _joined(one.environment.get(name, "") for one in runs) for name in names}
+    names = dict.fromkeys(name for run in runs for name in run.environment)
+    return {name: _joined(run.environment.get(name, "") for run in runs) for name in names}
 
 
 def _joined(values: Iterable[str]) -> str:
@@ -315,14 +315,14 @@ def _selection(runs: Sequence[MergedRun]) -> Selection | None:
     total = selected = 0
     how: list[str] = []
     for _, own in _by_label(runs):
-        chosen = [one.selection for one in own if one.selection is not None]
+        chosen = [run.selection for run in own if run.selection is not None]
         if len(chosen) < len(own):  # a run of all cases
-            count = sum(one.planned_tests or one.tests for one in own)
+            count = sum(run.planned_tests or run.tests for run in own)
             total, selected = total + count, selected + count
             continue
-        total += max(one.total for one in chosen)
-        selected += sum(one.selected for one in chosen)
-        how += [_SHARD_OPTION.sub("", one.how).strip() for one in chosen]
+        total += max(selection.total for selection in chosen)
+        selected += sum(selection.selected for selection in chosen)
+        how += [_SHARD_OPTION.sub("", selection.how).strip() for selection in chosen]
     if selected >= total:
         return None
     left = total - selected
@@ -331,31 +331,31 @@ def _selection(runs: Sequence[MergedRun]) -> Selection | None:
 
 
 def _notes(runs: Sequence[MergedRun]) -> Iterator[str]:
-    for one in runs:
-        if one.interrupted:
-            yield f"Interrupted: {one.title}"
-    agents = len({one.label for one in runs})
+    for run in runs:
+        if run.interrupted:
+            yield f"Interrupted: {run.title}"
+    agents = len({run.label for run in runs})
     of_agents = f" of {agents} agents" if agents > 1 else ""
     yield f"Merged from {plural(len(runs), 'run')}{of_agents}: {_listed(runs)}"
     for name, values in _differing(runs):
         yield f"The agents ran with different {name}: {values}"
-    for one in runs:
-        for note in one.notes:
-            yield note if all(note in other.notes for other in runs) else f"{one.title}: {note}"
+    for run in runs:
+        for note in run.notes:
+            yield note if all(note in other.notes for other in runs) else f"{run.title}: {note}"
 
 
 def _listed(runs: Sequence[MergedRun]) -> str:
     return "; ".join(
-        f"{one.title} ({plural(one.tests, 'test')}, exit {one.exit_code})" for one in runs
+        f"{run.title} ({plural(run.tests, 'test')}, exit {run.exit_code})" for run in runs
     )
 
 
 def _differing(runs: Sequence[MergedRun]) -> Iterator[tuple[str, str]]:
     facts: dict[str, Callable[[MergedRun], str]] = {
-        "commits": lambda one: (one.origin.commit or "unknown")[:12],
-        "versions of holodeck": lambda one: one.holodeck_version,
+        "commits": lambda run: (run.origin.commit or "unknown")[:12],
+        "versions of holodeck": lambda run: run.holodeck_version,
     }
     for name, fact in facts.items():
         if len(set(map(fact, runs))) > 1:
-            found = dict.fromkeys(f"{one.label} {fact(one)}" for one in runs)
+            found = dict.fromkeys(f"{run.label} {fact(run)}" for run in runs)
             yield name, ", ".join(found)

@@ -62,7 +62,7 @@ def render_notebook_table(report: TestReport) -> str:
     title = f"{report.agent_name}: {verdict}; {counts or 'nothing ran'}"
     notes = ["the run was interrupted"] if report.interrupted else []
     notes += [report.stopped] if report.stopped else []
-    return render_table(title, [_row(one) for one in report.results], notes)
+    return render_table(title, [_row(result) for result in report.results], notes)
 
 
 def render_table(title: str, rows: Sequence[TableRow], notes: Sequence[str] = ()) -> str:
@@ -87,8 +87,8 @@ def render_table(title: str, rows: Sequence[TableRow], notes: Sequence[str] = ()
 
 def _left_out(left: Sequence[TableRow]) -> str:
     """Return how many tests the table lacks, by outcome."""
-    counts = {one: sum(row.outcome is one for row in left) for one in _WORST_FIRST}
-    listed = ", ".join(f"{count} {_word(one)}" for one, count in counts.items() if count)
+    counts = {outcome: sum(row.outcome is outcome for row in left) for outcome in _WORST_FIRST}
+    listed = ", ".join(f"{count} {_word(outcome)}" for outcome, count in counts.items() if count)
     return f"… and {plural(len(left), 'more test')} ({listed}); <code>to_dataframe()</code> has all"
 
 
@@ -123,7 +123,7 @@ def _metrics(rows: Sequence[MetricResult]) -> str:
 def _html_row(row: TableRow) -> str:
     color = _COLORS.get(row.outcome, _AMBER)
     mark = f'<span style="color:{color}">{MARKS[row.outcome].symbol} {_word(row.outcome)}</span>'
-    reasons = [_text(one) for one in row.reasons[:MAX_REASONS]]
+    reasons = [_text(reason) for reason in row.reasons[:MAX_REASONS]]
     if row.reasons[MAX_REASONS:]:
         reasons.append(f"… and {len(row.reasons) - MAX_REASONS} more")
     response = "–" if row.response is None else _text(row.response) or "(empty)"

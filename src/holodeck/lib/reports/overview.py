@@ -91,7 +91,7 @@ def _head(report: TestReport, limit: int) -> Iterator[str]:
     for note in report.notes[:_MAX_NOTES]:
         title, *details = [line for line in note.split("\n") if line.split()][:_MAX_NOTES] or [""]
         yield from (f"**{'' if details else 'Note: '}{inline(title, limit)}**", "")
-        yield from (f"- {inline(one, limit)}" for one in details)
+        yield from (f"- {inline(detail, limit)}" for detail in details)
         yield from [""] if details else []
     if len(report.notes) > _MAX_NOTES:
         yield from (f"*… and {plural(len(report.notes) - _MAX_NOTES, 'more note')}.*", "")
@@ -101,9 +101,9 @@ def _head(report: TestReport, limit: int) -> Iterator[str]:
 def _verdict(report: TestReport) -> str:
     summary = report.summary
     counts = [
-        f"{count:,} {one if count == 1 else several}"
-        for kind, one, several in _COUNTS
-        if (count := summary.outcomes.get(kind, 0))
+        f"{count:,} {word if count == 1 else several}"
+        for outcome, word, several in _COUNTS
+        if (count := summary.outcomes.get(outcome, 0))
     ]
     listed = f": {', '.join(counts)}" if counts else ""
     if not report.ran:
@@ -136,7 +136,7 @@ def _figures(report: TestReport, limit: int) -> Iterator[str]:
         inline(report.timestamp),
         f"HoloDeck {inline(report.holodeck_version)}",
         *(inline(f"{name}: {value}", limit) for name, value in report.environment.items()),
-        *(inline(str(one), limit) for one in report.prompts[:_MAX_NOTES]),
+        *(inline(str(prompt), limit) for prompt in report.prompts[:_MAX_NOTES]),
     ]
     yield f"- **Run:** {' · '.join(filter(None, facts))}"
 
@@ -202,7 +202,7 @@ class _Cases:
             for cause in causes
             for number, result in zip(cause.numbers, cause.results, strict=True)
         )
-        shown = [self._linked(*one) for one in islice(numbered, most)]
+        shown = [self._linked(*row) for row in islice(numbered, most)]
         more = sum(len(cause.numbers) for cause in causes) - len(shown)
         return ", ".join([*shown, f"and {more} more"] if more else shown)
 
@@ -247,15 +247,15 @@ def _cause(cause: FailureGroup, bullet: str, cases: _Cases) -> Iterator[str]:
 def _flaky(report: TestReport, links: SourceLinks, size: tuple[int, int, int]) -> Iterator[str]:
     """Yield the tests that passed, but not each time."""
     limit, most, _ = size
-    flaky = [one for one in report.results if one.outcome is Outcome.FLAKY]
+    flaky = [result for result in report.results if result.outcome is Outcome.FLAKY]
     if not flaky:
         return
     yield from (f"## Flaky: {plural(len(flaky), 'Test')}", "")
-    for one in flaky[:most]:
-        place = links.link(report, one)
+    for flaky_result in flaky[:most]:
+        place = links.link(report, flaky_result)
         at = f" ({place})" if place else ""
-        why = "".join(f": {inline(reason, limit)}" for reason in one.reasons()[:1])
-        yield f"- {STATUS[one.outcome].split()[0]} {display_name(one)}{at}{why}"
+        why = "".join(f": {inline(reason, limit)}" for reason in flaky_result.reasons()[:1])
+        yield f"- {STATUS[flaky_result.outcome].split()[0]} {display_name(flaky_result)}{at}{why}"
     if flaky[most:]:
         yield f"- … and {plural(len(flaky[most:]), 'more test')}"
     yield ""

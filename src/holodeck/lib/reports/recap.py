@@ -92,7 +92,7 @@ def recap_failures(results: Sequence[TestResult], *, brief: bool) -> str:
     if not groups:
         return ""
     render = _brief_line if brief else _lines
-    return "\n".join(["", "Failures:", *(line for one in groups for line in render(one))])
+    return "\n".join(["", "Failures:", *(line for group in groups for line in render(group))])
 
 
 def _brief_line(group: FailureGroup) -> Iterator[str]:
@@ -104,14 +104,14 @@ def _brief_line(group: FailureGroup) -> Iterator[str]:
     used = columns_of(f"  {mark.text} : {more}")
     name = _place(first, columns // 2)
     room = columns - used - columns_of(name)
-    reason = "".join(short_reason(one, room) for one in distinct_reasons(first)[:1])
+    reason = "".join(short_reason(distinct, room) for distinct in distinct_reasons(first)[:1])
     yield f"  {mark} {name}{more}" + (f": {clip(reason, room)}" if reason else "")
 
 
 def _lines(group: FailureGroup) -> Iterator[str]:
     """Yield the cases, then the reasons, then what was expected and found."""
     named = [*group.results[:_MAX_NAMED]]
-    cases = [_place(one, MAX_NAME) for one in named]
+    cases = [_place(result, MAX_NAME) for result in named]
     count = "" if len(cases) == 1 else f"{plural(len(group.numbers), 'case')}: "
     more = len(group.numbers) - len(cases)
     listed = ", ".join(cases) + (f" and {more} more" if more else "")

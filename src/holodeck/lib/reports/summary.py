@@ -33,7 +33,7 @@ def pass_all(passed: int, ran: int, k: int) -> float:
 
 def _is_whole(repeats: Repeats) -> bool:
     all_ran = len(repeats.runs) == repeats.planned
-    return all_ran and all(one.outcome in _DECIDED for one in repeats.runs)
+    return all_ran and all(run.outcome in _DECIDED for run in repeats.runs)
 
 
 def _mean_estimates(repeated: Sequence[tuple[int, int]], estimator: Estimator) -> dict[int, float]:
@@ -189,10 +189,10 @@ def exit_code(report: TestReport) -> ExitCode:
     if report.merged:
         is_whole = report.ran and report.stopped is None
         own = ExitCode.PASSED if is_whole else ExitCode.NOTHING_SELECTED
-        return worst_exit_code([own, *(one.exit_code for one in report.merged)])
+        return worst_exit_code([own, *(run.exit_code for run in report.merged)])
     if report.interrupted:
         return ExitCode.INTERRUPTED
-    seen = {Outcome(one) for one in report.summary.outcomes}
+    seen = {Outcome(outcome) for outcome in report.summary.outcomes}
     if report.stopped_by == "budget" and seen.isdisjoint(_UNDECIDED):
         return ExitCode.BUDGET
     if not report.ran:

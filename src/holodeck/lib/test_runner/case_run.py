@@ -368,7 +368,7 @@ async def run_with_retries(
         last = await run()
     if not earlier:
         return last
-    elapsed_ms = sum(one.execution_time_ms for one in (*earlier, last.result))
+    elapsed_ms = sum(attempt.execution_time_ms for attempt in (*earlier, last.result))
     result = with_earlier_tries(last.result, earlier)
     result = result.model_copy(update={"execution_time_ms": elapsed_ms})
     return replace(last, result=result)
@@ -382,6 +382,6 @@ def with_location(result: TestResult, agent: Agent, index: int) -> TestResult:
 
 def with_earlier_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:
     """Return the last result with the earlier ones; flaky if it passed after one that failed."""
-    failed_before = any(one.outcome is Outcome.FAILED for one in earlier)
+    failed_before = any(attempt.outcome is Outcome.FAILED for attempt in earlier)
     outcome = Outcome.FLAKY if result.passed and failed_before else result.outcome
     return result.model_copy(update={"tries": earlier, "outcome": outcome})

@@ -230,7 +230,7 @@ class EvaluatorSet:
             for name, evaluator in self._injected.items()
             if name not in configured
         ]
-        for checks in {id(one): one for one in self._cases}.values():
+        for checks in {id(case): case for case in self._cases}.values():
             checks.at_end.extend(self._extra)
         self._require_inputs()
         if "_trust" in vars(self) and (note := self._trust.note()) is not None:
@@ -248,7 +248,7 @@ class EvaluatorSet:
     async def warm_up(self) -> None:
         """Load the libraries that evaluators need, one after the other."""
         checks = chain(self._all_checks(), self._extra)
-        for evaluator in {type(one.evaluator): one.evaluator for one in checks}.values():
+        for evaluator in {type(check.evaluator): check.evaluator for check in checks}.values():
             try:
                 await evaluator.prepare()
             except Exception as error:  # noqa: BLE001 - computing the metric reports it

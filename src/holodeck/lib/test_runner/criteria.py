@@ -80,8 +80,10 @@ class CaseCriteria:
         trust: Mapping[str, Trust | None],
     ) -> None:
         self._trust = trust
-        self._optional = frozenset(one.text for one in criteria if not one.required)
-        self._texts = [one.text for one in criteria]
+        self._optional = frozenset(
+            criterion.text for criterion in criteria if not criterion.required
+        )
+        self._texts = [criterion.text for criterion in criteria]
         self._situation = situation
         self.judge_name = judge.name
         self._judge = (
@@ -144,14 +146,14 @@ class CaseCriteria:
         """Return the verdicts as rows of the report; those of checkpoints are always required."""
         return [
             CriterionRow(
-                criterion=one.criterion,
-                status=one.status.value,
-                reasoning=one.reasoning,
-                required=one.is_checkpoint or one.criterion not in self._optional,
-                is_checkpoint=one.is_checkpoint,
+                criterion=row.criterion,
+                status=row.status.value,
+                reasoning=row.reasoning,
+                required=row.is_checkpoint or row.criterion not in self._optional,
+                is_checkpoint=row.is_checkpoint,
                 judge_trust=None if trust is None else trust.state,
                 judge_limits=None if trust is None else trust.limits,
             )
-            for one in found
-            for trust in [self._trust.get(one.criterion)]
+            for row in found
+            for trust in [self._trust.get(row.criterion)]
         ]

@@ -330,7 +330,7 @@ class ObservationBuilder:
         found = self._build(state.turns, state.case, conversation, state.case.name, latency)
         return replace(
             found,
-            graded_from=sum(one.earlier for one in conversation),
+            graded_from=sum(turn.earlier for turn in conversation),
             images=tuple(image for images in state.images for image in images),
         )
 

@@ -60,7 +60,9 @@ def with_check(checks: JudgeChecks, check: MetricCheck) -> JudgeChecks:
         for other in checks.metrics
         if (other.metric, other.judge) != (check.metric, check.judge)
     ]
-    metrics = sorted([*others, check], key=lambda one: (one.metric, one.judge))
+    metrics = sorted(
+        [*others, check], key=lambda metric_check: (metric_check.metric, metric_check.judge)
+    )
     return checks.model_copy(update={"metrics": metrics})
 
 
@@ -159,7 +161,7 @@ class TrustBook:
         if not checks:
             return "not checked"
         fingerprint = fingerprint_of_judge(metric, llm, self._agent.base_dir)
-        return next((one for one in checks if one.fingerprint == fingerprint), "stale")
+        return next((check for check in checks if check.fingerprint == fingerprint), "stale")
 
     def note(self) -> str | None:
         """Return what readers of the report must know; None if every judge is trusted."""
@@ -179,5 +181,5 @@ class TrustBook:
 def _criteria(metric: MetricSettings | str, criterion: str | None) -> list[str]:
     """Return what the judge of a metric is asked."""
     if isinstance(metric, JudgeMetric):
-        return [one.question for one in metric.questions]
+        return [question.question for question in metric.questions]
     return [] if criterion is None else [criterion]

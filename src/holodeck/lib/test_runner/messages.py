@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat, takewhile
-from typing import Any
+from typing import Any, cast
 
 from holodeck.config.source import location_of
 from holodeck.errors import ConfigError
@@ -13,17 +13,17 @@ from holodeck.lib.conversation.messages import (
     EARLIER,
     REQUESTED_BY,
     UNSEEN_CALLS,
+    text_of,
     tool_arguments,
     tool_calls_in,
     tool_name,
 )
 from holodeck.lib.conversation.messages import Message as JudgeMessage
-from holodeck.lib.conversation.messages import text_of as message_text
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.inputs import exchanges_in
 from holodeck.models.agent import Agent
 from holodeck.models.cases.attachments import Image
-from holodeck.models.cases.history import EarlierCall, EarlierMessage
+from holodeck.models.cases.history import EarlierMessage, openai_messages
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
@@ -55,60 +55,22 @@ def method_for(case: TestCaseModel) -> Method:
     return "invoke_once" if case.input else "create_session"
 
 
-def text_of(one: EarlierMessage) -> str:
-    """Return the text of a message; empty if it has none."""
-    if isinstance(one.content, list):
-        return "\n".join(part.text for part in one.content)
-    return one.content or ""
-
-
-def arguments_in(call: EarlierCall) -> str:
-    """Return the arguments of a call as JSON."""
-    given = call.function.arguments
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-
-
 def to_agent_messages(history: History) -> list[Message]:
     """Return the messages as a backend accepts them."""
-    return [_message(one) for one in history]
-
-
-def _message(one: EarlierMessage) -> Message:
-    message = Message(role=one.role, content=text_of(one))
-    if one.tool_calls is not None:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": call.type,
-                "function": {"name": call.function.name, "arguments": arguments_in(call)},
-            }
-            for call in one.tool_calls
-        ]
-    if one.tool_call_id is not None:
-        message["tool_call_id"] = one.tool_call_id
-    if one.name is not None:
-        message["name"] = one.name
-    return message
+    return [cast("Message", message.to_openai()) for message in history]
 
 
 def to_judge_messages(history: History) -> list[JudgeMessage]:
     """Return the messages for judges and simulated users, marked as earlier."""
-    messages: list[JudgeMessage] = []
-    tool_names: dict[str, str] = {}
-    for one in history:
-        tool_names |= {call.id: call.function.name for call in one.tool_calls or ()}
-        messages.append({**_message(one), EARLIER: True})
-        if one.tool_call_id is not None:
-            messages[-1]["name"] = tool_names[one.tool_call_id]
-    return messages
+    return [{**message, EARLIER: True} for message in openai_messages(history)]
 
 
 def history_key(history: History) -> Iterator[str]:
     """Return everything that distinguishes one history from another."""
-    for one in history:
-        yield from (one.role, text_of(one), one.name or "", one.tool_call_id or "")
-        for call in one.tool_calls or ():
-            yield from (call.id, call.function.name, arguments_in(call))
+    for message in history:
+        yield from (message.role, message.text, message.name or "", message.tool_call_id or "")
+        for call in message.tool_calls or ():
+            yield from (call.id, call.function.name, call.function.arguments_text)
 
 
 def to_turns(
@@ -132,9 +94,9 @@ def _turns(
 ) -> Iterator[Turn]:
     calls: list[ToolInvocation] = []
     is_earlier = False
-    for at, one in enumerate(messages):
-        role, text, was_earlier = one.get("role"), message_text(one), is_earlier
-        is_earlier = bool(one.get(EARLIER))
+    for at, message in enumerate(messages):
+        role, text, was_earlier = message.get("role"), text_of(message), is_earlier
+        is_earlier = bool(message.get(EARLIER))
         if role == "user":
             if calls:
                 yield Turn("assistant", "", tuple(calls), earlier=was_earlier)
@@ -142,14 +104,14 @@ def _turns(
             yield Turn("user", text, earlier=is_earlier)
         if role != "assistant":
             continue
-        requested = list(tool_calls_in(one))
+        requested = list(tool_calls_in(message))
         observed = {} if is_earlier else calls_by_id
         results = _results_after(messages, at)
         calls += [
             observed.get(str(call.get("id"))) or _invocation(call, results) for call in requested
         ]
         if text.strip() or not requested:
-            known = None if one.get(UNSEEN_CALLS) else tuple(calls)
+            known = None if message.get(UNSEEN_CALLS) else tuple(calls)
             yield Turn("assistant", text, known, earlier=is_earlier)
             calls = []
     if calls:
@@ -158,8 +120,10 @@ def _turns(
 
 def _results_after(messages: Sequence[JudgeMessage], at: int) -> dict[str, str]:
     """Return the results of the calls of a message; other messages may use the same ids."""
-    following = takewhile(lambda one: one.get("role") == "tool", islice(messages, at + 1, None))
-    return {str(one.get("tool_call_id")): message_text(one) for one in following}
+    following = takewhile(
+        lambda message: message.get("role") == "tool", islice(messages, at + 1, None)
+    )
+    return {str(message.get("tool_call_id")): text_of(message) for message in following}
 
 
 def _invocation(call: Mapping[str, Any], results: Mapping[str, str]) -> ToolInvocation:
@@ -176,9 +140,9 @@ def observed_conversation(messages: Sequence[JudgeMessage]) -> Observation | Non
     if not exchanges:
         return None
     last = exchanges[-1]
-    turns = turns[: max(at for at, one in enumerate(turns, 1) if one.role == "assistant")]
-    is_unknown = any(one.tool_calls is None for one in turns)
-    calls = tuple(call for one in turns for call in one.tool_calls or ())
+    turns = turns[: max(at for at, turn in enumerate(turns, 1) if turn.role == "assistant")]
+    is_unknown = any(turn.tool_calls is None for turn in turns)
+    calls = tuple(call for turn in turns for call in turn.tool_calls or ())
     return Observation(
         response=last.response.content,
         input=last.input or None,
@@ -200,13 +164,15 @@ def conversation_of(
     """
     earlier = to_judge_messages(history)
     if not messages:
-        return to_turns(earlier) + tuple(one for turn in turns for one in turn_messages(turn))
+        return to_turns(earlier) + tuple(
+            message for turn in turns for message in turn_messages(turn)
+        )
     conversation = to_turns([*earlier, *messages], turns)
     response = (turns[-1].agent_response or "") if turns else ""
     last = [
         at
-        for at, one in enumerate(conversation, 1)
-        if one.role == "assistant" and one.content == response
+        for at, turn in enumerate(conversation, 1)
+        if turn.role == "assistant" and turn.content == response
     ]
     return conversation[: last[-1]] if last else conversation
 

@@ -237,7 +237,9 @@ class _Turn:
         self.raised += filter(None, [raised_error(error)])
         self.is_permanent = isinstance(error, BackendError) and error.permanent
         self.failure = None if self.is_permanent else failure_of(error)
-        self.attempts = [one for one in getattr(error, "attempts", ()) if isinstance(one, Attempt)]
+        self.attempts = [
+            attempt for attempt in getattr(error, "attempts", ()) if isinstance(attempt, Attempt)
+        ]
         self.refusal = error.refusal if isinstance(error, BackendError) else None
         if self.refusal is None and not self.attempts:  # the user's code sent its own requests
             # Imported here because most agents do not fail.

@@ -70,8 +70,10 @@ def build_plan(
 ) -> Plan:
     """Return what a run of the agent's cases would do; `history` is that of each case."""
     cases = agent.test_cases or []
-    run = [(case, one) for case, one in zip(cases, history, strict=True) if case.skip is None]
-    past = [one for _, one in run]
+    run = [
+        (case, estimate) for case, estimate in zip(cases, history, strict=True) if case.skip is None
+    ]
+    past = [estimate for _, estimate in run]
     judge_calls = sum(_judged_checks(agent, case) * _least_runs(case) for case, _ in run)
     is_replaying = settings.cache_mode == "replay"
     uses_cache = is_replaying or settings.cache_mode == "auto"
@@ -91,19 +93,19 @@ def build_plan(
         parallel=settings.parallel_test_cases or 1,
         agent_calls=_add_bounds([_agent_calls(case) for case, _ in run]),
         judge_calls=Bounds(least=least, most=None if is_judged else 0),
-        duration_ms=_estimate([one.duration_ms for one in past]),
-        agent_tokens=_estimate([one.agent_tokens for one in past]),
-        expected_judge_calls=_estimate([one.judge_calls for one in past]),
-        judge_tokens=_estimate([one.judge_tokens for one in past]),
+        duration_ms=_estimate([estimate.duration_ms for estimate in past]),
+        agent_tokens=_estimate([estimate.agent_tokens for estimate in past]),
+        expected_judge_calls=_estimate([estimate.judge_calls for estimate in past]),
+        judge_tokens=_estimate([estimate.judge_tokens for estimate in past]),
         simulator_tokens=_estimate(
             [
-                one.simulator_tokens
-                for case, one in run
+                estimate.simulator_tokens
+                for case, estimate in run
                 if case.simulate is not None and not is_replaying
             ]
         ),
         currency=None if agent.prices is None else agent.prices.unit,
-        cost=None if agent.prices is None else _estimate([one.cost for one in past]),
+        cost=None if agent.prices is None else _estimate([estimate.cost for estimate in past]),
     )
 
 
@@ -127,16 +129,18 @@ def _most_turns(case: TestCaseModel) -> int:
     most = MAX_TURNS if case.max_turns is None else case.max_turns
     if case.script is None:
         return most
-    kinds = [(step_kind(one), step_value(one)) for one in case.script]
+    kinds = [(step_kind(step), step_value(step)) for step in case.script]
     proceeds = [value for kind, value in kinds if kind == "proceed"]
-    turns = sum(most if one is None or one.turns is None else one.turns for one in proceeds)
+    turns = sum(
+        most if proceed is None or proceed.turns is None else proceed.turns for proceed in proceeds
+    )
     return turns + kinds.count(("agent", None))
 
 
 def _add_bounds(bounds: Sequence[Bounds]) -> Bounds:
-    most = [one.most for one in bounds if one.most is not None]
+    most = [bound.most for bound in bounds if bound.most is not None]
     return Bounds(
-        least=sum(one.least for one in bounds),
+        least=sum(bound.least for bound in bounds),
         most=sum(most) if len(most) == len(bounds) else None,
     )
 
@@ -150,7 +154,7 @@ def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
 
 
 def _estimate(values: Sequence[float | None]) -> Estimate:
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     return Estimate(known=fsum(known) if known else None, unknown_cases=len(values) - len(known))
 
 

@@ -206,7 +206,7 @@ class ProgressIndicator(SpinnerMixin):
             return ""
         if 0 < self.passed == self.total_tests - self.skipped:
             return f"{PASS} "
-        is_failed = any(one.outcome is Outcome.FAILED for one in self._results)
+        is_failed = any(result.outcome is Outcome.FAILED for result in self._results)
         return f"{FAIL if is_failed else ERROR} "
 
     def _duration(self, result: TestResult) -> str:
@@ -237,7 +237,7 @@ def _usage_lines(found: ReportSummary) -> Iterator[str]:
 def _reason_lines(reason: Reason) -> Iterator[str]:
     yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
     if reason.raised is not None:
-        yield from (f"      {one_line(one, MAX_REASON)}" for one in reason.raised.traceback)
+        yield from (f"      {one_line(frame, MAX_REASON)}" for frame in reason.raised.traceback)
         yield from excerpt_lines(reason, "      ")
 
 
@@ -255,11 +255,11 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
     for turn_number, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {turn_number}: ")
     yield from _row_lines(result.metric_results)
-    for one in result.criteria:
-        mark = PASS if one.status == "passed" else FAIL
-        yield f"      {mark} {_short_name(one.criterion)}: {one.status}{_note(one.required)}"
-        if one.reasoning and not one.is_missed:  # else it was among the reasons
-            yield f"        Reasoning: {one_line(one.reasoning, MAX_REASON)}"
+    for row in result.criteria:
+        mark = PASS if row.status == "passed" else FAIL
+        yield f"      {mark} {_short_name(row.criterion)}: {row.status}{_note(row.required)}"
+        if row.reasoning and not row.is_missed:  # else it was among the reasons
+            yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
     for repetition, run in enumerate(result.repeats.runs if result.repeats else (), 1):
         yield from _row_lines(run.metric_results, f"repetition {repetition}: ")
 

@@ -196,8 +196,8 @@ def _redact_strings(value: Json, redact: Redact) -> Json:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {redact(key): _redact_strings(one, redact) for key, one in value.items()}
-    return [_redact_strings(one, redact) for one in value] if isinstance(value, list) else value
+        return {redact(key): _redact_strings(item, redact) for key, item in value.items()}
+    return [_redact_strings(item, redact) for item in value] if isinstance(value, list) else value
 
 
 def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
@@ -206,17 +206,17 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
     config = run.started.config if run.started else {}
     scripts, contexts = _case_values(config, "script") or {}, _case_values(config, "context") or {}
     found: dict[AnswerKey, list[RecordedAnswer]] = {}
-    for index, one in run.finished.items():
+    for index, line in run.finished.items():
         key = AnswerKey(
-            one.result.suite,
-            one.result.test_name,
-            one.result.test_input,
-            tuple(history_key(one.result.history)),
+            line.result.suite,
+            line.result.test_name,
+            line.result.test_input,
+            tuple(history_key(line.result.history)),
             json.dumps(scripts[index]) if index in scripts else "",
             _canonical_json(contexts[index], str) if index in contexts else "",
         )
         planned = cases[index].hash if index < len(cases) else None
-        found.setdefault(key, []).append(RecordedAnswer(one.result, planned))
+        found.setdefault(key, []).append(RecordedAnswer(line.result, planned))
     return found
 
 
@@ -230,9 +230,9 @@ def match_answers(
     """
     found: dict[int, TestResult] = {}
     for belongs in (_is_of_unchanged_case, _has_same_id, _may_belong):
-        for index, one in enumerate(cases):
-            answers = [] if index in found else left.get(one.key, [])
-            at = next((at for at, answer in enumerate(answers) if belongs(answer, one)), None)
+        for index, case in enumerate(cases):
+            answers = [] if index in found else left.get(case.key, [])
+            at = next((at for at, answer in enumerate(answers) if belongs(answer, case)), None)
             if at is not None:
                 found[index] = answers.pop(at).result
     return found
@@ -255,7 +255,7 @@ def _may_belong(answer: RecordedAnswer, one: KeyedCase) -> bool:
 def has_every_turn(result: TestResult, case: TestCaseModel) -> bool:
     """Whether the result has every turn of the case, unless its agent failed."""
     if result.repeats is not None:
-        return all(has_every_turn(one, case) for one in result.repeats.runs)
+        return all(has_every_turn(run, case) for run in result.repeats.runs)
     if case.is_scripted_or_simulated:
         is_complete = bool(result.turns) and result.ending is not None
     else:

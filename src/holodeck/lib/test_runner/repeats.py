@@ -43,13 +43,13 @@ class PassBar:
         It failed only if it would have failed even if all undecided runs had passed. A run that
         did not take place is undecided, too.
         """
-        ends = [one.outcome for one in runs]
-        passed = sum(one.is_pass for one in ends)
+        ends = [run.outcome for run in runs]
+        passed = sum(outcome.is_pass for outcome in ends)
         if passed >= self.needed:
-            whole = all(one is Outcome.PASSED for one in ends)
+            whole = all(outcome is Outcome.PASSED for outcome in ends)
             return Outcome.PASSED if whole else Outcome.FLAKY
-        broken = [one for one in _UNDECIDED if one in ends]
-        undecided = sum(one in _UNDECIDED for one in ends) + self.planned - len(ends)
+        broken = [outcome for outcome in _UNDECIDED if outcome in ends]
+        undecided = sum(outcome in _UNDECIDED for outcome in ends) + self.planned - len(ends)
         if passed + undecided >= self.needed:
             return broken[0] if broken else Outcome.AGENT_ERROR
         return Outcome.FAILED if Outcome.FAILED in ends or not runs else _only_unchecked(ends)
@@ -110,12 +110,12 @@ class RepeatedCase:
 
     @property
     def _pass_count(self) -> int:
-        return sum(one.result.passed for one in self.finished.values())
+        return sum(run.result.passed for run in self.finished.values())
 
     @property
     def is_permanent(self) -> bool:
         """Whether every other case will fail like this one."""
-        return any(one.is_permanent for one in self.finished.values())
+        return any(run.is_permanent for run in self.finished.values())
 
     def _is_over(self) -> bool:
         is_decided = self.bar.is_decided(self._pass_count, len(self.finished))
@@ -127,8 +127,8 @@ async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> Fin
     bar = _bar(case, times)
     series = RepeatedCase(bar, run, stops_early=case.stop_early is not False)
     await series.run_all()
-    results = [one.result for _, one in sorted(series.finished.items())]
-    refusals = [one.refusal for one in series.finished.values()]
+    results = [repetition.result for _, repetition in sorted(series.finished.items())]
+    refusals = [repetition.refusal for repetition in series.finished.values()]
     refusal = refusals[0] if refusals and all(refusals) else None
     return FinishedRun(
         combine_repetitions(case, bar, results), is_permanent=series.is_permanent, refusal=refusal
@@ -140,9 +140,9 @@ def combine_repetitions(
 ) -> TestResult:
     """Return the result of a case that was run several times."""
     outcome = bar.outcome(runs)
-    passed = sum(one.passed for one in runs)
-    broken = [error for one in runs if one.outcome in _UNDECIDED for error in one.errors]
-    every = [one for run in runs for one in run.single_runs]
+    passed = sum(run.passed for run in runs)
+    broken = [error for run in runs if run.outcome in _UNDECIDED for error in run.errors]
+    every = [single_run for run in runs for single_run in run.single_runs]
     return TestResult(
         test_name=runs[0].test_name if runs else case.name,
         test_id=case.id,
@@ -154,21 +154,21 @@ def combine_repetitions(
         ground_truth=case.ground_truth,
         passed=outcome.is_pass,
         outcome=outcome,
-        execution_time_ms=sum(one.execution_time_ms for one in runs),
+        execution_time_ms=sum(run.execution_time_ms for run in runs),
         errors=list(dict.fromkeys(broken)) if outcome is Outcome.AGENT_ERROR else [],
         timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
         token_usage=sum_of(
-            one.token_usage
-            for one in every
-            if one.token_usage is not None or one.agent_response is not None
+            run.token_usage
+            for run in every
+            if run.token_usage is not None or run.agent_response is not None
         ),
-        evidence=reduce(and_, [one.evidence for one in every]) if every else evidence(),
+        evidence=reduce(and_, [run.evidence for run in every]) if every else evidence(),
         repeats=Repeats(
             planned=bar.planned,
             needed=bar.needed,
             passed=passed,
             interval=Proportion(passed, len(runs)).interval,
-            spread=_spreads([row for one in runs for row in one.rows]),
+            spread=_spreads([row for run in runs for row in run.rows]),
             runs=list(runs),
         ),
     )

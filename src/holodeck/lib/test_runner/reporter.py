@@ -61,7 +61,7 @@ class _Document:
         first = [cause.numbers[0] for cause in causes]
         others = sorted(number for cause in causes for number in cause.numbers[1:])
         by_outcome = {
-            outcome: [at for at, one in enumerate(results, 1) if one.outcome is outcome]
+            outcome: [at for at, result in enumerate(results, 1) if result.outcome is outcome]
             for outcome in (Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)
         }
         passed = by_outcome[Outcome.PASSED] if self.detail == "all" else []

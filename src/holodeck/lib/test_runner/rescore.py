@@ -156,7 +156,7 @@ def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Sele
     cases = keyed_cases(agent, run, redact)
     planned = set(find_cases(run.started.cases, fingerprint_of(agent).cases))
     answered = recorded_answers(run)
-    indexes = [at for at, one in enumerate(cases) if at in planned or one.key in answered]
+    indexes = [at for at, case in enumerate(cases) if at in planned or case.key in answered]
     return agent.with_cases(indexes), selection.now(len(cases), len(indexes))
 
 
@@ -168,7 +168,7 @@ async def _regrade(
     if repeats is None:
         result = await _regrade_tries(result, case, checks, observations)
         return result if bar is None else combine_repetitions(case, bar, [result])
-    runs = [await _regrade_tries(one, case, checks, observations) for one in repeats.runs]
+    runs = [await _regrade_tries(run, case, checks, observations) for run in repeats.runs]
     return combine_repetitions(case, bar or PassBar(repeats.planned, repeats.needed), runs)
 
 
@@ -179,7 +179,7 @@ async def _regrade_tries(
     last = await _regrade_run(result, case, checks, observations)
     if not result.tries:
         return last
-    tries = [await _regrade_run(one, case, checks, observations) for one in result.tries]
+    tries = [await _regrade_run(attempt, case, checks, observations) for attempt in result.tries]
     return with_earlier_tries(last, tries)
 
 

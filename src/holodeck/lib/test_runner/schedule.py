@@ -202,7 +202,7 @@ class Schedule:
 
         `left` are the indexes of the cases that each agent has to run.
         """
-        of_agents = ([(index, number) for index in one] for number, one in enumerate(left))
+        of_agents = ([(index, number) for index in indexes] for number, indexes in enumerate(left))
         for index, number in merge(*of_agents):
             yield number, index, self._lanes[number].run_state.case(index)
 
@@ -245,7 +245,7 @@ class Schedule:
     def _count_failure(self, index: int, case: TestCaseModel) -> None:
         """Count the last agent's result, if the case has passed on all others by now."""
         *others, last = (lane.run_state.result_of(index) for lane in self._lanes)
-        if last is not None and all(one is not None and one.passed for one in others):
+        if last is not None and all(other is not None and other.passed for other in others):
             self._stop_policies[-1].count_failure(case, last)
 
     async def _run_case(self, number: int, index: int, case: TestCaseModel) -> FinishedRun:

@@ -176,7 +176,7 @@ def _add_content(current: Span, observation: Observation) -> None:
         names.CHECK_GROUND_TRUTH: observation.ground_truth,
         names.CHECK_CONTEXT: list(observation.retrieval_context),
     }
-    current.set({key: content.to_text(one) for key, one in parts.items() if one})
+    current.set({key: content.to_text(part) for key, part in parts.items() if part})
 
 
 def _add_event(current: Span, row: MetricResult) -> None:
@@ -186,7 +186,7 @@ def _add_event(current: Span, row: MetricResult) -> None:
         names.EVALUATION_LABEL: _LABELS[row.passed],
         names.ERROR_TYPE: None if row.error is None else "evaluation_error",
     }
-    current.set({key: one for key, one in result.items() if key != names.EVALUATION_NAME})
+    current.set({key: value for key, value in result.items() if key != names.EVALUATION_NAME})
     _add_result(current, result, row.reasoning if row.error is None else row.error)
 
 

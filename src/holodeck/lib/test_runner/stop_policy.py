@@ -306,7 +306,7 @@ class Budget:
     def _reason_used_up(self) -> str | None:
         if self._max_time is not None and self._clock() - self._started >= self._max_time:
             return f"the budget of {self._max_time:g} s is used up"
-        return next((why for one in self._limits if (why := one.reason_used_up())), None)
+        return next((why for limit in self._limits if (why := limit.reason_used_up())), None)
 
     def _has_room(self) -> bool:
         if not self._running:
@@ -315,7 +315,8 @@ class Budget:
             return not self._limits
         after = self._running + 1
         return all(
-            one.before + one.spent * (1 + after / self._paid) <= one.limit for one in self._limits
+            limit.before + limit.spent * (1 + after / self._paid) <= limit.limit
+            for limit in self._limits
         )
 
 

@@ -89,7 +89,7 @@ def refuse_last_call(answer: ExecutionResult, error: str) -> bool:
     does not have that it was not found, or the framework refused a call of it before.
     """
     answered = {result.get("call_id") for result in answer.tool_results}
-    refused = {one["name"] for one in answer.tool_results if one.get("refused")}
+    refused = {returned["name"] for returned in answer.tool_results if returned.get("refused")}
     for call in answer.tool_calls or ():
         name, call_id = call["name"], call.get("call_id", "")
         is_unknown = answer.tools is not None and not tools_named(name, answer.tools)

@@ -223,7 +223,7 @@ class Expectations(Model):
     def checks_tool_calls(self) -> bool:
         """Whether a check needs to know the tool calls."""
         checks = (self.expected_tools, self.forbidden_tools, self.max_tool_calls)
-        return self.no_repeated_calls or any(one is not None for one in checks)
+        return self.no_repeated_calls or any(check is not None for check in checks)
 
     @property
     def checks_trajectory(self) -> bool:

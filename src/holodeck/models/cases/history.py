@@ -1,6 +1,7 @@
 """The messages before a test case, in the format of chat completions."""
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -21,15 +22,22 @@ class CalledFunction(Model):
     arguments: dict[str, Json] | str = {}
     """The arguments, as a mapping or as JSON text."""
 
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps(self.arguments, ensure_ascii=False)
+
     @model_validator(mode="after")
     def _arguments_are_json(self) -> "CalledFunction":
         if not isinstance(self.arguments, str) or not self.arguments.strip():
             return self
         try:
-            read = json.loads(self.arguments)
+            value = json.loads(self.arguments)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"'arguments': cannot be read as JSON: {error}") from error
-        if isinstance(read, dict):
+        if isinstance(value, dict):
             return self
         raise ValueError("'arguments': the JSON is not a mapping; write {\"name\": value}")
 
@@ -43,6 +51,11 @@ class EarlierCall(Model):
     """Type of the tool."""
     function: CalledFunction
     """The tool and its arguments."""
+
+    def to_openai(self) -> dict[str, Json]:
+        """Return the call in the format of chat completions, its arguments as text."""
+        function = {"name": self.function.name, "arguments": self.function.arguments_text}
+        return {"id": self.id, "type": self.type, "function": function}
 
 
 class TextPart(Model):
@@ -79,10 +92,18 @@ class EarlierMessage(Model):
     """Which of several users wrote it, or the name of the tool."""
 
     @property
-    def is_silent(self) -> bool:
-        """Whether the message has no text."""
-        parts = self.content if isinstance(self.content, list) else [self.content or ""]
-        return not any((one if isinstance(one, str) else one.text).strip() for one in parts)
+    def text(self) -> str:
+        """The text; empty if there is none."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content)
+        return self.content or ""
+
+    def to_openai(self) -> dict[str, Json]:
+        """Return the message in the format of chat completions, without keys that are not set."""
+        calls = None if self.tool_calls is None else [call.to_openai() for call in self.tool_calls]
+        keys = {"tool_calls": calls, "tool_call_id": self.tool_call_id, "name": self.name}
+        keys_set = {key: value for key, value in keys.items() if value is not None}
+        return {"role": self.role, "content": self.text, **keys_set}
 
     @model_validator(mode="before")
     @classmethod
@@ -112,24 +133,37 @@ class EarlierMessage(Model):
             raise ValueError(
                 f"'tool_call_id': only messages of a tool have it, not of the {self.role}"
             )
-        if self.role != "tool" and self.tool_calls is None and self.is_silent:
+        if self.role != "tool" and self.tool_calls is None and not self.text.strip():
             raise ValueError("'content' is empty; write the text, or remove the message")
         return self
+
+
+def openai_messages(history: Iterable[EarlierMessage]) -> list[dict[str, Json]]:
+    """Return the messages in the format of chat completions, results with the name of the tool."""
+    messages = []
+    tool_names: dict[str, str] = {}
+    for message in history:
+        tool_names |= {call.id: call.function.name for call in message.tool_calls or ()}
+        messages.append(message.to_openai())
+        if message.tool_call_id is not None:
+            messages[-1]["name"] = tool_names[message.tool_call_id]
+    return messages
 
 
 def _validate_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
     """Return the messages if each tool call is followed by its result and a response is last."""
     open_calls: dict[str, int] = {}
-    for index, one in enumerate(messages):
-        if one.role == "tool":
-            if open_calls.pop(one.tool_call_id or "", None) is None:
+    for index, message in enumerate(messages):
+        if message.role == "tool":
+            if open_calls.pop(message.tool_call_id or "", None) is None:
                 raise ValueError(
-                    f"'[{index}].tool_call_id': no earlier call with the id {one.tool_call_id!r}"
+                    f"'[{index}].tool_call_id': no earlier call with the id"
+                    f" {message.tool_call_id!r}"
                     " needs a result"
                 )
             continue
         _require_results(open_calls)
-        open_calls = _open_calls(one, index)
+        open_calls = _open_calls(message, index)
     _require_results(open_calls)
     return _require_final_answer(messages)
 

@@ -129,7 +129,7 @@ class Baseline(Model):
 
     @model_validator(mode="after")
     def _keys_are_unique(self) -> "Baseline":
-        keys = [tuple(one.key) for one in self.cases]
+        keys = [tuple(case.key) for case in self.cases]
         if len(set(keys)) < len(keys):
             raise ValueError(
                 "two cases have the same key; make the file anew with `holodeck bless`"

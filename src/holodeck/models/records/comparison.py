@@ -249,7 +249,7 @@ class ComparisonReport(Model):
     def is_complete(self) -> bool:
         """Whether every pair that is not skipped is decided, and nothing ended the run early."""
         reports = (self.first.report, self.second.report)
-        is_whole = not any(one.interrupted or one.stopped for one in reports)
+        is_whole = not any(report.interrupted or report.stopped for report in reports)
         decided = [pair for pair in self.pairs if pair.verdict is not PairVerdict.SKIPPED]
         return is_whole and bool(decided) and all(pair.verdict.is_decided for pair in decided)
 

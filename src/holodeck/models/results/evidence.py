@@ -54,7 +54,7 @@ class Evidence(Model):
     def __and__(self, other: "Evidence") -> "Evidence":
         """Return the evidence of two turns together: a fact is known if it is known in both."""
         pairs = zip(vars(self).items(), vars(other).values(), strict=True)
-        both = {name: one and two for (name, one), two in pairs}
+        both = {name: ours and theirs for (name, ours), theirs in pairs}
         problem = self.tool_calls_problem or other.tool_calls_problem
         return evidence(**{**both, "tool_calls_problem": problem})
 

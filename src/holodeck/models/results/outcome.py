@@ -46,7 +46,7 @@ def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
     A failed check decides, whatever another check could not decide.
     """
     order = (Outcome.FAILED, Outcome.METRIC_ERROR, Outcome.PASSED)
-    return next((one for one in order if one in outcomes), Outcome.UNCHECKED)
+    return next((outcome for outcome in order if outcome in outcomes), Outcome.UNCHECKED)
 
 
 class Attempt(Model):
