@@ -33,7 +33,7 @@ test_cases_file: {file}
 SCRIPT = """\
 import json, time
 from holodeck.cli.selection import case_list
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.selection.select_cases import choose
 from holodeck.lib.selection.expression import parse

@@ -31,7 +31,7 @@ PARTS = {
     "repeats": (f"{_RUNNER}/repeats.py",),
     "judging": ("holodeck/lib/judging/*.py",),
     "adapters": ("holodeck/lib/backends/frameworks/*.py",),
-    "configuration": ("holodeck/config/check.py", "holodeck/config/check_*.py"),
+    "configuration": ("holodeck/config/checks/*.py",),
     "selection": ("holodeck/lib/selection/*.py", "holodeck/lib/records/run_store.py"),
     "runs": tuple(
         f"{_RUNNER}/{name}.py"

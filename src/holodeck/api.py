@@ -11,18 +11,18 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from pydantic import ValidationError
 
+from holodeck.config.cases.suite_files import is_yaml
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.config.settings import conflict_message
 from holodeck.config.settings import setting_fields as declared_settings
-from holodeck.config.suite_files import is_yaml
-from holodeck.config.validation_errors import expected_value
+from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.background_loop import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.test_runner.display import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from holodeck.config.cases.suite_files import find_agent_above
 from holodeck.config.cases.suites import suite_name
-from holodeck.config.check import check, raise_on_errors
+from holodeck.config.checks.agent import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
 from holodeck.config.secrets import collect
-from holodeck.config.suite_files import find_agent_above
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners

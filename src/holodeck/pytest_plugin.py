@@ -160,7 +160,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not _is_wanted(file_path, parent.config, is_named=is_named):
         return None
     # Imported here because most test runs have no such file.
-    from holodeck.config.suite_files import is_suite_file  # noqa: PLC0415
+    from holodeck.config.cases.suite_files import is_suite_file  # noqa: PLC0415
     from holodeck.pytest_agent_file import AgentFile, SuiteFile  # noqa: PLC0415
 
     kind = SuiteFile if is_suite_file(file_path) else AgentFile
@@ -206,7 +206,7 @@ def _check_patterns(config: pytest.Config) -> None:
         seen.add(path.name)
     searched = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
     # Imported here because a run of pytest without scenarios imports nothing but this plugin.
-    from holodeck.lib.support.suggestions import did_you_mean  # noqa: PLC0415
+    from holodeck.lib.support.text import did_you_mean  # noqa: PLC0415
 
     hint = did_you_mean(missing[0], sorted(seen))
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {searched}{hint}")

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 import holodeck
 from fakes import FakeOpenAI
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.records.fingerprint import fingerprint_of

@@ -8,7 +8,7 @@ import yaml
 
 import holodeck
 from fakes import FakeOpenAI
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 

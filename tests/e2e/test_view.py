@@ -16,7 +16,7 @@ from holodeck.cli.live_view import live_server
 from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.files import try_lock
 from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.outcome import Outcome

@@ -7,7 +7,7 @@ import pytest
 
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
-from holodeck.lib.knowledge.stores.connectors import CONNECTORS
+from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS
 from holodeck.models.tools.database import DatabaseConfig
 from support.store_servers import PASSWORD, free_port
 from support.vector_stores import StoreFactory

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.config.check import check, raise_on_errors
+from holodeck.config.checks.agent import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
 from holodeck.errors import ExitCode, HoloDeckError
 from holodeck.lib.reports.summary import exit_code

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.support.safe_paths import allow_outside
 from support.checks import assert_plain

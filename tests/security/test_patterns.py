@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fakes import case
-from holodeck.config.yaml_nodes import decode_text
+from holodeck.config.yaml.nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from holodeck.config.environment import Environment
-from holodeck.config.source import Source
+from holodeck.config.yaml.source import Source
 from support.promises import ROOT
 
 VALUES = [

@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from holodeck.config.source import Source
+from holodeck.config.yaml.source import Source
 from holodeck.errors import ConfigError
 from support.checks import assert_plain
 from support.promises import ROOT

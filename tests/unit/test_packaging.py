@@ -12,8 +12,8 @@ import pytest
 import holodeck
 from holodeck.errors import MissingExtra
 from holodeck.installation import DISTRIBUTION
-from holodeck.lib.knowledge import buckets
-from holodeck.lib.knowledge.stores import connectors
+from holodeck.lib.knowledge.objects import EXTRAS as BUCKET_EXTRAS
+from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS as STORE_CONNECTORS
 
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -51,8 +51,8 @@ def test_every_extra_that_an_error_tells_to_install_exists():
         if 'MissingExtra("' in line
     }
 
-    told |= {connector.extra for connector in connectors.CONNECTORS.values()}
-    told |= set(buckets.EXTRAS.values())
+    told |= {connector.extra for connector in STORE_CONNECTORS.values()}
+    told |= set(BUCKET_EXTRAS.values())
 
     assert told
     assert told <= FEATURES | ALONE | TELEMETRY

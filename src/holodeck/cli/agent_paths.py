@@ -8,7 +8,12 @@ from pathlib import Path
 import click
 
 from holodeck import errors
-from holodeck.config.suite_files import DEFAULT_AGENT_FILE, find_agent_above, is_suite_file, is_yaml
+from holodeck.config.cases.suite_files import (
+    DEFAULT_AGENT_FILE,
+    find_agent_above,
+    is_suite_file,
+    is_yaml,
+)
 from holodeck.errors import ConfigError
 
 _DATA_SUFFIXES = {".csv", ".jsonl"}

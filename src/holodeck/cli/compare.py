@@ -154,7 +154,7 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     The file contains no inputs and no answers: commit it. RUN is an id, the beginning of one,
     `last`, or the path of a record or of a JSON report, which may be of merged runs.
     """
-    from holodeck.config.source import display_path
+    from holodeck.config.yaml.source import display_path
     from holodeck.lib.compare.run_comparison import (
         BASELINE_FILE,
         baseline_of,

@@ -32,10 +32,10 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
     config.yaml, environment variable, default.
     """
     from holodeck.cli.agent_paths import find_target
+    from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
     from holodeck.config.flags import format_default
     from holodeck.config.loader import ConfigLoader
     from holodeck.config.secrets import collect
-    from holodeck.config.suite_files import DEFAULT_AGENT_FILE
     from holodeck.lib.ui.terminal import format_table
 
     loader, agent = ConfigLoader(), None

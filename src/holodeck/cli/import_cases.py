@@ -75,8 +75,13 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     case with a `todo` cannot pass. What is not imported is listed with its line.
     """
     from holodeck.errors import ConfigError, NothingSelected
-    from holodeck.lib.case_import.choose import choose, leave_out_duplicates, split_turns
-    from holodeck.lib.case_import.personal_data import make_redact, redact_case
+    from holodeck.lib.case_import.personal_data import (
+        choose,
+        leave_out_duplicates,
+        make_redact,
+        redact_case,
+        split_turns,
+    )
     from holodeck.lib.case_import.read import read_source
     from holodeck.lib.case_import.suite_text import render_suite
     from holodeck.lib.reports.formats import check_writable, write_report_text

@@ -131,7 +131,7 @@ def init(context: click.Context, agent_config: Path, target: str | None, suite: 
     it, holodeck writes a small example that runs. With --suite, the example is a file of scenarios
     for `holodeck test --adapter` (scenarios/example.yaml by default) and an adapter in Python.
     """
-    from holodeck.config.suite_files import is_yaml
+    from holodeck.config.cases.suite_files import is_yaml
 
     if suite:
         if target is not None:
@@ -163,7 +163,7 @@ def init(context: click.Context, agent_config: Path, target: str | None, suite: 
 
 def _write_suite(file: Path, context: click.Context) -> None:
     """Write a file of scenarios, and the adapter that they pass with."""
-    from holodeck.config.suite_files import is_yaml
+    from holodeck.config.cases.suite_files import is_yaml
 
     if not is_yaml(file):
         raise click.UsageError(f"{str(file)!r} is no YAML file; name it {_SUITE_FILE}, say")

@@ -66,7 +66,7 @@ def label(
     from holodeck.lib.judge_check.judge_check import find_judged_metric
     from holodeck.lib.judge_check.label_run import responses_to_label
     from holodeck.lib.judging.labels import read_labels
-    from holodeck.lib.support.private_files import open_file
+    from holodeck.lib.support.files import open_file
 
     cli_context = context.ensure_object(CliContext)
     agent, _, loader = load_agent_with_config(agent_config)

@@ -16,7 +16,7 @@ from holodeck.lib.records.run_store import Run, parse_event
 from holodeck.lib.reports.html import page_case, page_of
 from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.files import try_lock
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.base import Json
 from holodeck.models.records.record import CaseFinished, CaseSkipped, RunFinished, RunStarted

@@ -8,7 +8,7 @@ from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.models.backend import ProcessBackendConfig
 
 if TYPE_CHECKING:
-    from holodeck.config.findings import CheckContext
+    from holodeck.config.checks.findings import CheckContext
     from holodeck.lib.backends.description import AgentDescription
     from holodeck.models.agent import Agent
 

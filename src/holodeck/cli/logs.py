@@ -10,8 +10,7 @@ from functools import partial
 
 from holodeck.cli.context import MAX_MESSAGE, CliContext
 from holodeck.errors import ConfigError, HoloDeckError
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import shorten_middle
+from holodeck.lib.support.text import describe, shorten_middle
 from holodeck.lib.ui.live import active_live_line, echo
 
 VARIABLE = "HOLODECK_LOG_LEVEL"

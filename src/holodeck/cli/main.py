@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
             if name.endswith((".yaml", ".yml")):
                 ctx.fail(f"unknown command {name!r}; did you mean 'holodeck test {name}'?")
             # Imported here because mistakes are rare.
-            from holodeck.lib.support.suggestions import did_you_mean_or_list
+            from holodeck.lib.support.text import did_you_mean_or_list
 
             ctx.fail(f"unknown command {name!r}{did_you_mean_or_list(name, COMMANDS)}")
         return super().resolve_command(ctx, args)

@@ -18,8 +18,8 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
 from holodeck.cli.options import check_formats, check_inputs
 from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_comparison, plan_run
-from holodeck.config.source import display_path
-from holodeck.config.suite_files import current_invalid_suites, why_not_run
+from holodeck.config.cases.suite_files import current_invalid_suites, why_not_run
+from holodeck.config.yaml.source import display_path
 from holodeck.errors import (
     INTERRUPTED,
     ConfigError,
@@ -31,7 +31,7 @@ from holodeck.errors import (
 )
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.support.safe_paths import note_input
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
@@ -39,7 +39,7 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.origin import Selection
 
 if TYPE_CHECKING:
-    from holodeck.config.findings import Finding
+    from holodeck.config.checks.findings import Finding
     from holodeck.lib.compare.against import ComparisonSession, SecondAgent
     from holodeck.lib.compare.regression_gate import GateOptions
     from holodeck.lib.test_runner.display import RunDisplay
@@ -268,14 +268,14 @@ def _check_debug(settings: ExecutionConfig) -> None:
 
 def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]":
     """Raise ConfigError for every error that can be found without a run; log warnings."""
-    from holodeck.config import check
+    from holodeck.config.checks.agent import check_before_run, log_findings
 
     for name in type(settings).model_fields:
         source = settings.source_of(name)
         level = logging.DEBUG if source == "default" else logging.INFO
         logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
-    findings = check.check_before_run(agent, settings)
-    check.log_findings(findings)
+    findings = check_before_run(agent, settings)
+    log_findings(findings)
     return findings
 
 

@@ -40,7 +40,7 @@ _PREVIEWS = {"--list": "only_list", "--dry-run": "dry_run"}
 
 def _skip_invalid(context: click.Context, _: click.Parameter, is_given: bool) -> None:
     if is_given:
-        from holodeck.config.suite_files import skip_invalid_suites
+        from holodeck.config.cases.suite_files import skip_invalid_suites
 
         context.with_resource(skip_invalid_suites())
 

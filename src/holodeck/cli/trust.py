@@ -36,7 +36,7 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
 
 
 def _require_consent(agent: "Agent", host: str, finding: str, context: CliContext) -> None:
-    from holodeck.lib.support.private_files import create_file
+    from holodeck.lib.support.files import create_file
     from holodeck.lib.support.text import inert
     from holodeck.lib.ui.conversation import find_missing_terminal
 

@@ -14,7 +14,7 @@ from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.cli.agent_paths import AgentTarget
-    from holodeck.config.findings import Finding
+    from holodeck.config.checks.findings import Finding
     from holodeck.errors import ConfigError
     from holodeck.models.agent import Agent
 
@@ -87,7 +87,7 @@ class _Checked:
 
 def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
     """Return the findings about an agent. Raises ConfigError if it cannot be read."""
-    from holodeck.config.check import check
+    from holodeck.config.checks.agent import check
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
     from holodeck.lib.support.safe_paths import inputs_noted
@@ -116,7 +116,7 @@ def _report_error(
 ) -> None:
     """Print why a target cannot be read, or add it to the rows."""
     from holodeck.cli.logs import print_error
-    from holodeck.config.findings import Finding
+    from holodeck.config.checks.findings import Finding
 
     if as_json:
         rows += _rows([Finding("error", "", context.brief(error.message), error.field)])
@@ -126,7 +126,7 @@ def _report_error(
 
 def _warn_of_unchecked(others: list[str], read: set[Path], context: CliContext) -> None:
     """Name the YAML files of a folder that are no suites and no agents, but may be meant to be."""
-    from holodeck.config.suite_files import why_not_run
+    from holodeck.config.cases.suite_files import why_not_run
 
     for one in others:
         reason = None if Path(one).resolve() in read else why_not_run(one)
@@ -144,7 +144,7 @@ def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
 def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:
     """Load the user's code; return a line for each part of it, and add what is wrong."""
     from holodeck.cli.loading import load_code
-    from holodeck.config.findings import CheckContext
+    from holodeck.config.checks.findings import CheckContext
     from holodeck.lib.evaluators.build import RequiredInputs
 
     return load_code(agent, CheckContext(agent, RequiredInputs(agent), findings=findings))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holodeck.config.prompt_files import INSTRUCTIONS, Prompt, inline_prompt, read_prompt
-from holodeck.config.source import read_text
+from holodeck.config.yaml.source import read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.support.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent

@@ -107,10 +107,10 @@ def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
 
 def _dotenv(path: Path) -> dict[str, str]:
     # Imported here because most projects have no .env file.
-    from dotenv import dotenv_values  # noqa: PLC0415
+    from dotenv import dotenv_values
 
-    from holodeck.config.source import read_bytes  # noqa: PLC0415
-    from holodeck.config.yaml_nodes import decode_text  # noqa: PLC0415
+    from holodeck.config.yaml.nodes import decode_text  # noqa: PLC0415
+    from holodeck.config.yaml.source import read_bytes  # noqa: PLC0415
 
     text = decode_text(read_bytes(path, str(path)), str(path))
     values = dotenv_values(stream=StringIO(text))

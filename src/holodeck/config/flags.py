@@ -8,8 +8,8 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from holodeck.config.settings import SettingField, conflict_message, setting_fields
-from holodeck.config.validation_errors import expected_value
-from holodeck.config.yaml_nodes import quote
+from holodeck.config.yaml.nodes import quote
+from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.lib.ui.help import GroupedOption
 from holodeck.models.config import ExecutionConfig
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.source import Source, read_text
+from holodeck.config.yaml.source import Source, read_text
 from holodeck.errors import ConfigError
 from holodeck.models.results.origin import PromptVersion
 

@@ -146,7 +146,7 @@ class _Page:
 
     def parts_of_metrics(self) -> Iterator[str]:
         """A section for each mapping that only metrics hold, such as the bands of a rubric."""
-        for name, heading in sorted(self._headings.items(), key=lambda one: one[1]):
+        for name, heading in sorted(self._headings.items(), key=lambda item: item[1]):
             if heading.startswith(_OF_METRICS):
                 yield self._section(f"### {heading}", self._definitions[name], _class(name))
 
@@ -236,7 +236,7 @@ def _references(value: Any) -> Iterator[str]:
 
 def _class(name: str) -> type[BaseModel]:
     """Return the model of a definition."""
-    return next(one for one in _subclasses(BaseModel) if one.__name__ == name)
+    return next(subclass for subclass in _subclasses(BaseModel) if subclass.__name__ == name)
 
 
 def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -308,10 +308,16 @@ def _not_yet(model: type[BaseModel]) -> str:
 
 
 def _setting_rows() -> Iterator[str]:
-    for one in setting_fields().values():
-        flags = ", ".join(f"`{flag}`" for flag in one.setting.flags)
-        default = format_default(one.setting.default)
-        cells = (f"`{one.field}`", flags, f"`{one.variable}`", default, one.setting.description)
+    for field in setting_fields().values():
+        flags = ", ".join(f"`{flag}`" for flag in field.setting.flags)
+        default = format_default(field.setting.default)
+        cells = (
+            f"`{field.field}`",
+            flags,
+            f"`{field.variable}`",
+            default,
+            field.setting.description,
+        )
         yield "| " + " | ".join(cells) + " |\n"
 
 

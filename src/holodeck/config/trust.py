@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from holodeck.config.checks.findings import Finding, raise_on_errors
 from holodeck.config.environment import Environment
-from holodeck.config.findings import Finding, raise_on_errors
 from holodeck.config.model_calls import all_metrics
-from holodeck.config.source import KeyPath, format_key_path
+from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
@@ -238,7 +238,7 @@ def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:
     """Return the hosts of the endpoints that the user chose, and no repository did."""
     names = [name for facts in PROVIDERS.values() for name in facts.endpoint]
     texts = [env[name] for name in names if name in env and env.is_users(name)]
-    texts += [one.endpoint or "" for one in ((user and user.providers) or {}).values()]
+    texts += [provider.endpoint or "" for provider in ((user and user.providers) or {}).values()]
     return {host for text in texts for host in hosts_in(text)}
 
 

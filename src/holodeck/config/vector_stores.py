@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from holodeck.config.source import KeyPath, Locations, format_key_path
-from holodeck.config.yaml_nodes import quote
+from holodeck.config.yaml.nodes import quote
+from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.config import GlobalConfig
 from holodeck.models.tools.database import ALIASES, VectorStoreProvider, VectorStoreSettings
 

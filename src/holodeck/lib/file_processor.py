@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput
@@ -86,7 +86,11 @@ class FileProcessor:
             max_retries=max_retries,
             base_dir=base_dir,
             allowed_hosts=tuple(config.allowed_hosts or ()),
-            **{name: round(one * 1000) for name, one in timeouts.items() if one is not None},
+            **{
+                name: round(timeout * 1000)
+                for name, timeout in timeouts.items()
+                if timeout is not None
+            },
         )
         processor._settings = config
         return processor

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from holodeck.models.base import Model
+from holodeck.models.base import (
+    Model,
+)
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics import azure, judge
 from holodeck.models.metrics.base import MetricSettings, metric_class, metric_classes

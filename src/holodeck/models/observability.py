@@ -131,8 +131,8 @@ class AzureMonitorExporterConfig(Model):
 
     @model_validator(mode="after")
     def _has_a_connection_string(self) -> "AzureMonitorExporterConfig":
-        given = self.connection_string
-        if self.enabled and (given is None or not given.get_secret_value().strip()):
+        text = self.connection_string
+        if self.enabled and (text is None or not text.get_secret_value().strip()):
             raise ValueError(
                 "'connection_string' is missing; write"
                 " 'connection_string: ${APPLICATIONINSIGHTS_CONNECTION_STRING}'"

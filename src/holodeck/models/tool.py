@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Tag
 
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.base import Json, NonBlank, ReadPath, Seconds
 from holodeck.models.tools.config import ToolConfig, ToolName
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, VectorstoreTool

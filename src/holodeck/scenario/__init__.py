@@ -4,10 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from holodeck import __version__ as __version__
+from holodeck.scenario.cache import scenario_cache as cache
 
 if TYPE_CHECKING:
+    from holodeck.lib.conversation.red_team.encodings import DEFAULT_TECHNIQUES, AttackTechnique
+    from holodeck.lib.conversation.red_team.goat import (
+        DEFAULT_GOAT_TECHNIQUES,
+        GoatStrategy,
+        Technique,
+    )
+    from holodeck.lib.conversation.red_team.strategies import (
+        AttackerOutput,
+        CrescendoStrategy,
+        RedTeamStrategy,
+    )
     from holodeck.scenario.agent_adapter import AgentAdapter
-    from holodeck.scenario.caching import NotRecorded, cache
+    from holodeck.scenario.caching import NotRecorded
     from holodeck.scenario.config import ModelConfig, ScenarioConfig, configure
     from holodeck.scenario.connected_agent import ConnectedAgentAdapter, ConnectedAgentCall
     from holodeck.scenario.evaluators import (
@@ -22,16 +34,6 @@ if TYPE_CHECKING:
         value,
     )
     from holodeck.scenario.judge_agent import JudgeAgent
-    from holodeck.scenario.red_team import (
-        DEFAULT_GOAT_TECHNIQUES,
-        DEFAULT_TECHNIQUES,
-        AttackerOutput,
-        AttackTechnique,
-        CrescendoStrategy,
-        GoatStrategy,
-        RedTeamStrategy,
-        Technique,
-    )
     from holodeck.scenario.red_team_agent import RedTeamAgent
     from holodeck.scenario.scenario_executor import ScenarioExecutor, arun, run
     from holodeck.scenario.scenario_state import ScenarioState, ToolCall, ToolCalls, TurnView
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "agent_adapter": ["AgentAdapter"],
-    "caching": ["NotRecorded", "cache"],
+    "caching": ["NotRecorded"],
     "config": ["ModelConfig", "ScenarioConfig", "configure"],
     "connected_agent": ["ConnectedAgentAdapter", "ConnectedAgentCall"],
     "evaluators": [
@@ -68,16 +70,6 @@ _HOMES = {
     ],
     "events": [],
     "judge_agent": ["JudgeAgent"],
-    "red_team": [
-        "DEFAULT_GOAT_TECHNIQUES",
-        "DEFAULT_TECHNIQUES",
-        "AttackTechnique",
-        "AttackerOutput",
-        "CrescendoStrategy",
-        "GoatStrategy",
-        "RedTeamStrategy",
-        "Technique",
-    ],
     "red_team_agent": ["RedTeamAgent"],
     "scenario_executor": ["ScenarioExecutor", "arun", "run"],
     "scenario_state": ["ScenarioState", "ToolCall", "ToolCalls", "TurnView"],
@@ -96,7 +88,17 @@ _HOMES = {
     ],
     "user_simulator_agent": ["UserSimulatorAgent"],
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_RED_TEAM = {
+    "encodings": ["DEFAULT_TECHNIQUES", "AttackTechnique"],
+    "goat": ["DEFAULT_GOAT_TECHNIQUES", "GoatStrategy", "Technique"],
+    "strategies": ["AttackerOutput", "CrescendoStrategy", "RedTeamStrategy"],
+}
+_HOME_OF = {
+    name: f"{package}.{module}"
+    for package, modules in ((__name__, _HOMES), ("holodeck.lib.conversation.red_team", _RED_TEAM))
+    for module, names in modules.items()
+    for name in names
+}
 
 __all__ = [
     "DEFAULT_GOAT_TECHNIQUES",
@@ -157,10 +159,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES or name == "models":
+    if name in _HOMES:
         return import_module(f"{__name__}.{name}")
     if name == "default_config":
         return import_module(f"{__name__}.config").ScenarioConfig.default_config
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return getattr(import_module(_HOME_OF[name]), name)

@@ -44,15 +44,15 @@ def cache(ignore: Sequence[str] = ()) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         cached = _CachedFunction(function, tuple(ignore))
 
-        async def call_async(*args: Any, **given: Any) -> Any:
-            call = functools.partial(function, *args, **given)
-            found = cached.lookup(args, given)
-            return await (call() if found is None else found[0].get(cached.name, found[1], call))
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            call = functools.partial(function, *args, **kwargs)
+            entry = cached.lookup(args, kwargs)
+            return await (call() if entry is None else entry[0].get(cached.name, entry[1], call))
 
-        def call_blocking(*args: Any, **given: Any) -> Any:
-            call = functools.partial(function, *args, **given)
-            found = cached.lookup(args, given)
-            return call() if found is None else found[0].get_blocking(cached.name, found[1], call)
+        def call_blocking(*args: Any, **kwargs: Any) -> Any:
+            call = functools.partial(function, *args, **kwargs)
+            entry = cached.lookup(args, kwargs)
+            return call() if entry is None else entry[0].get_blocking(cached.name, entry[1], call)
 
         wrapper = call_async if inspect.iscoroutinefunction(function) else call_blocking
         return cast("F", functools.wraps(function)(wrapper))
@@ -67,7 +67,7 @@ class _CachedFunction:
         self._ignored = ignored
         parameters = self._signature.parameters
         self._rest = next((k for k, p in parameters.items() if p.kind is p.VAR_KEYWORD), None)
-        unknown = [one for one in ignored if one.partition(".")[0] not in parameters]
+        unknown = [path for path in ignored if path.partition(".")[0] not in parameters]
         if unknown and self._rest is None:
             raise ConfigError(
                 f"scenario.cache(ignore={list(ignored)!r})",
@@ -75,7 +75,7 @@ class _CachedFunction:
             )
 
     def lookup(
-        self, args: Sequence[Any], given: Mapping[str, Any]
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[ResponseCache, Mapping[str, Any]] | None:
         """Return the cache and the arguments that identify the call; None if it is not cached."""
         run = running.get()
@@ -91,12 +91,12 @@ class _CachedFunction:
             Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
         )
         cache = ResponseCache(Recordings(folder, config.cache_key, _clean), mode)
-        return cache, self._key_arguments(run, args, given)
+        return cache, self._key_arguments(run, args, kwargs)
 
     def _key_arguments(
-        self, run: ScriptRun, args: Sequence[Any], given: Mapping[str, Any]
+        self, run: ScriptRun, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        bound = self._signature.bind(*args, **given)
+        bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)
         values.update(values.pop(self._rest) if self._rest is not None else {})

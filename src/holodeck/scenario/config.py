@@ -81,21 +81,21 @@ class ScenarioConfig(BaseModel):
 
         Raises ConfigError.
         """
-        given = {key: value for key, value in settings.items() if value is not None}
-        return (cls.default_config or cls()).merge(_parse_settings("scenario", given))
+        chosen = {key: value for key, value in settings.items() if value is not None}
+        return (cls.default_config or cls()).merge(_parse_settings("scenario", chosen))
 
     @property
     def is_shown(self) -> bool:
         """Whether to show the conversation."""
         if self.debug:
             return True
-        given = self.verbose if "verbose" in self.model_fields_set else None
-        return is_tty(sys.stderr) if given is None else bool(given)
+        verbose = self.verbose if "verbose" in self.model_fields_set else None
+        return is_tty(sys.stderr) if verbose is None else bool(verbose)
 
     def merge(self, other: ScenarioConfig) -> ScenarioConfig:
         """Return these settings, overridden by those given to `other`."""
-        given = {name: getattr(other, name) for name in other.model_fields_set}
-        return self.model_copy(update=given)
+        chosen = {name: getattr(other, name) for name in other.model_fields_set}
+        return self.model_copy(update=chosen)
 
 
 def _parse_settings(location: str, settings: Mapping[str, Any]) -> ScenarioConfig:
@@ -125,11 +125,11 @@ _noted: set[str] = set()
 
 def _note_service_settings(config: ScenarioConfig) -> None:
     """Log once in the process that settings for the service have no effect."""
-    given = [name for name in SERVICE_SETTINGS if getattr(config, name) is not None]
-    if given and not _noted:
-        _noted.update(given)
+    unused = [name for name in SERVICE_SETTINGS if getattr(config, name) is not None]
+    if unused and not _noted:
+        _noted.update(unused)
         logger.warning(
             "scenario: %s only matters with a service; holodeck sends nothing anywhere, opens no"
             " browser and asks no service for traces",
-            ", ".join(given),
+            ", ".join(unused),
         )

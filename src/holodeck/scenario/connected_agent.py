@@ -42,7 +42,7 @@ class ConnectedAgentLike(Protocol):
 
     name: str
 
-    def __call__(self, *args: Any, **given: Any) -> Any: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def invoke(self, call: Any) -> Awaitable[Any]: ...
 
 
@@ -57,8 +57,8 @@ def is_connected_agent(value: Any) -> TypeGuard[ConnectedAgentLike]:
 
 def trace_id_from_headers(headers: Mapping[str, str]) -> str | None:
     """Return the trace id of a `traceparent` header; None without one."""
-    found = _TRACEPARENT.match(str(headers.get("traceparent")))
-    return found[1] if found else None
+    match = _TRACEPARENT.match(str(headers.get("traceparent")))
+    return match[1] if match else None
 
 
 def read_reply(reply: Any) -> tuple[AgentReturnTypes, Any]:
@@ -133,5 +133,6 @@ class NotConnected(ConfigError, TypeError):
 def resolve_agents(agents: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
     """Return the participants, functions in an adapter."""
     return [
-        ConnectedAgentAdapter(one, parameters) if is_connected_agent(one) else one for one in agents
+        ConnectedAgentAdapter(agent, parameters) if is_connected_agent(agent) else agent
+        for agent in agents
     ]

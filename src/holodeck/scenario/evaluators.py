@@ -20,7 +20,7 @@ from holodeck.lib.conversation.types import EvaluationResult, ScenarioResult
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 
 __all__ = [
     "EvaluationResult",
@@ -178,12 +178,19 @@ async def evaluate_run(
     attached: Sequence[ScenarioEvaluator], state: ScenarioState, result: ScenarioResult
 ) -> ScenarioResult:
     """Return the result with the evaluations; one that is required and does not pass fails it."""
-    evaluations = [await _evaluate(one, state) for one in attached]
-    missed = [one for one in evaluations if one.required and one.status not in {"passed", "scored"}]
+    evaluations = [await _evaluate(evaluator, state) for evaluator in attached]
+    missed = [
+        evaluation
+        for evaluation in evaluations
+        if evaluation.required and evaluation.status not in {"passed", "scored"}
+    ]
     if not missed:
         return result.model_copy(update={"evaluations": evaluations})
-    reasons = [f"evaluator {one.name}: {one.status}: {one.details or ''}" for one in missed]
-    undecided = [one for one in missed if one.status != "failed"]
+    reasons = [
+        f"evaluator {evaluation.name}: {evaluation.status}: {evaluation.details or ''}"
+        for evaluation in missed
+    ]
+    undecided = [evaluation for evaluation in missed if evaluation.status != "failed"]
     update: dict[str, Any] = {
         "evaluations": evaluations,
         "success": False,
@@ -211,7 +218,7 @@ async def _evaluate(attached: ScenarioEvaluator, state: ScenarioState) -> Evalua
         return result.model_copy(update={"details": details})
     try:
         inputs = await _inputs(attached, attached.evaluator, state)
-        missing = next((name for name, given in inputs.items() if given in (None, [])), None)
+        missing = next((name for name, value in inputs.items() if value in (None, [])), None)
         if missing is not None:
             update = {"status": "skipped", "details": f"there is nothing for its input {missing!r}"}
             return result.model_copy(update=update)
@@ -227,7 +234,7 @@ async def _evaluate(attached: ScenarioEvaluator, state: ScenarioState) -> Evalua
             "passed": passed,
             "score": score,
             "details": str(scores.get("reasoning") or "") or (f"score {score}" if score else None),
-            "inputs": {name: _shown(given) for name, given in inputs.items()},
+            "inputs": {name: _shown(value) for name, value in inputs.items()},
         }
     )
 
@@ -235,15 +242,15 @@ async def _evaluate(attached: ScenarioEvaluator, state: ScenarioState) -> Evalua
 async def _inputs(
     attached: ScenarioEvaluator, evaluator: BaseEvaluator, state: ScenarioState
 ) -> dict[str, Any]:
-    needed = [one.value for one in evaluator.required_params()]
+    needed = [param.value for param in evaluator.required_params()]
     inferred = {name: _INFERRED[name] for name in needed if name in _INFERRED}
-    found: dict[str, Any] = _conversation_inputs(evaluator, state)
+    inputs: dict[str, Any] = _conversation_inputs(evaluator, state)
     for name, mapping in {**inferred, **attached.mappings}.items():
-        if name in found and name not in attached.mappings:
+        if name in inputs and name not in attached.mappings:
             continue
-        given = mapping(state) if callable(mapping) else mapping
-        found[name] = await given if inspect.isawaitable(given) else given
-    return found
+        value = mapping(state) if callable(mapping) else mapping
+        inputs[name] = await value if inspect.isawaitable(value) else value
+    return inputs
 
 
 def _conversation_inputs(evaluator: BaseEvaluator, state: ScenarioState) -> dict[str, Any]:
@@ -261,12 +268,14 @@ def _conversation_inputs(evaluator: BaseEvaluator, state: ScenarioState) -> dict
     observation = observed_conversation(state.messages)
     if observation is None:
         return {}
-    given = EvalKwargsBuilder(
+    inputs = EvalKwargsBuilder(
         observation.response, observation.input, observation=observation
     ).build_for(evaluator)
-    return {name: one for name, one in given.items() if name not in {"response", "actual_output"}}
+    return {
+        name: value for name, value in inputs.items() if name not in {"response", "actual_output"}
+    }
 
 
-def _shown(given: Any) -> str:
-    text = given if isinstance(given, str) else json.dumps(given, default=str, ensure_ascii=False)
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     return text[:_MAX_INPUT]

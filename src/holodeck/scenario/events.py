@@ -6,7 +6,7 @@ run also writes to the file named by HOLODECK_EVENTS.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
@@ -36,16 +36,17 @@ __all__ = [
 
 def listeners_of(events: Any) -> list[Listener]:
     """Return the listeners of a run. Raises ConfigError for anything else."""
-    given = events if isinstance(events, Sequence) and not isinstance(events, str) else [events]
-    return [_to_listener(one) for one in [*given, events_file()] if one is not None]
+    listeners = events if isinstance(events, Sequence) and not isinstance(events, str) else [events]
+    return [
+        _to_listener(listener) for listener in [*listeners, events_file()] if listener is not None
+    ]
 
 
-def _to_listener(one: Any) -> Listener:
-    if isinstance(one, str | Path):
-        return EventFile(Path(one).expanduser().absolute(), Redactor(collect()).redact_report)
-    if not callable(one):
+def _to_listener(listener: Any) -> Listener:
+    if isinstance(listener, str | Path):
+        return EventFile(Path(listener).expanduser().absolute(), Redactor(collect()).redact_report)
+    if not callable(listener):
         raise ConfigError(
-            "events", f"{one!r} is not a listener; write a function or the path of a file"
+            "events", f"{listener!r} is not a listener; write a function or the path of a file"
         )
-    listener: Listener = one
-    return listener
+    return cast("Listener", listener)

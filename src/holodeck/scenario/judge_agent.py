@@ -126,13 +126,13 @@ class JudgeAgent(ModelAgent[Judge]):
         self._span_settings = SpanSettings(
             token_threshold, max_discovery_steps, include_traces, span_collector
         )
-        given = {
+        arguments = {
             "api_base": api_base,
             "api_key": api_key,
             "temperature": temperature,
             "max_tokens": max_tokens,
         }
-        self._set_model(model, given | without_voice("JudgeAgent", model_arguments))
+        self._set_model(model, arguments | without_voice("JudgeAgent", model_arguments))
 
     def _make_client(self, model: ChatModel) -> Judge:
         return Judge(model)
@@ -173,9 +173,9 @@ class JudgeAgent(ModelAgent[Judge]):
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the verdicts depend on."""
-        own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
+        prompts = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
         return {
             "model": self._client.facts,
-            "prompts": own,
+            "prompts": prompts,
             "criteria": self.criteria,
         }

@@ -59,13 +59,13 @@ class ModelAgent(AgentAdapter, Generic[T]):
     _own_client: ModelClient[T] | None = None
     _kind: ClassVar[str] = "simulator"
 
-    def _set_model(self, model: str | None, given: Mapping[str, Any]) -> None:
+    def _set_model(self, model: str | None, chosen: Mapping[str, Any]) -> None:
         """Set the attributes of the model, from the configured one if necessary.
 
         Raises ConfigError.
         """
         owner = type(self).__name__
-        name, arguments = _with_default(owner, model, given)
+        name, arguments = _with_default(owner, model, chosen)
         model_settings(owner, name, arguments)
         self.model = name
         self.api_base = arguments.pop("api_base", None)
@@ -77,14 +77,14 @@ class ModelAgent(AgentAdapter, Generic[T]):
 
     def _model_settings(self) -> ModelSettings:
         """Return the model by the attributes. Raises ConfigError."""
-        given = {
+        arguments = {
             "api_base": self.api_base,
             "api_key": self.api_key,
             "temperature": vars(self).get("temperature"),
             "max_tokens": self.max_tokens,
             **self._extra_params,
         }
-        return settings_for(type(self).__name__, self.model, given)
+        return settings_for(type(self).__name__, self.model, arguments)
 
     def _make_client(self, model: ChatModel) -> T:
         """Return what asks the model."""
@@ -125,14 +125,16 @@ def without_voice(owner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in VOICE_ARGUMENTS}
 
 
-def settings_for(owner: str, model: str | None, given: Mapping[str, Any]) -> ModelSettings:
+def settings_for(owner: str, model: str | None, arguments: Mapping[str, Any]) -> ModelSettings:
     """Return a model by its arguments, the configured one if None. Raises ConfigError."""
-    return model_settings(owner, *_with_default(owner, model, given))
+    return model_settings(owner, *_with_default(owner, model, arguments))
 
 
-def client_for(owner: str, model: str | None, given: Mapping[str, Any]) -> ModelClient[ChatModel]:
+def client_for(
+    owner: str, model: str | None, arguments: Mapping[str, Any]
+) -> ModelClient[ChatModel]:
     """Return a client of a model, the configured one if None. Raises ConfigError."""
-    settings = settings_for(owner, model, given)
+    settings = settings_for(owner, model, arguments)
     return ModelClient(owner, lambda: settings, "simulator", lambda chat: chat)
 
 

@@ -12,7 +12,7 @@ from holodeck.config.environment import Environment
 from holodeck.config.providers import with_provider_variables
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.options import RequestOptions
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.llm import PROVIDER_ALIASES, LLMProvider, ProviderEnum
 
 BODY_ARGUMENTS = frozenset(
@@ -128,8 +128,10 @@ class _Options(BaseModel):
 
     @property
     def all_headers(self) -> dict[str, str]:
-        own = {} if self.organization is None else {"OpenAI-Organization": self.organization}
-        return {**own, **self.headers, **self.extra_headers}
+        organization = (
+            {} if self.organization is None else {"OpenAI-Organization": self.organization}
+        )
+        return {**organization, **self.headers, **self.extra_headers}
 
 
 def model_settings(owner: str, model: str, given: Mapping[str, Any]) -> ModelSettings:
@@ -159,8 +161,8 @@ def _llm(owner: str, model: str, arguments: Mapping[str, Any]) -> LLMProvider:
     base_url = arguments.get("api_base") or arguments.get("base_url")
     provider, name = provider_and_name(owner, model, has_endpoint=base_url is not None)
     if base_url is None and "client" in arguments:
-        own = getattr(arguments["client"], "base_url", None)
-        base_url = None if own is None else str(own).rstrip("/")
+        client_url = getattr(arguments["client"], "base_url", None)
+        base_url = None if client_url is None else str(client_url).rstrip("/")
     settings = {
         "provider": provider.value,
         "name": name,
@@ -212,7 +214,7 @@ def provider_and_name(
 ) -> tuple[ProviderEnum, str]:
     """Return the provider of a model and its name there. Raises ConfigError."""
     head, _, rest = model.partition("/")
-    providers = {**{one.value: one for one in ProviderEnum}, **PROVIDER_ALIASES}
+    providers = {**{provider.value: provider for provider in ProviderEnum}, **PROVIDER_ALIASES}
     if rest and head in providers:
         return providers[head], _name_there(providers[head], rest)
     if not rest and head.startswith("claude"):

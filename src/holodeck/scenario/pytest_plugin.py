@@ -37,7 +37,7 @@ class ScenarioReporter:
     def get_summary(self) -> dict[str, float]:
         """Return `total`, `passed`, `failed` and `success_rate`, which is a percentage."""
         total = len(self.results)
-        passed = sum(bool(one["result"].success) for one in self.results)
+        passed = sum(bool(result["result"].success) for result in self.results)
         rate = round(100 * passed / total, 2) if total else 0
         return {
             "total": total,
@@ -54,12 +54,12 @@ class ScenarioReporter:
         counts = f"{summary['passed']} passed, {summary['failed']} failed"
         rate = f"success rate {summary['success_rate']:g} %"
         lines = [f"{summary['total']} scenarios: {counts}; {rate}"]
-        for number, one in enumerate(self.results, 1):
-            result = one["result"]
+        for number, row in enumerate(self.results, 1):
+            result = row["result"]
             status = "PASSED" if result.success else "FAILED"
             passed, failed = len(result.passed_criteria), len(result.failed_criteria)
             criteria = f", criteria {passed}/{passed + failed}" if passed + failed else ""
-            lines.append(f"{number}. {one['scenario'].name}: {status}{criteria}")
+            lines.append(f"{number}. {row['scenario'].name}: {status}{criteria}")
             lines += [f"   {line}" for line in (result.reasoning or "").splitlines()]
         # Imported here because most test runs print no report.
         from holodeck.lib.ui.live import echo  # noqa: PLC0415

@@ -246,5 +246,5 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the answers of the models depend on besides their prompts."""
-        models = {task: one.facts for task, one in self._clients.items()}
+        models = {task: client.facts for task, client in self._clients.items()}
         return {"models": models, "prompts": PROMPTS}

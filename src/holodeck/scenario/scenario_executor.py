@@ -240,7 +240,7 @@ async def _run_contained(scenario: ScenarioExecutor) -> ScenarioResult:
 def _longest_wait(scenario: ScenarioExecutor) -> float | None:
     """Return the seconds until the next limit can have passed; None without limits."""
     config, left = scenario.config, scenario.limits.seconds_left()
-    known = [one for one in (config.call_timeout, config.timeout) if one is not None]
+    known = [limit for limit in (config.call_timeout, config.timeout) if limit is not None]
     known += [max(0.0, left[0])] if left is not None else []
     return min(known) + _GRACE_S if known else None
 

@@ -23,8 +23,7 @@ from holodeck.lib.observability import names
 from holodeck.lib.spans.collector import process_spans
 from holodeck.lib.spans.evidence import mentions_spans
 from holodeck.lib.spans.store import ROLE, THREAD_ID, TURN, SpanStore, scope_of
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import describe, did_you_mean_or_list
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor

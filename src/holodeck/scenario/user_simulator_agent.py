@@ -65,13 +65,13 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
         self.opening = opening
         self.agent_first = agent_first
         self.language = language
-        given = {
+        arguments = {
             "api_base": api_base,
             "api_key": api_key,
             "temperature": temperature,
             "max_tokens": max_tokens,
         }
-        self._set_model(model, given | without_voice("UserSimulatorAgent", model_arguments))
+        self._set_model(model, arguments | without_voice("UserSimulatorAgent", model_arguments))
 
     @property
     def _persona(self) -> Persona:
@@ -96,9 +96,9 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the messages depend on."""
-        own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
+        prompts = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
         return {
             "model": self._client.facts,
-            "prompts": own,
+            "prompts": prompts,
             "persona": self._persona,
         }

@@ -11,18 +11,18 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from holodeck import errors
-from holodeck.config.lost_checks import (
+from holodeck.config.cases.suite_files import may_be_suite
+from holodeck.config.yaml.lost_checks import (
     LostCheck,
     keys_without_value,
     misplaced_keys,
     raise_on_lost_checks,
 )
-from holodeck.config.source import Locations, Source, read_bytes
-from holodeck.config.suite_files import may_be_suite
-from holodeck.config.validation_errors import config_error
-from holodeck.config.yaml_nodes import compose, decode_text
+from holodeck.config.yaml.nodes import compose, decode_text
+from holodeck.config.yaml.source import Locations, Source, read_bytes
+from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError, NothingSelected
-from holodeck.lib.support.suggestions import nearest_word
+from holodeck.lib.support.text import nearest_word
 from holodeck.suite.scenario import Scenario, Suite, SuiteConfig, SuiteModel
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.processes.background_loop import BackgroundLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.results.outcome import Outcome, combine_outcomes
 from holodeck.suite.adapters.base import AgentCaller, Context, describe_failure

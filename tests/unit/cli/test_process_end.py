@@ -30,7 +30,7 @@ def register():
 """
 DURING_THE_COMMAND = """
 def hook(event, args):
-    if event == "import" and args[0] == "holodeck.lib.support.suggestions":
+    if event == "import" and args[0] == "holodeck.lib.support.text":
         register()
 
 sys.addaudithook(hook)

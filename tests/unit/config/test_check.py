@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from holodeck.config.check import check, raise_on_errors
+from holodeck.config.checks.agent import check, raise_on_errors
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.environment import Environment
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError

@@ -5,7 +5,7 @@ import sys
 import pytest
 import yaml
 
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from support.cli import run_cli

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from holodeck.config.check import check, check_opened_tools
+from holodeck.config.checks.agent import check, check_opened_tools
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holodeck.config.source import Source
-from holodeck.config.yaml_nodes import MAX_DEPTH
+from holodeck.config.yaml.nodes import MAX_DEPTH
+from holodeck.config.yaml.source import Source
 from holodeck.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 

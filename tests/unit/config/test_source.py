@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from holodeck import errors
-from holodeck.config.source import MAX_BYTES, Source
+from holodeck.config.yaml.source import MAX_BYTES, Source
 from holodeck.errors import ConfigError
 
 
@@ -180,7 +180,7 @@ def paths_in(value, path=()):
 
 
 def test_a_long_list_is_located_the_same_after_its_items_were_forgotten(monkeypatch):
-    monkeypatch.setattr("holodeck.config.source.MANY_ITEMS", 1)
+    monkeypatch.setattr("holodeck.config.yaml.source.MANY_ITEMS", 1)
     whole = Source.of(LONG, "agent.yaml")
     for path in [*paths_in(whole.data()), ("test_cases", 1, "missing"), ("missing", 3)]:
         short = Source.of(LONG, "agent.yaml")
@@ -198,10 +198,10 @@ def test_a_long_list_is_located_the_same_after_its_items_were_forgotten(monkeypa
 
 
 def test_the_location_of_an_item_does_not_read_the_file_again(monkeypatch):
-    monkeypatch.setattr("holodeck.config.source.MANY_ITEMS", 1)
+    monkeypatch.setattr("holodeck.config.yaml.source.MANY_ITEMS", 1)
     source = Source.of(LONG, "agent.yaml")
     source.forget_items()
-    monkeypatch.setattr("holodeck.config.source.compose", None)
+    monkeypatch.setattr("holodeck.config.yaml.source.compose", None)
     assert source.location(("test_cases", 1)) == "agent.yaml:5:5"
     assert source.location(("name",)) == "agent.yaml:1:7"
     assert source.location(("tools", 0)) == "agent.yaml:9:5"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.models.test_case import TestCase

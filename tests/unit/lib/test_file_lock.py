@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holodeck.lib.support.file_lock import exclusive_lock, try_lock
+from holodeck.lib.support.files import exclusive_lock, try_lock
 
 
 def test_a_thread_that_waits_for_another_does_not_speak_of_a_process(tmp_path, caplog):

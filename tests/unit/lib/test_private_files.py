@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holodeck
-from holodeck.lib.support.private_files import create_file, make_folder, replace_file
+from holodeck.lib.support.files import create_file, make_folder, replace_file
 
 SOURCE = Path(holodeck.__file__).parent
 ELSEWHERE = {
@@ -19,15 +19,14 @@ ELSEWHERE = {
     "cli/watch.py": "in a temporary folder of the user",
     "cli/view.py": "a temporary folder of the user",
     "lib/backends/frameworks/claude_code.py": "in a temporary folder of the user",
-    "lib/local_models/download.py": "weights, which are public",
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
     "lib/observability/exporters.py": "metrics that another program reads",
-    "lib/support/private_files.py": "the one place",
+    "lib/support/files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
     "lib/evaluators/grader_child.py": "the null device, and the file that its parent made",
     "lib/evaluators/grader_connection.py": "a temporary file of the user",
-    "lib/knowledge/contexts.py": "a database in a file of the one place",
+    "lib/knowledge/ingestion.py": "a database in a file of the one place",
     "lib/knowledge/stores/sqlite.py": "a database in a file of the one place",
 }
 """Modules that create files or folders themselves, and why."""

@@ -20,7 +20,8 @@ from holodeck.config.cases.rows import (
     parse_json_lines,
     set_key,
 )
-from holodeck.config.source import (
+from holodeck.config.yaml.nodes import compose, decode_text, parse_scalar, quote
+from holodeck.config.yaml.source import (
     KeyPath,
     NodeSource,
     Origin,
@@ -31,9 +32,8 @@ from holodeck.config.source import (
     format_key_path,
     read_bytes,
 )
-from holodeck.config.yaml_nodes import compose, decode_text, parse_scalar, quote
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.suite import DataFile
 from holodeck.models.test_case import PLACEHOLDER
 
@@ -310,7 +310,7 @@ def _column_keys(
     _check_columns(columns, data, origin)
     known = case_keys()
     renamed = {column: key for key, column in data.columns.items()}
-    keys: dict[str, str | None] = {**{one: one for one in columns}, **renamed}
+    keys: dict[str, str | None] = {**{column: column for column in columns}, **renamed}
     keys |= dict.fromkeys(data.ignore)
     for column in columns:
         key = keys[column]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from holodeck.config.source import KeyPath, NodeSource, Source
-from holodeck.config.yaml_nodes import Node, compose, quote
+from holodeck.config.yaml.nodes import Node, compose, quote
+from holodeck.config.yaml.source import KeyPath, NodeSource, Source
 from holodeck.errors import ConfigError
-from holodeck.lib.support.strict_json import unique_keys
+from holodeck.lib.support.text import unique_keys
 
 
 class Rows:

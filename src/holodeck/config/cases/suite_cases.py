@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.config.cases.data_files import describe_origin
-from holodeck.config.source import Origin
-from holodeck.config.yaml_nodes import quote
+from holodeck.config.yaml.nodes import quote
+from holodeck.config.yaml.source import Origin
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.suite import SuiteConfig, SuiteHeader, WrittenScenario
 
 _MIN_PASS_KEYS = ("min_pass", "min_pass_rate")

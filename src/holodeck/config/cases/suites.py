@@ -16,18 +16,23 @@ from holodeck.config.cases.suite_cases import (
     with_moved_files,
     with_suite_defaults,
 )
-from holodeck.config.lost_checks import (
+from holodeck.config.cases.suite_files import (
+    current_invalid_suites,
+    is_suite_file,
+    is_yaml,
+    may_be_suite,
+)
+from holodeck.config.yaml.lost_checks import (
     LostCheck,
     keys_without_value,
     misplaced_keys,
     raise_on_lost_checks,
 )
-from holodeck.config.source import Locations, Origin, Source, display_path
-from holodeck.config.suite_files import current_invalid_suites, is_suite_file, is_yaml, may_be_suite
-from holodeck.config.validation_errors import config_error
-from holodeck.config.yaml_nodes import quote
+from holodeck.config.yaml.nodes import quote
+from holodeck.config.yaml.source import Locations, Origin, Source, display_path
+from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import nearest_word
+from holodeck.lib.support.text import nearest_word
 from holodeck.models.agent import Agent
 from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
@@ -245,8 +250,8 @@ def _cases_in(source: Source) -> str | None:
     below = [node for _, node in value.values()] if isinstance(value, dict) else []
     for node in (source.root, *below):
         entries = node.value if isinstance(node.value, list) else []
-        for one in entries:
-            if isinstance(one.value, dict) and not one.value.keys().isdisjoint(_OF_A_CASE):
+        for entry in entries:
+            if isinstance(entry.value, dict) and not entry.value.keys().isdisjoint(_OF_A_CASE):
                 return f"{source.name}:{node.line}:{node.column}"
     return None
 

@@ -17,7 +17,7 @@ from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
-from holodeck.lib.support.strict_json import load_json
+from holodeck.lib.support.text import load_json
 from holodeck.lib.tools.base import (
     IMAGES_OF_TOOLS,
     MAX_CONCURRENT_TOOLS,
@@ -30,7 +30,7 @@ from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import ModelCost
 
 if TYPE_CHECKING:
-    from holodeck.lib.tools.filtering import ToolFilterManager
+    from holodeck.lib.tools.toolbox import ToolFilterManager
 
 MAX_TOOL_ROUNDS = 20
 

@@ -41,8 +41,7 @@ from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
 from holodeck.lib.observability import continue_trace
-from holodeck.lib.support.strict_json import DuplicateKey, load_json
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import DuplicateKey, load_json, one_line
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 

@@ -10,8 +10,7 @@ import pydantic
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS
-from holodeck.lib.support.suggestions import did_you_mean
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
 from holodeck.models.token_usage import TokenUsage
 

@@ -1,23 +1,204 @@
 """Finds out what a source of test cases is, and reads it."""
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from holodeck.config.source import Source, read_bytes
-from holodeck.config.suite_files import is_yaml
-from holodeck.config.yaml_nodes import decode_text
+from holodeck.config.cases.suite_files import is_yaml
+from holodeck.config.yaml.nodes import decode_text
+from holodeck.config.yaml.source import Source, read_bytes
 from holodeck.errors import ConfigError
-from holodeck.lib.case_import.case import Imported
-from holodeck.lib.case_import.logs import (
-    has_messages,
-    json_values,
-    read_conversations,
-    read_transcripts,
+from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
+from holodeck.lib.case_import.messages import (
+    CONVERSATION_KEYS,
+    ConversationReader,
+    Located,
+    is_message,
 )
-from holodeck.lib.case_import.messages import CONVERSATION_KEYS, is_message
 from holodeck.lib.case_import.promptfoo import KEYS, read_promptfoo
-from holodeck.lib.case_import.records import read_results
 from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.support.text import one_line
+from holodeck.models.results.outcome import Outcome
+from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
+
+_LISTS = ("messages", "conversations", "conversation", "input")
+"""The keys under which logs write the messages of a conversation."""
+_ENVELOPES = ("request", "body", "kwargs", "params")
+"""The keys under which logs write the request, with the messages in it."""
+_NAMES = ("name", "title", "custom_id", "id", *CONVERSATION_KEYS)
+_DECODER = json.JSONDecoder()
+
+
+def json_values(text: str, name: str, imported: Imported) -> Iterator[Located]:
+    """Yield the values of a JSON list or of JSON Lines, each with its line.
+
+    A line that is no JSON is noted. Raises ConfigError if nothing can be read.
+    """
+    start = text.lstrip("\ufeff \t\r\n")
+    if start.startswith("["):
+        yield from _items(text, name)
+        return
+    try:
+        yield f"{name}:1", json.loads(start)
+    except (ValueError, RecursionError):
+        yield from _lines(text, name, imported)
+
+
+def read_conversations(values: list[Located], imported: Imported) -> None:
+    """Add a case for each conversation; values are conversations, or the messages of one."""
+    if values and all(is_message(value) and _messages(value) is None for _, value in values):
+        ConversationReader(values[0][0], imported).read(values)
+        return
+    for location, value in values:
+        messages = value if isinstance(value, list) else _messages(value)
+        if messages is None:
+            found = ", ".join(value) if isinstance(value, Mapping) else repr(value)
+            imported.note(location, f"no conversation, left out: {one_line(found, 80)}")
+            continue
+        messages = [*messages, *_answers(value)]
+        name = _name(value) if isinstance(value, Mapping) else None
+        ConversationReader(location, imported, name).read(
+            (location, message) for message in messages
+        )
+
+
+def read_transcripts(values: list[Located], imported: Imported) -> None:
+    """Add a case for each conversation of a file with one message a line."""
+    conversations: dict[str, list[Located]] = {}
+    for location, value in values:
+        if not is_message(value):
+            imported.note(location, f"no message, left out: {one_line(repr(value), 80)}")
+            continue
+        keys = (value[key] for key in CONVERSATION_KEYS if value.get(key) is not None)
+        conversations.setdefault(str(next(keys, "")), []).append((location, value))
+    if len(conversations) > 1 and "" in conversations:
+        for location, _ in conversations.pop(""):
+            imported.note(location, "left out: it does not say to which conversation it belongs")
+    for key, messages in conversations.items():
+        ConversationReader(messages[0][0], imported, key or None).read(messages)
+
+
+def has_messages(value: object) -> bool:
+    """Whether a value is a conversation."""
+    return isinstance(value, list) or _messages(value) is not None
+
+
+def _messages(value: object) -> list[Any] | None:
+    """Return the messages of a conversation; None if it is none."""
+    if not isinstance(value, Mapping):
+        return None
+    for key in _LISTS:
+        if isinstance(value.get(key), list) and any(map(is_message, value[key])):
+            return list(value[key])
+    if isinstance(value.get("input"), str) and "output" in value:  # of the Responses API
+        return [{"role": "user", "content": value["input"]}]
+    for key in _ENVELOPES:
+        found = _messages(value.get(key))
+        if found is not None:
+            return found
+    return None
+
+
+def _answers(value: object) -> list[Any]:
+    """Return what the model answered, where a log keeps request and response apart."""
+    if not isinstance(value, Mapping):
+        return []
+    choices, output = value.get("choices"), value.get("output")
+    if isinstance(choices, list):
+        first = choices[0] if choices and isinstance(choices[0], Mapping) else {}
+        return [first["message"]] if isinstance(first.get("message"), Mapping) else []
+    if isinstance(output, list):
+        return output
+    for key in ("response", "body", "completion"):
+        if isinstance(value.get(key), Mapping):
+            found = _answers(value[key])
+            if found:
+                return found
+    return []
+
+
+def _name(value: Mapping[str, Any]) -> str | None:
+    return next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
+
+
+def _items(text: str, name: str) -> Iterator[Located]:
+    """Yield the items of a JSON list, each with its line."""
+    position, line, counted = text.index("[") + 1, 1, 0
+    while True:
+        while position < len(text) and text[position] in " \t\r\n,":
+            position += 1
+        line += text.count("\n", counted, position)
+        counted = position
+        if position < len(text) and text[position] == "]":
+            return
+        try:
+            value, position = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{name}:{line}", f"cannot be read as JSON: {error}") from error
+        yield f"{name}:{line}", value
+
+
+def _lines(text: str, name: str, imported: Imported) -> Iterator[Located]:
+    found = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip("\ufeff \t\r"):
+            continue
+        try:
+            value = json.loads(line.strip("\ufeff"))
+        except (ValueError, RecursionError) as error:
+            imported.note(f"{name}:{number}", f"left out: cannot be read as JSON: {error}")
+            continue
+        found = True
+        yield f"{name}:{number}", value
+    if not found:
+        raise ConfigError(name, "holds neither JSON nor JSON Lines")
+
+
+def read_results(run: str, results: Sequence[TestResult], imported: Imported) -> None:
+    """Add a case for each recorded result."""
+    for number, result in enumerate(results, 1):
+        location = f"{run}: test {number}" + (f" ({result.location})" if result.location else "")
+        shown = result.repeats.runs[-1] if result.repeats and result.repeats.runs else result
+        if shown.outcome is Outcome.SKIPPED:
+            imported.note(location, "left out: it was not run")
+            continue
+        if shown.processed_files or any(turn.processed_files for turn in shown.turns):
+            imported.note(location, "files are not imported")
+        turns = [_turn(part) for part in shown.parts]
+        imported.cases.append(
+            ImportedCase(
+                location=location,
+                turns=turns,
+                name=result.test_name,
+                tags=list(result.tags),
+                history=_history(shown, location, imported),
+            )
+        )
+
+
+def _history(result: TestResult, location: str, imported: Imported) -> list[LoggedTurn]:
+    """Return the turns before the case."""
+    if not result.history:
+        return []
+    earlier = Imported()
+    messages = ((location, one.model_dump(exclude_none=True)) for one in result.history)
+    ConversationReader(location, earlier).read(messages)
+    for note in earlier.notes:
+        imported.note(note.location, f"'history': {note.text}")
+    return earlier.cases[0].turns if earlier.cases else []
+
+
+def _turn(part: TestResult | TurnResult) -> LoggedTurn:
+    calls = [_call(call) for call in part.tool_invocations]
+    return LoggedTurn(part.input, part.agent_response, calls)
+
+
+def _call(call: ToolInvocation) -> LoggedCall:
+    arguments = None if "args" in call.unknown else dict(call.args)
+    result = str(call.result) if call.is_result_known and call.error is None else call.error
+    return LoggedCall(call.full_name, arguments, None, result)
+
 
 Format = Literal["openai", "jsonl", "record", "promptfoo"]
 FORMATS: tuple[Format, ...] = get_args(Format)

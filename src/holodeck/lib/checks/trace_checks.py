@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.checks.tool_matchers import describe_matcher, matches
-from holodeck.lib.support.suggestions import did_you_mean, nearest_word
-from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.support.text import did_you_mean, nearest_word, one_line, plural
 from holodeck.lib.support.tool_names import is_near, is_similar
 from holodeck.models.cases.matchers import ArgMatcher
 from holodeck.models.cases.trace_checks import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from holodeck import errors
-from holodeck.config.source import display_path
+from holodeck.config.yaml.source import display_path
 from holodeck.errors import ConfigError
 from holodeck.lib.compare.pairs import (
     build_comparison,

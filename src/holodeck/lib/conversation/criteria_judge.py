@@ -111,8 +111,8 @@ class CriteriaJudge:
         messages = input.messages
         if input.scenario_state.unseen_tool_calls:
             messages = [
-                {**one, UNSEEN_CALLS: True} if one.get("role") == "assistant" else one
-                for one in messages
+                {**message, UNSEEN_CALLS: True} if message.get("role") == "assistant" else message
+                for message in messages
             ]
         request = input.judgment_request
         rows = await self.rows(
@@ -182,7 +182,9 @@ class CriteriaJudge:
         parts = [
             f"# Situation\n{situation or '(nothing is said about it)'}",
             "# Criteria\n"
-            + "\n".join(f"c{number}: {indent(one)}" for number, one in enumerate(criteria, 1)),
+            + "\n".join(
+                f"c{number}: {indent(criterion)}" for number, criterion in enumerate(criteria, 1)
+            ),
             f"# Transcript\n{transcript}",
         ]
         if context:
@@ -205,11 +207,11 @@ class CriteriaJudge:
         for _ in range(MAX_SEARCHES):
             prompt = _messages(self._instructions, [*parts, *passages, SEARCH])
             answer = await self._judge.ask(prompt, SEARCH_SCHEMA)
-            wanted = [one for one in answer["search"] if one.strip()]
+            wanted = [text for text in answer["search"] if text.strip()]
             if not wanted:
                 break
-            found = "\n".join(find_passages(lines, one.strip()) for one in wanted)
-            passages.append("# Looked up\n" + found[: self._budget])
+            matches = "\n".join(find_passages(lines, text.strip()) for text in wanted)
+            passages.append("# Looked up\n" + matches[: self._budget])
         return passages
 
 
@@ -241,15 +243,18 @@ def _schema(
         "type": "object",
         "properties": {
             "reasoning": {"type": "string"},
-            "status": {"type": "string", "enum": [one.value for one in CriterionStatus]},
+            "status": {
+                "type": "string",
+                "enum": [status.value for status in CriterionStatus],
+            },
         },
         "required": ["reasoning", "status"],
     }
     needs_spans = {"needs_spans": {"type": "boolean"}}
     doubtful_row = {**row, "properties": {**row["properties"], **needs_spans}}
     properties: dict[str, Any] = {
-        f"c{number}": doubtful_row if one in doubtful else row
-        for number, one in enumerate(criteria, 1)
+        f"c{number}": doubtful_row if criterion in doubtful else row
+        for number, criterion in enumerate(criteria, 1)
     }
     if is_final:
         return {"type": "object", "properties": properties}
@@ -331,11 +336,11 @@ def _undecided_without_spans(row: CriterionResult) -> CriterionResult:
 
 def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:
     """Raise ConfigError for a cached verdict that is not about exactly these criteria."""
-    found = [row.criterion for row in rows]
-    if found != list(criteria):
+    judged = [row.criterion for row in rows]
+    if judged != list(criteria):
         raise ConfigError(
             "judge",
-            f"the cached verdict is about {found}, not about {list(criteria)}; delete its file,"
+            f"the cached verdict is about {judged}, not about {list(criteria)}; delete its file,"
             " and the judge is asked again",
         )
 

@@ -309,7 +309,9 @@ class Conversation:
         """Whether it is an agent's turn after the user left without a message."""
         if self._silent_since is None or self.agents[index].role is not AgentRole.AGENT:
             return False
-        return not any(one.get("role") == "user" for one in self.history.unread_messages(index))
+        return not any(
+            message.get("role") == "user" for message in self.history.unread_messages(index)
+        )
 
     async def _max_turns_result(self) -> ScenarioResult:
         verdict = await self._final_verdict()
@@ -426,7 +428,7 @@ class Conversation:
     ) -> list[Message] | ScenarioResult:
         participant = self.agents[index]
         with self._span_around(participant), self.history.follow() as messages:
-            given = AgentInput(
+            arguments = AgentInput(
                 thread_id=self.usage.thread_id,
                 messages=messages,
                 new_messages=self.history.unread_messages(index),
@@ -434,7 +436,7 @@ class Conversation:
                 scenario_state=self.state,
                 propagation_headers=propagation_headers(),
             )
-            returned = await self._caller.call(index, participant, given, self.location)
+            returned = await self._caller.call(index, participant, arguments, self.location)
         self.history.mark_read(index)
         if isinstance(returned, ScenarioResult):
             return self._accept_verdict(returned)
@@ -476,7 +478,9 @@ class Conversation:
     def _able_judges(self) -> list[int]:
         """Return the judges that have criteria."""
         judges = [(index, self.agents[index]) for index in self._indexes_of_role(AgentRole.JUDGE)]
-        return [index for index, one in judges if isinstance(one, HasCriteria) and one.criteria]
+        return [
+            index for index, judge in judges if isinstance(judge, HasCriteria) and judge.criteria
+        ]
 
     async def _verdict_of(self, judges: Sequence[int]) -> ScenarioResult | None:
         result = await self._call(judges[0], JudgmentRequest()) if judges else None

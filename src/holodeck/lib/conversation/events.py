@@ -20,7 +20,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
 from holodeck.lib.processes.threads import join_at_exit, run_in_thread
-from holodeck.lib.support.private_files import open_file
+from holodeck.lib.support.files import open_file
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class EventStream:
     def dispatcher(self) -> "EventDispatcher":
         """Return what delivers the events of one run."""
         return EventDispatcher(
-            [ListenerThread(one) for one in self._listeners], tuple(self._relays)
+            [ListenerThread(listener) for listener in self._listeners], tuple(self._relays)
         )
 
 
@@ -192,8 +192,8 @@ async def _wait_for_all(waits: Sequence[Callable[[float], object]]) -> None:
     ends = monotonic() + PATIENCE_S
 
     def wait() -> None:
-        for one in waits:
-            one(max(0.0, ends - monotonic()))
+        for wait_until in waits:
+            wait_until(max(0.0, ends - monotonic()))
 
     await run_in_thread(wait)
 

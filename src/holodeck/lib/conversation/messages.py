@@ -63,7 +63,8 @@ class _LibraryMessage(Protocol):
 def to_messages(returned: Any, role: AgentRole) -> list[Message]:
     """Convert what a participant returned to messages. Raises ValueError for anything else."""
     return [
-        _to_message(one, role) for one in (returned if isinstance(returned, list) else [returned])
+        _to_message(message, role)
+        for message in (returned if isinstance(returned, list) else [returned])
     ]
 
 
@@ -115,9 +116,9 @@ def deep_copy(value: Any) -> Any:
     """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         # Most values are texts, which need no call.
-        return {key: one if type(one) is str else deep_copy(one) for key, one in value.items()}
+        return {key: item if type(item) is str else deep_copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [deep_copy(one) for one in value]
+        return [deep_copy(item) for item in value]
     return value
 
 
@@ -149,7 +150,7 @@ def images_in(message: Message) -> list[Message]:
     """Return the images of a message, as OpenAI's API takes them."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
-    return [one for one in parts if isinstance(one, dict) and one.get("type") == "image_url"]
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == "image_url"]
 
 
 def _part_text(part: Any) -> str:
@@ -173,7 +174,7 @@ def _media_in(value: Any) -> str:
         is_address = data is None and _ADDRESS.match(source) is not None
         known += [source] if is_address else [data and data["type"], _size_of(source)]
     known += [fields.get("file_id")]
-    return ", ".join(one_line(one, _MAX_NAME) for one in known if isinstance(one, str) and one)
+    return ", ".join(one_line(text, _MAX_NAME) for text in known if isinstance(text, str) and text)
 
 
 def _size_of(source: str) -> str:

@@ -44,7 +44,7 @@ def is_list_of_criteria(value: Any) -> bool:
     """Whether it is a list of one text or more, none of them empty; a single text is not."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         return False
-    return all(isinstance(one, str) and one.strip() for one in value)
+    return all(isinstance(text, str) and text.strip() for text in value)
 
 
 def find_setting_error(config: ConversationSettings, max_turns: int) -> str | None:
@@ -75,7 +75,9 @@ def find_proceed_error(participants: Sequence[Participant], turns: Any) -> str |
     """Return why the conversation cannot go on without a script; None if it can."""
     if turns is not None and (not isinstance(turns, int) or turns <= 0):
         return f"proceed(turns={turns!r}) is not a number of turns; write 1 or more"
-    if participants and not any(one.role is AgentRole.AGENT for one in participants):
+    if participants and not any(
+        participant.role is AgentRole.AGENT for participant in participants
+    ):
         return "nobody has the role `Agent`, so nothing is tested; add your agent to 'agents'"
     return None
 
@@ -196,7 +198,7 @@ class ParticipantCaller:
         return participant if raised is error else None
 
     async def call(
-        self, index: int, participant: Participant, given: AgentInput, location: str
+        self, index: int, participant: Participant, arguments: AgentInput, location: str
     ) -> Any:
         """Return what the participant returns. Raises ScenarioUsageError and what it raises."""
         name = type(participant).__name__
@@ -205,7 +207,7 @@ class ParticipantCaller:
         with count_usage() as used:
             try:
                 async with self._limits.limit(self._timeout, f"{location}: {name}.call"):
-                    returned = await _require_awaitable(participant.call(given), name)
+                    returned = await _require_awaitable(participant.call(arguments), name)
             except ScenarioUsageError as error:
                 raise ScenarioUsageError(location, str(error)) from error
             except Exception as error:

@@ -17,8 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import EndConversation
-from holodeck.lib.support.file_lock import claim, release
-from holodeck.lib.support.private_files import make_folder, replace_file
+from holodeck.lib.support.files import claim, make_folder, release, replace_file
 from holodeck.lib.support.text import one_line
 
 RECORDING_FORMAT = 1
@@ -156,8 +155,8 @@ def _leaves(value: Any, location: str = "") -> Iterator[tuple[str, str]]:
     """Yield every value that is neither a list nor a mapping, as JSON, by its location."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, one in items:
-            yield from _leaves(one, f"{location}.{name}" if location else str(name))
+        for name, item in items:
+            yield from _leaves(item, f"{location}.{name}" if location else str(name))
     else:
         yield location, json.dumps(value, ensure_ascii=False)
 
@@ -165,12 +164,12 @@ def _leaves(value: Any, location: str = "") -> Iterator[tuple[str, str]]:
 def _difference(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Return the first location where two calls differ, and both values."""
     locations = dict.fromkeys([*now, *recorded])
-    location = next((one for one in locations if recorded.get(one) != now.get(one)), None)
+    location = next((path for path in locations if recorded.get(path) != now.get(path)), None)
     if location is None:
         return "a secret, which is not shown"
     before, after = recorded.get(location, "nothing"), now.get(location, "nothing")
     pairs = enumerate(zip(before, after, strict=False))
-    first = next((index for index, (one, other) in pairs if one != other), 0)
+    first = next((index for index, (char, other) in pairs if char != other), 0)
     start = max(0, first - _MAX_SHOWN // 2)
     return f"{location}: recorded {_excerpt(before, start)}, now {_excerpt(after, start)}"
 
@@ -247,20 +246,20 @@ def _unpack_collection(packed: dict[str, Any]) -> Any:
 def _unpack_model(name: str, value: Any) -> Any:
     module, _, path = name.partition(":")
     # Only from modules that are imported already: reading a file must not run code.
-    found: Any = sys.modules.get(module)
+    model: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, BaseModel)):
+        model = getattr(model, part, None)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise ValueError(f"it needs {name}, which is not imported")  # noqa: TRY004 - of a file
     try:
-        return found.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         raise ValueError(f"it no longer fits {name}: {error.errors()[0]['msg']}") from error
 
 
 def _is_json(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(type(key) is str and _is_json(one) for key, one in value.items())
+        return all(type(key) is str and _is_json(item) for key, item in value.items())
     if isinstance(value, list):
         return all(map(_is_json, value))
     return value is None or type(value) in (str, int, float, bool)

@@ -109,15 +109,15 @@ class CacheKey:
         if isinstance(value, Mapping):
             # With its type, so that 1 is not "1".
             items = {
-                key if isinstance(key, str) else f"{type(key).__name__} {key!r}": one
-                for key, one in value.items()
+                key if isinstance(key, str) else f"{type(key).__name__} {key!r}": item
+                for key, item in value.items()
             }
             is_message = isinstance(value.get("role"), str)
             return self.of_values(self._without_ids(items) if is_message else items, location)
         if isinstance(value, list | tuple):
-            return [self.of(one, f"{location}.{index}") for index, one in enumerate(value)]
+            return [self.of(item, f"{location}.{index}") for index, item in enumerate(value)]
         if isinstance(value, AbstractSet):
-            return sorted((self.of(one, location) for one in value), key=json.dumps)
+            return sorted((self.of(item, location) for item in value), key=json.dumps)
         if isinstance(value, SecretStr):
             return "(secret)"
         return self._of_object(value, location)
@@ -142,7 +142,7 @@ class CacheKey:
 
     def _without_ids(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Return a message without its id, with its tool calls numbered."""
-        plain = {key: one for key, one in message.items() if key != "id"}
+        plain = {key: item for key, item in message.items() if key != "id"}
         answered_call = plain.get("tool_call_id")
         if isinstance(answered_call, str):
             plain["tool_call_id"] = self._number(answered_call)
@@ -172,14 +172,14 @@ def _parts(value: Any) -> dict[str, Any] | None:
     """Return what an object is made of; None if that is unknown."""
     if isinstance(value, AgentInput):
         state = value.scenario_state
-        given = {name: getattr(value, name) for name in type(value).model_fields}
-        del given["thread_id"], given["scenario_state"], given["propagation_headers"]
+        parts = {name: getattr(value, name) for name in type(value).model_fields}
+        del parts["thread_id"], parts["scenario_state"], parts["propagation_headers"]
         # In this form since the first recordings, whose keys must not change.
-        given["judgment_request"] = value.judgment_request is not None
-        given["judgment_criteria"] = value.judgment_criteria
+        parts["judgment_request"] = value.judgment_request is not None
+        parts["judgment_criteria"] = value.judgment_criteria
         if value.judgment_request is not None and value.judgment_request.additional_context:
-            given["additional_context"] = value.judgment_request.additional_context
-        return {**given, "description": state.description} if state is not None else given
+            parts["additional_context"] = value.judgment_request.additional_context
+        return {**parts, "description": state.description} if state is not None else parts
     if isinstance(value, ScenarioState):
         return {
             "description": value.description,
@@ -189,7 +189,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
     if isinstance(value, BaseModel):
         return dict(value)
     if is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {column.name: getattr(value, column.name) for column in fields(value)}
     return None
 
 
@@ -256,10 +256,10 @@ class ResponseCache:
         return recorded[0]
 
     async def get_for_role(
-        self, role: str, call: Callable[[], Awaitable[Any]], **given: Any
+        self, role: str, call: Callable[[], Awaitable[Any]], **facts: Any
     ) -> Any:
         """Return the response of the model in a role; `given` is what it depends on besides."""
-        arguments = CacheKey({}).of_values({"model": dict(self.model), **given})
+        arguments = CacheKey({}).of_values({"model": dict(self.model), **facts})
         return await self.get(role, arguments, call)
 
     def _find(self, key: Mapping[str, Any]) -> list[Any]:
@@ -341,7 +341,7 @@ class CachedJudge(CriteriaJudge):
             prompts=JUDGE_PROMPTS,
             situation=situation,
             criteria=criteria,
-            optional=[one for one in criteria if one in self._optional],
+            optional=[criterion for criterion in criteria if criterion in self._optional],
             is_final=is_final,
             messages=messages,
             **about_spans,

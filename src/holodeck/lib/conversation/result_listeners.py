@@ -41,7 +41,10 @@ def add_result_listener(
 def framework_outcome(error: BaseException) -> FrameworkOutcome | None:
     """Return the outcome of a test framework's exception; None for any other exception."""
     types = type(error).__mro__
-    return next((known[one] for known in _outcomes for one in types if one in known), None)
+    return next(
+        (known[error_type] for known in _outcomes for error_type in types if error_type in known),
+        None,
+    )
 
 
 def notify_result_listeners(name: str, result: Any) -> None:

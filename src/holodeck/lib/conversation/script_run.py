@@ -33,8 +33,7 @@ from holodeck.lib.conversation.types import (
     combine_verdicts,
 )
 from holodeck.lib.processes.process_exit import process_exit_forbidden
-from holodeck.lib.support.exceptions import describe, message_of
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import describe, message_of, one_line
 from holodeck.lib.user_code.raised import with_location
 
 _MAX_REASONING = 160
@@ -68,6 +67,8 @@ class ScriptRun(Conversation):
 
     metadata: Mapping[str, Any] | None = None
     """Values for the event that the run has started."""
+    is_written = False
+    """Whether the script has all messages of the user, so that no person can speak for them."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class ScriptRun(Conversation):
 
     async def _run_script(self) -> ScenarioResult:
         async with AsyncExitStack() as stack:
-            for participant in {id(one): one for one in self.agents}.values():
+            for participant in {id(agent): agent for agent in self.agents}.values():
                 if isinstance(participant, HoldsResources):
                     await stack.enter_async_context(participant.keep_open())
             async with self.limits.limit(self.config.timeout, f"case {self.name!r}"):
@@ -173,7 +174,7 @@ class ScriptRun(Conversation):
         if not result.success or self.ended_at is None:
             return result
         new = self.history.peek[len(self.before) :]
-        has_spoken = any(one.get("role") == "assistant" for one in new)
+        has_spoken = any(message.get("role") == "assistant" for message in new)
         if has_spoken or any(map(self.usage.was_called, self._indexes_of_role(AgentRole.AGENT))):
             return result
         why = f"the user ended the conversation in {self.ended_at}: the agent was never called"
@@ -192,8 +193,8 @@ class ScriptRun(Conversation):
             while isinstance(result, Step) or inspect.isawaitable(result):
                 result = await (result(self.state) if isinstance(result, Step) else result)
         self._reject_generator(result)
-        for one in unused:
-            made = f"scenario.{one.name}(…)"
+        for unused_step in unused:
+            made = f"scenario.{unused_step.name}(…)"
             self._warn(f"{made} was created but not used; write `return {made}` in a step")
         if self.failure is not None and not isinstance(result, ScenarioResult):
             self._warn(dropped_result_message(self.failure))

@@ -92,9 +92,9 @@ class SimulatedUser:
 
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the name is public API
         """Return the user's next message, or the end of the conversation."""
-        new = [one for one in input.messages if not one.get(EARLIER)]
-        turns = [one for one in new if one.get("role") in ("user", "assistant")]
-        answers = [text_of(one) for one in turns if one["role"] == "assistant"]
+        new = [message for message in input.messages if not message.get(EARLIER)]
+        turns = [message for message in new if message.get("role") in ("user", "assistant")]
+        answers = [text_of(turn) for turn in turns if turn["role"] == "assistant"]
         if self.persona.agent_first and not turns:
             return []
         if self.persona.opening is not None and len(answers) == len(turns):
@@ -116,14 +116,14 @@ class SimulatedUser:
     def _prompt(self, messages: Sequence[Message], description: str) -> list[Message]:
         who = self.persona
         lines = [
-            indent(f"{NAMES[one['role']]}: {text_of(one)}")
-            for one in messages
-            if one.get("role") in NAMES and text_of(one)
+            indent(f"{NAMES[message['role']]}: {text_of(message)}")
+            for message in messages
+            if message.get("role") in NAMES and text_of(message)
         ]
         parts = [
             f"# Your situation\n{who.situation or description}",
             f"# Who you are\n{who.persona}" if who.persona else "",
-            "# All that you know and may state\n" + "\n".join(f"- {one}" for one in who.facts)
+            "# All that you know and may state\n" + "\n".join(f"- {fact}" for fact in who.facts)
             if who.facts
             else "",
             f"# Language\nWrite in {who.language}." if who.language else "",

@@ -84,7 +84,7 @@ class History:
         try:
             yield messages
         finally:
-            self._followers = [one for one in self._followers if one is not messages]
+            self._followers = [follower for follower in self._followers if follower is not messages]
 
     @property
     def peek(self) -> list[Message]:
@@ -99,11 +99,11 @@ class History:
                 self._unread[index].append(copy)
 
     def _append(self, message: Message, turn: int) -> Callable[[], Message]:
-        own: Message = deep_copy(message)
+        kept: Message = deep_copy(message)
         # Most messages hold nothing that can be changed, and everybody gets a copy of each.
-        is_flat = not any(isinstance(one, dict | list) for one in own.values())
-        copy = own.copy if is_flat else partial(deep_copy, own)
-        self._messages.append(own)
+        is_flat = not any(isinstance(value, dict | list) for value in kept.values())
+        copy = kept.copy if is_flat else partial(deep_copy, kept)
+        self._messages.append(kept)
         self._copies.append(copy)
         self._turns.append(turn)
         for messages in self._followers:
@@ -131,8 +131,8 @@ class History:
 
 
 def _remove(queue: list[Callable[[], Message]], gone: Sequence[Callable[[], Message]]) -> None:
-    ids = {id(one) for one in gone}
-    queue[:] = [one for one in queue if id(one) not in ids]
+    ids = {id(copy) for copy in gone}
+    queue[:] = [copy for copy in queue if id(copy) not in ids]
 
 
 class RunningConversation(Protocol):
@@ -242,18 +242,20 @@ class ScenarioState:
     @property
     def criteria(self) -> list[str]:
         """The criteria of all judges."""
-        judges = (one for one in self._executor.agents if one.role is AgentRole.JUDGE)
-        return [text for one in judges for text in getattr(one, "criteria", None) or ()]
+        judges = (agent for agent in self._executor.agents if agent.role is AgentRole.JUDGE)
+        return [text for judge in judges for text in getattr(judge, "criteria", None) or ()]
 
     @property
     def turns(self) -> list[TurnView]:
         """The turns that have messages, each with its messages and tool calls."""
         messages, turns = self._messages_and_turns()
         calls, positions = self._calls(), self._positions_of_traces()
-        found = traces_of(shown_spans(self.span_store), calls, positions)
-        traces = {positions.get(one.id): one for one in found}
+        traces = {
+            positions.get(trace.id): trace
+            for trace in traces_of(shown_spans(self.span_store), calls, positions)
+        }
         views = turn_views(messages, turns, calls)
-        return [replace(one, trace=traces.get(one.index)) for one in views]
+        return [replace(view, trace=traces.get(view.index)) for view in views]
 
     def _calls(self) -> list[ToolCall]:
         calls = calls_in_messages(*self._messages_and_turns())
@@ -292,8 +294,8 @@ class ScenarioState:
         """The latest message of the user. Raises ValueError if there is none."""
         for message in reversed(self._executor.history.peek):
             if message.get("role") == "user":
-                found: Message = deep_copy(message)
-                return found
+                copied: Message = deep_copy(message)
+                return copied
         raise ValueError("there is no message of the user yet")
 
     def last_agent_message(self) -> str:
@@ -317,8 +319,8 @@ class ScenarioState:
         """
         for message in reversed(self._executor.history.peek):
             for call in _calls_of(message, tool_name):
-                found: dict[str, Any] = deep_copy(call)
-                return found
+                copied: dict[str, Any] = deep_copy(call)
+                return copied
         self._warn_of_unseen_calls()
         return None
 
@@ -334,17 +336,17 @@ class ScenarioState:
         If there is none and the agent's tool calls are unknown, it warns; where the backend
         reported them as unknown, it raises EvaluationError.
         """
-        found = [one for one in self._calls() if tool_name in {None, one.name}]
-        if not found or any(one.get(UNSEEN_CALLS) for one in self._executor.history.peek):
+        calls = [call for call in self._calls() if tool_name in {None, call.name}]
+        if not calls or any(message.get(UNSEEN_CALLS) for message in self._executor.history.peek):
             self._warn_of_unseen_calls()  # the calls of some turns are unknown, and so is a count
-        return ToolCalls(found, tool_name)
+        return ToolCalls(calls, tool_name)
 
     def transcript(self) -> str:
         """The conversation as text, with tool calls and their results."""
         return transcript_of(self._executor.history.peek)
 
     def _warn_of_unseen_calls(self) -> None:
-        if any(one.get(UNSEEN_CALLS) for one in self._executor.history.peek):
+        if any(message.get(UNSEEN_CALLS) for message in self._executor.history.peek):
             raise EvaluationError(unknown_reason("tool_calls"))
         if self.unseen_tool_calls:
             warnings.warn(
@@ -358,4 +360,4 @@ class ScenarioState:
 def _calls_of(message: Message, wanted: str | None) -> list[dict[str, Any]]:
     if message.get("role") != "assistant":
         return []
-    return [one for one in tool_calls_in(message) if wanted is None or tool_name(one) == wanted]
+    return [call for call in tool_calls_in(message) if wanted is None or tool_name(call) == wanted]

@@ -76,12 +76,12 @@ class ToolCalls(Sequence[ToolCall]):
     @property
     def inputs(self) -> list[Any]:
         """The arguments of all calls."""
-        return [one.input for one in self._calls]
+        return [call.input for call in self._calls]
 
     @property
     def outputs(self) -> list[Any]:
         """What the tool returned, for all calls."""
-        return [one.output for one in self._calls]
+        return [call.output for call in self._calls]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class TraceView:
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
         """Return the calls of a tool, or of any, that messages or spans of this trace show."""
-        return ToolCalls([one for one in self._calls if name in {None, one.name}], name)
+        return ToolCalls([call for call in self._calls if name in {None, call.name}], name)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class TurnView:
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
         """The calls of one tool or of any in this turn, oldest first."""
-        return ToolCalls([one for one in self._calls if name in {None, one.name}], name)
+        return ToolCalls([call for call in self._calls if name in {None, call.name}], name)
 
 
 def calls_in_messages(messages: Sequence[Message], turns: Sequence[int]) -> list[ToolCall]:
@@ -119,27 +119,27 @@ def calls_in_messages(messages: Sequence[Message], turns: Sequence[int]) -> list
 
     `turns` has the turn of each message.
     """
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     waiting: dict[str, int] = {}
     for message, turn in zip(messages, turns, strict=True):
         if message.get("role") == "assistant":
             for call in tool_calls_in(message):
                 # A call of the older format has no id; its result has the name of the function.
-                waiting[str(call.get("id") or tool_name(call))] = len(found)
+                waiting[str(call.get("id") or tool_name(call))] = len(calls)
                 arguments = _parse(tool_arguments(call))
-                found.append(ToolCall(tool_name(call), arguments, turn=turn, source="message"))
+                calls.append(ToolCall(tool_name(call), arguments, turn=turn, source="message"))
         elif message.get("role") in _RESULT_ROLES:
             answered = str(message.get("tool_call_id") or message.get("name"))
             if (index := waiting.pop(answered, None)) is not None:
                 output = deep_copy(message.get("content"))
-                found[index] = replace(found[index], output=output)
-    return found
+                calls[index] = replace(calls[index], output=output)
+    return calls
 
 
 def positions_of(turns: Sequence[int]) -> list[int]:
     """Return the positions of turns among those that have messages, counted from 0."""
     known = {turn: position for position, turn in enumerate(dict.fromkeys(turns))}
-    return [known[one] for one in turns]
+    return [known[turn] for turn in turns]
 
 
 def turn_views(
@@ -150,7 +150,7 @@ def turn_views(
     for message, turn in zip(messages, turns, strict=True):
         grouped.setdefault(turn, []).append(deep_copy(message))
     return [
-        TurnView(turn, group, tuple(one for one in calls if one.turn == turn))
+        TurnView(turn, group, tuple(call for call in calls if call.turn == turn))
         for turn, group in grouped.items()
     ]
 
@@ -159,7 +159,7 @@ def first_text(messages: Iterable[Message], role: str) -> str:
     """Return the text of the first message of a role, with its tool calls as JSON; "" if none."""
     for message in messages:
         if message.get("role") == role:
-            calls = [json.dumps(one, ensure_ascii=False) for one in tool_calls_in(message)]
+            calls = [json.dumps(call, ensure_ascii=False) for call in tool_calls_in(message)]
             return "\n".join(part for part in [text_of(message), *calls] if part)
     return ""
 

@@ -88,8 +88,8 @@ class ConversationPrinter:
         earlier = self._before if isinstance(event, RunStarted) else ()
         clean = self._clean
         shown = [
-            DisplayedMessage(clean(one.sender), clean(one.text), one.color, one.is_data)
-            for one in [*_lines_of(event), *chain.from_iterable(map(_message_lines, earlier))]
+            DisplayedMessage(clean(line.sender), clean(line.text), line.color, line.is_data)
+            for line in [*_lines_of(event), *chain.from_iterable(map(_message_lines, earlier))]
         ]
         name = clean(event.scenario_id) if is_named else ""
         show_messages(shown, name, gap=isinstance(event, RunStarted) and not name)
@@ -174,7 +174,9 @@ class SilentUser:
 
 def add_debug_user(participants: Sequence[Participant]) -> list[Participant]:
     """Return the participants, with a user for the person to speak as if there is none."""
-    roles = {getattr(one, "role", None) for one in participants}  # missing roles fail later
+    roles = {
+        getattr(participant, "role", None) for participant in participants
+    }  # missing roles fail later
     needs_user = participants and AgentRole.USER not in roles
     return [*participants, *([SilentUser()] if needs_user else [])]
 

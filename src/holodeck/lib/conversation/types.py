@@ -99,13 +99,15 @@ class AgentInput(BaseModel):
 
     def last_new_user_message(self) -> Message:
         """The latest new message of the user. Raises ValueError if there is none."""
-        found: list[Message] = [one for one in self.new_messages if one["role"] == "user"]
-        if not found:
+        messages: list[Message] = [
+            message for message in self.new_messages if message["role"] == "user"
+        ]
+        if not messages:
             raise ValueError(
                 "there is no new message of the user: is the agent called twice in a row? Read"
                 " 'messages', the whole conversation, instead"
             )
-        return found[-1]
+        return messages[-1]
 
     def last_new_user_message_str(self) -> str:
         """The text of the latest new message of the user.
@@ -233,7 +235,7 @@ def rows_of(result: ScenarioResult) -> list[CriterionResult]:
     if result.criteria:
         return result.criteria
     inconclusive = set(result.inconclusive_criteria)
-    failed = [one for one in result.failed_criteria if one not in inconclusive]
+    failed = [criterion for criterion in result.failed_criteria if criterion not in inconclusive]
     return [
         *_rows(result.passed_criteria, CriterionStatus.PASSED),
         *_rows(failed, CriterionStatus.FAILED),
@@ -242,7 +244,7 @@ def rows_of(result: ScenarioResult) -> list[CriterionResult]:
 
 
 def _rows(criteria: Iterable[str], status: CriterionStatus) -> list[CriterionResult]:
-    return [CriterionResult(criterion=one, status=status) for one in criteria]
+    return [CriterionResult(criterion=criterion, status=status) for criterion in criteria]
 
 
 def undecided_checkpoint(criteria: Sequence[str]) -> ScenarioResult:
@@ -251,17 +253,17 @@ def undecided_checkpoint(criteria: Sequence[str]) -> ScenarioResult:
     return ScenarioResult(
         success=False,
         messages=[],
-        reasoning="\n".join(f"{one}: {reasoning}" for one in criteria),
+        reasoning="\n".join(f"{criterion}: {reasoning}" for criterion in criteria),
         failed_criteria=list(criteria),
         inconclusive_criteria=list(criteria),
         criteria=[
             CriterionResult(
-                criterion=one,
+                criterion=criterion,
                 status=CriterionStatus.INCONCLUSIVE,
                 reasoning=reasoning,
                 is_checkpoint=True,
             )
-            for one in criteria
+            for criterion in criteria
         ],
         reason_code="inconclusive",
     )
@@ -272,7 +274,7 @@ def combine_verdicts(first: ScenarioResult, second: ScenarioResult, known: int) 
 
     Both contain the `known` rows of checkpoints.
     """
-    reasons = [one.reasoning for one in (first, second) if one.reasoning]
+    reasons = [verdict.reasoning for verdict in (first, second) if verdict.reasoning]
     combined: dict[str, object] = {
         "criteria": [*rows_of(first), *rows_of(second)[known:]],
         "passed_criteria": [*first.passed_criteria, *second.passed_criteria[known:]],

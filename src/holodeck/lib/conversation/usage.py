@@ -76,7 +76,7 @@ class RunUsage:
             total_time = time.perf_counter() - self._started
         if agent_time is None:
             agent_time = sum(self._seconds.get(index, 0.0) for index in agents)
-        passed = [one.criterion for one in self.checkpoints]
+        passed = [checkpoint.criterion for checkpoint in self.checkpoints]
         meters = self._meters.items()
         known: dict[str, object] = {
             "criteria": [*self.checkpoints, *rows_of(result)],

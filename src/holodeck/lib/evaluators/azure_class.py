@@ -17,9 +17,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.suggestions import did_you_mean_or_list
-from holodeck.lib.support.text import is_blank, one_line
+from holodeck.lib.support.text import describe, did_you_mean_or_list, is_blank, one_line
 from holodeck.lib.user_code.registry import load_attribute
 
 _SET_BY_US = {

@@ -13,7 +13,7 @@ from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.user_code.frames import importing_grader
+from holodeck.lib.user_code.code_root import importing_grader
 from holodeck.lib.user_code.registry import Registry, load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.metrics.base import python_target
 

@@ -23,8 +23,7 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.text import describe, is_blank
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.lib.user_code.registry import load_callable
 

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import BinaryIO
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.files.job import Job, decode_job
+from holodeck.lib.files.worker import Job, decode_job
 
 MAX_MEMORY_BYTES = 2_000_000_000
 MAX_TEXT_BYTES = 20_000_000

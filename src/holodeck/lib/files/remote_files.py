@@ -4,18 +4,19 @@ The address that was checked is the address that is connected to, and each redir
 """
 
 import asyncio
+import hashlib
 import ipaddress
+import json
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from holodeck.errors import ConfigError, ExecutionError
-from holodeck.lib.files import download_cache
 from holodeck.lib.llm.errors import TRANSIENT_STATUS
 from holodeck.lib.llm.http_client import connection_error
 from holodeck.lib.llm.http_connection import (
@@ -29,10 +30,104 @@ from holodeck.lib.llm.http_parser import MalformedHttp, Response, TooLarge
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, parse_retry_after, retry
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.environment import cache_dir, proxy_for
+from holodeck.lib.support.files import replace_file
 from holodeck.lib.support.text import one_line
 from holodeck.models.config import ExecutionConfig
 
+CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since"})
+"""Headers by which a server answers only if the file has changed."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known about a file besides its content; the first line of its cache file."""
+
+    url: str
+    """Where the file was found, after redirects."""
+    media_type: str | None
+    etag: str | None
+    last_modified: str | None
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A downloaded file with its validators."""
+
+    url: str
+    data: bytes
+    media_type: str | None
+    etag: str | None
+    last_modified: str | None
+    may_be_stored: bool = True
+
+    @property
+    def can_be_confirmed(self) -> bool:
+        """Whether the server can say that the file has not changed."""
+        return self.etag is not None or self.last_modified is not None
+
+    def conditions(self) -> dict[str, str]:
+        """Return the headers of a request for the file, if it has changed."""
+        pairs = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in pairs.items() if value is not None}
+
+
+def entry_of(url: str, response: Response) -> Entry:
+    """Return the entry for a response that holds the file."""
+    headers = response.headers
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Entry(
+        url,
+        response.body,
+        media_type or None,
+        headers.get("etag"),
+        headers.get("last-modified"),
+        may_be_stored="no-store" not in headers.get("cache-control", "").lower(),
+    )
+
+
+class DownloadCache:
+    """Downloaded files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path_of(self, url: str) -> Path:
+        """Return the cache file of a URL."""
+        return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()}.download"
+
+    def read(self, url: str) -> Entry | None:
+        """Return what is cached for a URL; None if nothing is, or if it is damaged."""
+        try:
+            head, _, data = self.path_of(url).read_bytes().partition(b"\n")
+            facts = _Facts(**json.loads(head))
+        except (OSError, TypeError, ValueError):
+            return None
+        if facts.sha256 != hashlib.sha256(data).hexdigest():
+            return None
+        return Entry(facts.url, data, facts.media_type, facts.etag, facts.last_modified)
+
+    def write(self, url: str, entry: Entry) -> Path | None:
+        """Store a file atomically, and return its path; None if it is not to be stored.
+
+        A file that no later request could confirm is not stored, nor where that is impossible,
+        such as on a full disk: the run has the file anyway.
+        """
+        path = self.path_of(url)
+        if not (entry.may_be_stored and entry.can_be_confirmed):
+            path.unlink(missing_ok=True)
+            return None
+        digest = hashlib.sha256(entry.data).hexdigest()
+        facts = _Facts(entry.url, entry.media_type, entry.etag, entry.last_modified, digest)
+        try:
+            replace_file(path, [json.dumps(asdict(facts)).encode(), b"\n", entry.data])
+        except OSError:
+            return None
+        return path
+
+
 __all__ = ["DownloadError", "DownloadRules", "RemoteFile", "download", "shown_url"]
+
 
 MAX_REDIRECTS = 5
 MAX_BYTES = 50_000_000
@@ -40,6 +135,7 @@ _BACKOFF = RetryConfig(base_delay=1.0)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -109,7 +205,7 @@ async def download(url: str, rules: DownloadRules | None = None) -> RemoteFile:
     """
     rules = rules or DownloadRules()
     url = _normalize(url)
-    cache = None if rules.cache_dir is None else download_cache.DownloadCache(rules.cache_dir)
+    cache = None if rules.cache_dir is None else DownloadCache(rules.cache_dir)
     cached = None if cache is None else await run_in_thread(partial(cache.read, url))
     fetch = _Fetch(rules, cached)
     try:
@@ -128,7 +224,7 @@ async def download(url: str, rules: DownloadRules | None = None) -> RemoteFile:
     if response.status == HTTPStatus.NOT_MODIFIED and cached is not None and cache is not None:
         path = cache.path_of(url)
         return RemoteFile(final_url, cached.data, cached.media_type, path, is_from_cache=True)
-    entry = download_cache.entry_of(final_url, response)
+    entry = entry_of(final_url, response)
     stored = None if cache is None else await run_in_thread(partial(cache.write, url, entry))
     return RemoteFile(final_url, entry.data, entry.media_type, stored)
 
@@ -147,7 +243,7 @@ def shown_url(url: str) -> str:
 class _Fetch:
     """The requests of one download."""
 
-    def __init__(self, rules: DownloadRules, cached: download_cache.Entry | None) -> None:
+    def __init__(self, rules: DownloadRules, cached: Entry | None) -> None:
         self._rules = rules
         self._cached = cached
         self.last_problem = ""
@@ -270,7 +366,7 @@ def _redirect_target(url: str, response: Response) -> str:
 def _check_status(response: Response, headers: dict[str, str]) -> None:
     """Raise DownloadError unless the response is the file, or says that it has not changed."""
     status = response.status
-    is_conditional = headers.keys() & download_cache.CONDITIONS
+    is_conditional = headers.keys() & CONDITIONS
     if status in {200, 203} or (status == HTTPStatus.NOT_MODIFIED and is_conditional):
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown status"
@@ -312,7 +408,7 @@ def is_allowed(server: Server, allowed_hosts: Sequence[str]) -> bool:
     """Whether a server is among the hosts, each as `host` or `host:port`."""
     names = {server.host, f"[{server.host}]"}
     names |= {f"{name}:{server.port}" for name in names}
-    return any(one.strip().lower() in names for one in allowed_hosts)
+    return any(host.strip().lower() in names for host in allowed_hosts)
 
 
 def _kind_if_not_public(address: Address) -> str | None:

@@ -9,11 +9,40 @@ import threading
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.files.job import Job
 from holodeck.lib.support.environment import process_variables
+
+
+class Unreadable(Exception):
+    """A document cannot be read, and not because its parser fails; the message says why."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The type of a file, and which part of it is wanted."""
+
+    kind: str
+    pages: tuple[int, ...] = ()
+    """From 1; empty for all."""
+    sheet: str | None = None
+    range: str | None = None
+    program: str | None = None
+    """Path of the program for OCR."""
+
+    def encode(self, size: int, seconds: float) -> bytes:
+        """Return the line that precedes a file of so many bytes."""
+        return json.dumps({**asdict(self), "size": size, "seconds": seconds}).encode() + b"\n"
+
+
+def decode_job(line: bytes) -> tuple[Job, int, float]:
+    """Return the job, the bytes of the file, and the seconds that it may take."""
+    fields = json.loads(line)
+    size, seconds = fields.pop("size"), fields.pop("seconds")
+    return Job(**{**fields, "pages": tuple(fields["pages"])}), size, seconds
+
 
 MAX_PROCESSES = 4
 _VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "SYSTEMROOT", "TESSDATA_PREFIX", "TMPDIR")

@@ -10,8 +10,7 @@ from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
 from holodeck.lib.judging.check_result import Judgement
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.support.suggestions import did_you_mean
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade
@@ -166,15 +165,15 @@ class LabelledCases:
         return with_one_criterion(self._metric, label)
 
     def _judgement(self, label: Label, state: CaseState) -> Judgement:
-        cost = state.judge_cost
+        cost = state.grades.judge_cost
         if cost is not None:
             model = cost.model or ""
             self.usage.add(cost.tokens, model, requests=cost.calls, failed=cost.failed)
-        if state.ending is not None:
-            return Judgement(label, error=state.ending.reasoning)
-        if state.criteria:
-            return _judgement_of_criterion(label, state.criteria[0])
-        row = state.rows[0]
+        if state.final_ending is not None:
+            return Judgement(label, error=state.final_ending.reasoning)
+        if state.grades.criteria:
+            return _judgement_of_criterion(label, state.grades.criteria[0])
+        row = state.grades.rows[0]
         if row.judge_calls:
             self.usage.add(
                 row.judge_tokens,

@@ -11,8 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
 from holodeck.lib.judging.check_result import JudgeCheckResult
 from holodeck.lib.judging.labels import Label
-from holodeck.lib.support.strict_json import load_json
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import load_json, plural
 
 ALPHA = 0.05
 """The accepted probability of calling noise a difference."""

@@ -9,8 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from holodeck import errors
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.gate import labels_needed
-from holodeck.lib.support.strict_json import load_json
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list, load_json
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.cases.history import Messages
 from holodeck.models.metrics.judge_trust import Limits

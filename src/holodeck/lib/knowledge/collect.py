@@ -1,13 +1,18 @@
 """The documents of a tool: one for each file of its source, or for each record."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TypeGuard
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeGuard
 
 from holodeck.errors import ConfigError
 from holodeck.lib.file_processor import FileProcessor
+from holodeck.lib.knowledge.chunking import Section
 from holodeck.lib.knowledge.documents import (
     DOCUMENT_SUFFIXES,
     RECORD_SUFFIXES,
@@ -24,9 +29,193 @@ from holodeck.lib.knowledge.documents import (
     sections_of,
 )
 from holodeck.lib.knowledge.objects import StoredObject
-from holodeck.lib.knowledge.records import record_documents
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.test_case import FileInput
 from holodeck.models.tools.knowledge import KnowledgeTool, VectorstoreTool
+
+MOST_RECORDS = 200_000
+_DELIMITERS = ",;\t|"
+_MISSING = object()
+JsonObject = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record, and the objects around it that have further fields."""
+
+    place: str
+    """Such as `record 3` or `line 7`."""
+    own: JsonObject
+    around: Sequence[JsonObject] = ()
+    """The objects that contain it, innermost first."""
+
+    def get(self, name: str, prefix: str) -> Any:
+        """Return the value of a field, `_MISSING` without it; a name may be a path with dots."""
+        short = name.removeprefix(prefix)
+        for fields, key in ((self.own, short), *((one, name) for one in self.around)):
+            value = fields.get(key, _MISSING)
+            value = _value_at(fields, key) if value is _MISSING and "." in key else value
+            if value is not _MISSING:
+                return value
+        return _MISSING
+
+
+def record_documents(text: str, name: str, config: VectorstoreTool) -> list[Document]:
+    """Return a document for each record of a file with this text and name.
+
+    Raises ValueError, which says which record has no id or a field that is not there.
+    """
+    found: dict[str, Document] = {}
+    for record in _records(text, PurePosixPath(name).suffix.lower(), config):
+        if len(found) == MOST_RECORDS:
+            raise ValueError(f"has more than {MOST_RECORDS:,} records")
+        document = _document(record, name, config)
+        if document.id in found:
+            key = document.id.removeprefix(f"{name}#")
+            raise ValueError(f"{record.place}: the {config.id_field} {key!r} is used twice")
+        found[document.id] = document
+    return list(found.values())
+
+
+def _document(record: Record, name: str, config: VectorstoreTool) -> Document:
+    prefix = config.record_prefix or ""
+    key = _text(_field(record, config.id_field or "", prefix))
+    if not key.strip():
+        raise ValueError(f"{record.place}: the {config.id_field} is empty")
+    texts = [_text(_field(record, field, prefix)) for field in config.vector_fields]
+    text = config.field_separator.join(filter(None, texts))
+    metadata = _metadata(record, config, prefix)
+    return Document(
+        f"{name}#{key}", digest_of(text), partial(_sections_of, text), metadata=metadata
+    )
+
+
+def _sections_of(text: str) -> list[Section]:
+    return [Section(text)] if text.strip() else []
+
+
+def _metadata(record: Record, config: VectorstoreTool, prefix: str) -> dict[str, Any]:
+    if config.meta_fields is None:
+        used = {
+            field.removeprefix(prefix) for field in (*config.vector_fields, config.id_field or "")
+        }
+        others = {key: value for key, value in record.own.items() if key not in used}
+        return {f"{prefix}{key}": value for key, value in others.items() if value is not None}
+    values = {field: _field(record, field, prefix) for field in config.meta_fields}
+    return {f"{config.meta_prefix or ''}{one}": value for one, value in values.items()}
+
+
+def _field(record: Record, name: str, prefix: str) -> Any:
+    value = record.get(name, prefix)
+    if value is _MISSING:
+        known = [f"{prefix}{one}" for one in record.own]
+        hint = did_you_mean_or_list(name, known)
+        raise ValueError(f"{record.place}: there is no field {name!r}{hint}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _records(text: str, suffix: str, config: VectorstoreTool) -> Iterator[Record]:
+    match suffix:
+        case ".jsonl":
+            return _json_lines(text)
+        case ".json":
+            return _json_records(text, config.record_path)
+    return _csv_records(text, "\t" if suffix == ".tsv" else config.delimiter)
+
+
+def _csv_records(text: str, delimiter: str | None) -> Iterator[Record]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter_of(text))
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        for row in reader:
+            if not any(row):
+                continue
+            place = f"line {reader.line_num}"
+            if len(row) != len(header):
+                raise ValueError(f"{place}: has {len(row)} columns, and the header {len(header)}")
+            yield Record(place, dict(zip(header, row, strict=True)))
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from error
+
+
+def _delimiter_of(text: str) -> str:
+    """Return the separator of the columns that is most frequent in the first line."""
+    first = text.partition("\n")[0]
+    return max(_DELIMITERS, key=first.count)
+
+
+def _json_lines(text: str) -> Iterator[Record]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            yield _record(_parse(line, f"line {number}: "), f"line {number}", ())
+
+
+def _json_records(text: str, path: str | None) -> Iterator[Record]:
+    document = _parse(text, "")
+    number = 0
+    for value, around in _descend(document, path.split(".") if path else [], ()):
+        for item in _items(value, path):
+            number += 1
+            yield _record(item, f"record {number}", around)
+
+
+def _descend(
+    value: Any, keys: Sequence[str], around: tuple[JsonObject, ...]
+) -> Iterator[tuple[Any, tuple[JsonObject, ...]]]:
+    """Yield the values at a path, which leads through lists, with the objects on the way."""
+    if not keys:
+        yield value, around
+        return
+    for one in value if isinstance(value, list) else [value]:
+        if not isinstance(one, dict) or keys[0] not in one:
+            known = list(one) if isinstance(one, dict) else []
+            hint = did_you_mean_or_list(keys[0], known)
+            raise ValueError(f"record_path: there is no {keys[0]!r}{hint}")
+        yield from _descend(one[keys[0]], keys[1:], (one, *around))
+
+
+def _items(value: Any, path: str | None) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    if path is not None or not isinstance(value, dict):
+        shown = f"record_path {path!r} leads to" if path else "contains"
+        raise ValueError(f"{shown} a {type(value).__name__}; a list of records is needed")
+    lists = [key for key, one in value.items() if isinstance(one, list)]
+    hint = f", such as 'record_path: {lists[0]}'" if lists else ""
+    raise ValueError(f"contains an object; write where its list of records is{hint}")
+
+
+def _record(value: Any, place: str, around: Sequence[JsonObject]) -> Record:
+    if not isinstance(value, dict):
+        raise ValueError(  # noqa: TRY004 - an error of the file
+            f"{place}: is a {type(value).__name__} instead of an object"
+        )
+    return Record(place, value, around)
+
+
+def _parse(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"{place}is nested too deep") from error
+    except json.JSONDecodeError as error:
+        at = place or f"line {error.lineno}: "
+        raise ValueError(f"{at}is not JSON: {error.msg} (column {error.colno})") from error
+
+
+def _value_at(fields: JsonObject, path: str) -> Any:
+    value: Any = fields
+    for key in path.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return _MISSING
+        value = value[key]
+    return value
 
 
 def collect_documents(
@@ -87,8 +276,8 @@ def _files(
 ) -> Iterator[tuple[Path, str]]:
     """Yield the files of a source with the names of their documents."""
     if objects is not None:
-        for one in objects:
-            yield one.file, one.url
+        for object_ in objects:
+            yield object_.file, object_.url
         return
     for path in find_files(config.source, base_dir, suffixes_of(config)):
         yield path, name_of(path, base_dir)

@@ -18,7 +18,7 @@ from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.lib.knowledge.chunking import Section
 from holodeck.lib.support.safe_paths import file_inside, path_inside
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.test_case import FileInput, FileType
 
 MOST_FILES = 10_000
@@ -73,7 +73,7 @@ def find_files(source: str, base_dir: Path, suffixes: tuple[str, ...]) -> list[P
         raise ConfigError(source, f"has no file that ends with {', '.join(suffixes)}")
     if len(files) > MOST_FILES:
         raise ConfigError(source, f"has more than {MOST_FILES:,} files; name a smaller folder")
-    return [file_inside(one, base_dir) for one in files]
+    return [file_inside(file, base_dir) for file in files]
 
 
 def _local_path(source: str) -> str:
@@ -166,7 +166,7 @@ def sections_of(text: str) -> list[Section]:
     """Return the parts of a text, one for each page if it has pages; [] without text."""
     before, *pages = _PAGE.split(text)
     sections = [Section(before), *map(_page, pages[::2], pages[1::2])]
-    return [one for one in sections if one.text.strip()]
+    return [section for section in sections if section.text.strip()]
 
 
 def read_text(file: FileInput, processor: FileProcessor) -> str:

@@ -9,7 +9,7 @@ from holodeck.lib.knowledge.stores.adapter import StoreProblem, digest
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.models.tools.knowledge import KeywordIndexConfig
 
 T = TypeVar("T")

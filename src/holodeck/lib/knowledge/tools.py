@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,23 @@ from typing import Any
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, MissingExtra
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
+from holodeck.lib.knowledge.chunking import Passage, Section, chunk_sections
 from holodeck.lib.knowledge.collect import collect_documents, suffixes_of
-from holodeck.lib.knowledge.contexts import ContextCache, ContextWriter
 from holodeck.lib.knowledge.documents import Document, digest_of
 from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder
 from holodeck.lib.knowledge.hierarchical import Links
-from holodeck.lib.knowledge.ingestion import Ingestion, exclusive_ingestion
+from holodeck.lib.knowledge.ingestion import (
+    ContextCache,
+    ContextWriter,
+    Ingestion,
+    exclusive_ingestion,
+)
 from holodeck.lib.knowledge.models import build_embedder
 from holodeck.lib.knowledge.objects import StoredObject, fetch_objects, is_object_source
 from holodeck.lib.knowledge.opensearch import OpenSearchIndex
-from holodeck.lib.knowledge.plans import plan_of
-from holodeck.lib.knowledge.reranking import Reranker
+from holodeck.lib.knowledge.reranking import Reranker, candidates_for
 from holodeck.lib.knowledge.results import format_hits, passage_of
-from holodeck.lib.knowledge.search import ChunkIndex, search
+from holodeck.lib.knowledge.search import ChunkIndex, SearchSettings, search
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.lib.llm.client import RequestStats
@@ -31,11 +36,71 @@ from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import IngestionProgress
+from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.token_usage import UsageMeter
 from holodeck.models.tools.database import DatabaseConfig
-from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
+from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the documents of a tool are split and searched."""
+
+    split: Callable[[list[Section]], list[Passage]]
+    """Returns the chunks of a document; may block."""
+    settings: Mapping[str, Any]
+    """The settings that the chunks depend on, as JSON."""
+    search: SearchSettings
+    """How chunks are found, before a model reranks them."""
+
+
+def plan_of(config: KnowledgeTool, agent: Agent) -> Plan:
+    """Return the plan of a tool."""
+    if isinstance(config, HierarchicalDocumentTool):
+        # Imported here because few tools are of this type.
+        from holodeck.lib.knowledge.hierarchical import split_document  # noqa: PLC0415
+
+        split = partial(split_document, config)
+        return Plan(split, _structure_of(config, agent), _ranking_of(config))
+    if not isinstance(config, VectorstoreTool):
+        raise TypeError(f"{type(config).__name__} is no tool that searches documents")
+
+    def split_text(sections: list[Section]) -> list[Passage]:
+        return list(chunk_sections(sections, config.size, config.overlap))
+
+    settings = {"chunk_size": config.size, "chunk_overlap": config.overlap}
+    return Plan(split_text, settings, SearchSettings(config.top_k, config.min_similarity_score))
+
+
+_STRUCTURE = (
+    *("chunking_strategy", "max_chunk_tokens", "chunk_overlap", "document_domain"),
+    *("max_subsection_depth", "extract_definitions", "extract_cross_references"),
+)
+
+
+def _structure_of(config: HierarchicalDocumentTool, agent: Agent) -> dict[str, Any]:
+    settings = {name: getattr(config, name) for name in _STRUCTURE}
+    if not config.contextual_embeddings:
+        return settings
+    model = config.context_model or agent.model
+    named = None if model is None else f"{model.provider.value}/{model.name}"
+    return {**settings, "context": [named, config.context_max_tokens]}
+
+
+def _ranking_of(config: HierarchicalDocumentTool) -> SearchSettings:
+    is_reranked = config.enable_reranking
+    return SearchSettings(
+        top_k=candidates_for(config.top_k) if is_reranked else config.top_k,
+        min_score=None if is_reranked else config.min_score,
+        mode=config.search_mode,
+        semantic_weight=config.semantic_weight,
+        keyword_weight=config.keyword_weight,
+        exact_weight=config.exact_weight,
+        rrf_k=config.rrf_k,
+    )
+
 
 DEFAULT_FILE_TIMEOUT_S = 30.0
 _PARAMETERS = {

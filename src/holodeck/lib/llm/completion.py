@@ -9,7 +9,7 @@ from typing import Any
 from holodeck.lib.llm.endpoint import drop_none, sampling
 from holodeck.lib.llm.errors import malformed_response
 from holodeck.lib.llm.model import ChatRequest, Token
-from holodeck.lib.support.strict_json import DuplicateKey, load_json
+from holodeck.lib.support.text import DuplicateKey, load_json
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 

@@ -1,16 +1,64 @@
 """Endpoints of models: the URL, headers and request settings of each protocol."""
 
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.http_connection import Server
+from holodeck.lib.support.text import one_line
 from holodeck.models.llm import PROVIDERS, LLMProvider, Protocol, ProviderEnum
+
+SCOPE = "https://cognitiveservices.azure.com/.default"
+REFRESH_BEFORE_S = 300
+"""A token is replaced so long before it expires."""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def is_of_azure(host: str) -> bool:
+    """Whether a token may be sent to the host: it opens every resource that the user may use."""
+    domains = PROVIDERS[ProviderEnum.AZURE_OPENAI].own_domains
+    return host in _LOOPBACK or any(host.endswith(f".{domain}") for domain in domains)
+
+
+class EntraTokens:
+    """Gets tokens from the credentials of this machine, as Azure's tools do.
+
+    A token is kept until shortly before it expires.
+    """
+
+    def __init__(self) -> None:
+        self._token = ""
+        self._expires = 0.0
+
+    async def get(self) -> str:
+        """Return a token that is valid now. Raises RequestError."""
+        if time.time() < self._expires - REFRESH_BEFORE_S:
+            return self._token
+        from azure.core.exceptions import AzureError
+        from azure.identity.aio import DefaultAzureCredential
+
+        try:
+            # A credential belongs to one event loop; a token is used on all.
+            async with DefaultAzureCredential() as credential:
+                token = await credential.get_token(SCOPE)
+        except AzureError as error:
+            reason = one_line(str(error).partition("\n")[0], 200)
+            raise RequestError(
+                "no API key is set (AZURE_OPENAI_API_KEY), and no token of Entra ID could be got:"
+                f" {reason}; 'az login' signs in",
+                refusal="key",
+            ) from error
+        self._token, self._expires = token.token, float(token.expires_on)
+        return self._token
+
 
 ANTHROPIC_VERSION = "2023-06-01"
 AZURE_VERSION = "2024-10-21"
+
 
 TokenSource = Callable[[], Awaitable[str]]
 """Returns a token that is valid now. Raises RequestError."""
@@ -53,7 +101,6 @@ def base_url(llm: LLMProvider) -> str:
 def _entra_token(llm: LLMProvider, host: str) -> TokenSource:
     """Return what gets tokens for a resource without a key. Raises ConfigError."""
     # Imported here because few models have no key.
-    from holodeck.lib.llm.azure_token import EntraTokens, is_of_azure  # noqa: PLC0415
 
     if is_of_azure(host):
         return EntraTokens().get

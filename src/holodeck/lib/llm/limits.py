@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.llm.limiter import GROWTH_INTERVAL_S, Limiters, time_limit
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import Attempt
 from holodeck.models.setting import Setting

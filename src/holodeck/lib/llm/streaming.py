@@ -12,7 +12,7 @@ from holodeck.lib.llm.completion import (
     read_usage,
 )
 from holodeck.lib.llm.errors import malformed_response, provider_error
-from holodeck.lib.support.strict_json import DuplicateKey, load_json
+from holodeck.lib.support.text import DuplicateKey, load_json
 from holodeck.models.token_usage import TokenUsage
 
 END = b"[DONE]"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 
 
 @dataclass(frozen=True)

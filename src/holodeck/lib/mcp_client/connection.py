@@ -17,8 +17,7 @@ from holodeck.lib.mcp_client.server import (
 )
 from holodeck.lib.mcp_client.stdio import stdio_streams
 from holodeck.lib.observability import propagation_headers
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import describe, one_line
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, Status, StatusCode
 
 from holodeck.lib.observability import names
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 
 Attributes = Mapping[str, str | int]
 

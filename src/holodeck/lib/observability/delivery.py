@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import describe, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -82,10 +81,18 @@ def _keep_reason(record: logging.LogRecord) -> bool:
 def describe_failures(exporters: Sequence[Exporter], clean: Callable[[str], str]) -> list[str]:
     """Return a line for each destination at which something did not arrive."""
     lines = []
-    for destination in dict.fromkeys(one.destination for one in exporters if one.failed):
-        failed = [one for one in exporters if one.failed and one.destination == destination]
-        signals = [one.signal for one in failed]
-        reason = next((one.reason for one in failed if one.reason), "no reason given")
+    for destination in dict.fromkeys(
+        exporter.destination for exporter in exporters if exporter.failed
+    ):
+        failed = [
+            exporter
+            for exporter in exporters
+            if exporter.failed and exporter.destination == destination
+        ]
+        signals = [exporter.signal for exporter in failed]
+        reason = next(
+            (exporter.reason for exporter in failed if exporter.reason), "no reason given"
+        )
         lines.append(
             f"{listed(signals)} could not be delivered to {destination}:"
             f" {one_line(clean(reason), MAX_REASON)}{_hint(signals)}"
@@ -98,9 +105,9 @@ def describe_late(
 ) -> str:
     """Return a line about the signals whose exporters take too long, with what they logged."""
     known = {
-        f"{one.destination}: {one_line(clean(one.reason), MAX_REASON)}"
-        for one in exporters
-        if one.signal in late and one.reason
+        f"{exporter.destination}: {one_line(clean(exporter.reason), MAX_REASON)}"
+        for exporter in exporters
+        if exporter.signal in late and exporter.reason
     }
     reason = f" ({min(known)})" if known else ""
     return (
@@ -112,7 +119,7 @@ def _hint(signals: Sequence[str]) -> str:
     """Return how to leave signals out that a collector does not take, other than traces."""
     if "traces" in signals:
         return ""
-    keys = listed([f"'observability.{one}.enabled: false'" for one in signals])
+    keys = listed([f"'observability.{signal}.enabled: false'" for signal in signals])
     return f"; if it takes no {listed(signals)}, write {keys}"
 
 

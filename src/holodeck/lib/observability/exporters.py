@@ -12,9 +12,8 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.observability.otlp import FIELD as OTLP_FIELD
 from holodeck.lib.observability.otlp import PATHS, otlp_target
 from holodeck.lib.support.environment import set_variables
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.safe_paths import written_path
-from holodeck.lib.support.text import inert_json
+from holodeck.lib.support.text import describe, inert_json
 from holodeck.models.observability import (
     AzureMonitorExporterConfig,
     ConsoleExporterConfig,
@@ -98,7 +97,7 @@ def console_exporter(config: ConsoleExporterConfig, signal: str) -> Any:
     def write_metrics(data: MetricsData) -> str:
         resources = json.loads(data.to_json())["resource_metrics"]
         scopes = [scope for resource in resources for scope in resource["scope_metrics"]]
-        return "".join(_as_json(metric, config) for one in scopes for metric in one["metrics"])
+        return "".join(_as_json(metric, config) for scope in scopes for metric in scope["metrics"])
 
     write = {"traces": write_span, "metrics": write_metrics}.get(signal)
     if write is None:
@@ -114,8 +113,8 @@ def _as_json(document: dict[str, Any], config: ConsoleExporterConfig) -> str:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_times(one) for key, one in value.items() if key not in TIMES}
-    return [_without_times(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_times(item) for key, item in value.items() if key not in TIMES}
+    return [_without_times(item) for item in value] if isinstance(value, list) else value
 
 
 class PrometheusEndpoint:

@@ -13,7 +13,7 @@ from opentelemetry.trace import INVALID_SPAN, set_span_in_context
 
 from holodeck.lib.observability import names
 from holodeck.lib.observability.delivery import is_exporting
-from holodeck.lib.support.exceptions import message_of
+from holodeck.lib.support.text import message_of
 from holodeck.models.observability import LogsConfig
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class LogBridge(logging.Handler):
         self._provider.get_logger(record.name).emit(
             timestamp=int(record.created * 1e9),
             context=self._context,
-            severity_number=next(one for least, one in _SEVERITIES if record.levelno >= least),
+            severity_number=next(
+                number for least, number in _SEVERITIES if record.levelno >= least
+            ),
             severity_text=record.levelname,
             body=self._mask(record.getMessage()),
             attributes=self._attributes(record),
@@ -169,11 +171,11 @@ def _outermost(namespaces: list[str]) -> list[str]:
     ]
 
 
-def _others(name: str, own: logging.Handler) -> Iterator[logging.Handler]:
+def _others(name: str, ours: logging.Handler) -> Iterator[logging.Handler]:
     """Yield the other handlers that get the records of a logger."""
     log: logging.Logger | None = logging.getLogger(name)
     while log is not None:
-        yield from (one for one in log.handlers if one is not own)
+        yield from (handler for handler in log.handlers if handler is not ours)
         log = log.parent if log.propagate else None
 
 

@@ -89,7 +89,7 @@ class Meters:
     def record(self, attributes: Mapping[str, Any], seconds: float, *, with_tokens: bool) -> None:
         """Record an operation that has ended."""
         labels = {key: attributes[key] for key in LABELS if attributes.get(key) is not None}
-        labels = {k: self._clean(one) if isinstance(one, str) else one for k, one in labels.items()}
+        labels = {k: self._clean(v) if isinstance(v, str) else v for k, v in labels.items()}
         if names.CASE_OUTCOME in labels:
             self._cases.record(seconds, labels)
             self._outcomes.add(1, labels)

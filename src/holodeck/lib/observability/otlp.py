@@ -25,27 +25,27 @@ class Target(NamedTuple):
 
 def otlp_target(config: OTLPExporterConfig) -> Target:
     """Return where telemetry goes. Raises ConfigError."""
-    given = config.endpoint
-    protocol = config.protocol or ("grpc" if _port(given) == GRPC_PORT else "http")
-    if given is None:
-        given = "http://localhost:4317" if protocol == "grpc" else "http://localhost:4318"
+    endpoint = config.endpoint
+    protocol = config.protocol or ("grpc" if _port(endpoint) == GRPC_PORT else "http")
+    if endpoint is None:
+        endpoint = "http://localhost:4317" if protocol == "grpc" else "http://localhost:4318"
     if protocol == "http":
-        return Target("http", _base_url(given), given.startswith("http://"))
-    scheme, separator, rest = given.partition("://")
+        return Target("http", _base_url(endpoint), endpoint.startswith("http://"))
+    scheme, separator, rest = endpoint.partition("://")
     if separator and scheme not in {"http", "https"}:
-        raise _no_url(given, "http://localhost:4317")
+        raise _no_url(endpoint, "http://localhost:4317")
     if not separator and not rest:
         insecure = config.insecure is not False
-        given = f"{'http' if insecure else 'https'}://{given}"
-    if _port(given) is None:
-        raise _no_url(config.endpoint or given, "http://localhost:4317")
-    insecure = given.startswith("http://")
+        endpoint = f"{'http' if insecure else 'https'}://{endpoint}"
+    if _port(endpoint) is None:
+        raise _no_url(config.endpoint or endpoint, "http://localhost:4317")
+    insecure = endpoint.startswith("http://")
     if config.insecure is False and insecure:
         raise ConfigError(
             f"{FIELD}.insecure",
             f"false contradicts the endpoint {config.endpoint!r}; write 'https://' in it",
         )
-    return Target("grpc", given, insecure)
+    return Target("grpc", endpoint, insecure)
 
 
 def _base_url(endpoint: str) -> str:

@@ -77,10 +77,10 @@ def start_pipelines(
 def _with_default(config: ExportersConfig) -> ExportersConfig:
     """Return the exporters, of which at least one is enabled. Raises ConfigError."""
     named = [config.console, config.otlp, config.prometheus, config.azure_monitor]
-    given = [exporter for exporter in named if exporter is not None]
-    if not given:
+    chosen = [exporter for exporter in named if exporter is not None]
+    if not chosen:
         return ExportersConfig(console=ConsoleExporterConfig())
-    if not any(exporter.enabled for exporter in given):
+    if not any(exporter.enabled for exporter in chosen):
         raise ConfigError(
             "observability.exporters",
             "every exporter is disabled; enable one or write 'observability: {enabled: false}'",
@@ -90,7 +90,7 @@ def _with_default(config: ExportersConfig) -> ExportersConfig:
 
 def _exporters(config: ExportersConfig, signal: str, base_dir: Path) -> list[Exporter]:
     """Return the exporters of a signal that send it somewhere. Raises ConfigError."""
-    found = []
+    sending = []
     for make, location in _makers(config, base_dir):
         try:
             exporter = make(signal)
@@ -98,8 +98,8 @@ def _exporters(config: ExportersConfig, signal: str, base_dir: Path) -> list[Exp
             logger.info("%s", error)  # a finding of the checks before the run says so
             continue
         if exporter is not None:
-            found.append(Exporter(exporter, signal, location))
-    return found
+            sending.append(Exporter(exporter, signal, location))
+    return sending
 
 
 def _makers(config: ExportersConfig, base_dir: Path) -> Iterator[tuple[Callable[[str], Any], str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 
 if TYPE_CHECKING:
     from holodeck.lib.observability.log_bridge import LogBridge
@@ -124,7 +124,9 @@ def shutdown_observability(
     if late:
         logger.warning("%s", describe_late(exporters, late, waited, clean))
         pipelines.give_up()
-    for line in describe_failures([one for one in exporters if one.signal not in late], clean):
+    for line in describe_failures(
+        [exporter for exporter in exporters if exporter.signal not in late], clean
+    ):
         logger.warning("%s", line)
 
 
@@ -151,7 +153,7 @@ def _flush(pipelines: Pipelines, timeout: float) -> tuple[list[str], float]:
         thread.start()
     started, limit = time.monotonic(), timeout
     while late := [signal for signal, thread in threads.items() if thread.is_alive()]:
-        if all(one.is_failing for one in pipelines.exporters if one.signal in late):
+        if all(exporter.is_failing for exporter in pipelines.exporters if exporter.signal in late):
             limit = min(timeout, FAILING_S)
         left = started + limit - time.monotonic()
         if left <= 0:

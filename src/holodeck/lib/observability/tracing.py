@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
-from holodeck.lib.support.exceptions import message_of
 from holodeck.lib.support.patterns import compile_pattern, replace
+from holodeck.lib.support.text import message_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan
@@ -67,9 +67,9 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_map_texts(one, change) for one in value]
+        return [_map_texts(item, change) for item in value]
     if isinstance(value, dict):
-        return {key: _map_texts(one, change) for key, one in value.items()}
+        return {key: _map_texts(item, change) for key, item in value.items()}
     return value
 
 
@@ -262,7 +262,7 @@ def _clean_attributes(attributes: Attributes) -> dict[str, Any]:
 def _clean_value(value: Attribute) -> Attribute:
     if isinstance(value, str):
         return _clean(value)
-    return value if isinstance(value, int | float | None) else [_clean(one) for one in value]
+    return value if isinstance(value, int | float | None) else [_clean(item) for item in value]
 
 
 def _clean(text: str) -> str:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.signatures import is_async
+from holodeck.lib.support.text import describe
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from holodeck.config.suite_files import DEFAULT_AGENT_FILE
+from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
 from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import RECORD_FILE
 from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run

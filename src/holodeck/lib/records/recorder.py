@@ -20,8 +20,13 @@ from pydantic_core import to_json
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.records.fingerprint import Fingerprint, dump_cases, hash_parts
-from holodeck.lib.support.file_lock import try_lock
-from holodeck.lib.support.private_files import FOLDER_MODE, make_folder, open_file, replace_file
+from holodeck.lib.support.files import (
+    FOLDER_MODE,
+    make_folder,
+    open_file,
+    replace_file,
+    try_lock,
+)
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.base import Model
 from holodeck.models.records.record import (

@@ -15,9 +15,9 @@ from holodeck import errors
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
-from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.files import try_lock
 from holodeck.lib.support.safe_paths import note_input
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.records.record import (
     EVENTS,
     SCHEMA_VERSION,

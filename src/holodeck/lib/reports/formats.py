@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.support.private_files import replace_file
+from holodeck.lib.support.files import replace_file
 from holodeck.lib.user_code.registry import Registry, unknown_name
 from holodeck.models.test_result import TestReport
 

@@ -144,8 +144,8 @@ class UnreadableRequest(Exception):
 
 def read_request(body: bytes, content_type: str) -> Any:
     """Return the ExportTraceServiceRequest in a body. Raises UnreadableRequest."""
-    from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
+    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415
         ExportTraceServiceRequest,
     )

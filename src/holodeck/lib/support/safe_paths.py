@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from holodeck import errors
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 
 _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=False)
 

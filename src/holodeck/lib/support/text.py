@@ -1,9 +1,74 @@
 """Make text safe for terminals, logs and reports: no invisible characters, and no commands."""
 
+from __future__ import annotations
+
 import codecs
+import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holodeck.errors import HoloDeckError
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message; empty if `__str__` of the exception raises."""
+    try:
+        return str(error)
+    # The user's exception may raise anything.
+    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001
+        return ""
+
+
+def describe(error: BaseException) -> str:
+    """Return type and message on one line; only the message for holodeck's own errors."""
+    text = " ".join(message_of(error).split())
+    name = type(error).__name__
+    if isinstance(error, HoloDeckError):
+        return text or name
+    return f"{name}: {text}" if text else name
+
+
+def nearest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most like `word`, or None if none is similar enough."""
+    # Imported here because mistakes are rare.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(
+    word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6
+) -> str:
+    """Return `; did you mean 'x'?` with the nearest known word, or `otherwise` without one."""
+    nearest = nearest_word(word, known, cutoff=cutoff)
+    return otherwise if nearest is None else f"; did you mean {nearest!r}?"
+
+
+def did_you_mean_or_list(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?`, or `; known: …` with the first twenty words."""
+    words = list(known)
+    return did_you_mean(word, words, f"; known: {', '.join(words[:20])}" if words else "")
+
+
+class DuplicateKey(ValueError):
+    """An object has a key twice; the message names it."""
+
+
+def load_json(text: str | bytes | bytearray) -> Any:
+    """Return the value of a JSON text. Raises ValueError, DuplicateKey and RecursionError."""
+    return json.loads(text, object_pairs_hook=unique_keys)
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these keys and values, for `object_pairs_hook`. Raises DuplicateKey."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise DuplicateKey(f"duplicate key {next(key for key in keys if keys.count(key) > 1)!r}")
+    return found
+
 
 # What a terminal obeys, what reorders or hides text, and what no encoder takes. The joiners
 # U+200C and U+200D stay: Persian, Indic scripts and emoji are spelled with them.
@@ -19,10 +84,14 @@ _UNSEEN = (
 )
 _INVISIBLE = re.compile(f"[{_UNSEEN}]")
 _INVISIBLE_OR_BREAK = re.compile(f"[\t\n{_UNSEEN}]")
+
+
 # Joiners and variation selectors show nothing by themselves, nor do a blank of Braille, the
 # grapheme joiner and two vowels of Khmer.
 _VISIBLE = re.compile(f"[^\\s{_UNSEEN}\u034f\u17b4\u17b5\u200c\u200d\u2800\ufe00-\ufe0f]")
 _INVISIBLE_OR_COLOR = re.compile(rf"[{_UNSEEN}](?:(?<=\x1b)\[[\d;]*m)?")
+
+
 # What CI services obey in a log: `::error::` of GitHub after spaces, `##[`, `##vso[` of Azure and
 # `##teamcity[` anywhere in a line. `std::vector` and `agent.yaml::case` are none, but a color may
 # end with a letter. Patterns that begin with the signs themselves are quick in long texts.

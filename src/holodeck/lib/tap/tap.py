@@ -1,18 +1,151 @@
 """The tap: a proxy on 127.0.0.1 in a thread of its own, and the channels through it."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from hmac import compare_digest
+from urllib.parse import urlsplit
 
-from holodeck.lib.llm.endpoint import ProxyFor
+from holodeck.errors import ConfigError
+from holodeck.lib.llm.endpoint import ProxyFor, is_usable_url
+from holodeck.lib.llm.errors import unreachable_reason
+from holodeck.lib.llm.http_client import StreamedResponse
+from holodeck.lib.llm.http_connection import ConnectionPool, Server, basic_credentials, proxy_header
+from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
+from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel, Exchange
-from holodeck.lib.tap.exchange import Handler, Request, Response
-from holodeck.lib.tap.forwarder import Forwarder
+from holodeck.lib.tap.exchange import Handler, Request, Response, UpstreamError, end_to_end, header
 from holodeck.lib.tap.handlers import Recorder, error_response
 from holodeck.lib.tap.loopback import LoopbackServer
 from holodeck.lib.tap.server import ReceivedRequest
 from holodeck.lib.tap.upstreams import Upstream, tap_variables
+
+_READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
+
+
+class Forwarder:
+    """Sends requests on to their servers; nothing in a response is changed.
+
+    Of a request, only `Accept-Encoding` is: a response in a coding that the tap cannot decode could
+    not be read.
+
+    Args:
+        proxy_for: Returns the proxy for a URL.
+    """
+
+    def __init__(self, proxy_for: ProxyFor) -> None:
+        self._proxy_for = proxy_for
+        self._servers: dict[Upstream, _ModelServer] = {}
+
+    @asynccontextmanager
+    async def __call__(self, request: Request) -> AsyncIterator[Response]:
+        """Yield the response of the server; 502 with the reason if there is none."""
+        try:
+            response = await self._send(request)
+        except (OSError, MalformedHttp, ConfigError) as error:
+            yield error_response(502, "upstream_error", _describe_failure(error, request))
+            return
+        try:
+            head = response.head
+            lines = [(_bytes(name), _bytes(value)) for name, value in head.lines]
+            pieces = _or_upstream_error(response.pieces())
+            yield Response(head.status, end_to_end(lines), pieces, _bytes(head.reason))
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        """Close all connections to servers."""
+        for server in self._servers.values():
+            await server.pool.close()
+
+    async def _send(self, request: Request) -> StreamedResponse:
+        """Return the response, whose head has come. Raises OSError, MalformedHttp, ConfigError."""
+        server = self._servers.get(request.upstream)
+        if server is None:
+            server = _ModelServer.of(request.upstream, self._proxy_for)
+            self._servers[request.upstream] = server
+        reader = ResponseReader(sys.maxsize, has_body=request.method != "HEAD")
+        return await StreamedResponse.begin(server.pool, server.encode(request), reader)
+
+
+@dataclass(frozen=True)
+class _ModelServer:
+    """A server of models: the connections to it, and what all requests to it have in common."""
+
+    pool: ConnectionPool
+    proxy: str | None
+    common: bytes
+    """Headers of every request."""
+    has_credentials: bool
+    """Whether the URL holds credentials, which go before those of the agent."""
+
+    @classmethod
+    def of(cls, upstream: Upstream, proxy_for: ProxyFor) -> "_ModelServer":
+        """Return the server. Raises ConfigError if its URL, or that of a proxy, cannot be used."""
+        if not is_usable_url(upstream.url):
+            raise ConfigError(upstream.route.variable, "is not a URL such as 'https://host/v1'")
+        server = Server(upstream.url, proxy_for(upstream.url))
+        credentials = basic_credentials(server.parts)
+        common = f"Host: {server.authority}\r\n"
+        common += f"Authorization: {credentials}\r\n" if credentials else ""
+        if server.proxy is not None and not server.is_secure:
+            common += proxy_header(server.proxy)
+        pool = ConnectionPool(server, sys.maxsize)
+        return cls(pool, server.proxy, _bytes(common), credentials is not None)
+
+    def encode(self, request: Request) -> bytes:
+        """Return the request as it is sent."""
+        server = Server(request.upstream.url_of(request.path), self.proxy)
+        head = b"%b %b HTTP/1.1\r\n" % (_bytes(request.method), _bytes(server.target))
+        lines = b"".join(b"%b: %b\r\n" % line for line in self._headers(request))
+        return b"".join((head, self.common, lines, b"\r\n", request.body))
+
+    def _headers(self, request: Request) -> Iterator[tuple[bytes, bytes]]:
+        for name, value in end_to_end(request.headers):
+            match name.lower():
+                case b"host" | b"content-length" | b"expect":
+                    continue
+                case b"authorization" if self.has_credentials:
+                    continue
+                case b"accept-encoding":
+                    yield name, _decodable_codings(value)
+                case _:
+                    yield name, value
+        if request.body or header(request.headers, b"content-length") is not None:
+            yield b"Content-Length", b"%d" % len(request.body)
+
+
+async def _or_upstream_error(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body. Raises UpstreamError if it breaks off."""
+    try:
+        async for piece in pieces:
+            yield piece
+    except (OSError, MalformedHttp) as error:
+        raise UpstreamError(str(error)) from error
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _decodable_codings(accepted: bytes) -> bytes:
+    """Return the codings of an `Accept-Encoding` header that the tap can decode."""
+    codings = [one.strip() for one in accepted.decode("latin-1").split(",")]
+    known = [one for one in codings if one.partition(";")[0].strip().lower() in _READABLE_CODINGS]
+    return (", ".join(known) or "identity").encode("latin-1")
+
+
+def _describe_failure(error: Exception, request: Request) -> str:
+    parts = urlsplit(request.upstream.url)
+    reason = unreachable_reason(error) or one_line(str(error), 200) or type(error).__name__
+    variable = request.upstream.route.variable
+    return (
+        f"holodeck's tap got no response from {parts.scheme}://{parts.hostname}"
+        f"{f':{parts.port}' if parts.port else ''} ({variable}): {reason}"
+    )
+
 
 _NOT_FOUND = "nothing is here"
 

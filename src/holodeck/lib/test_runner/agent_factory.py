@@ -30,7 +30,7 @@ from holodeck.lib.support.environment import (
     process_variables,
     proxy_for,
 )
-from holodeck.lib.support.strict_json import load_json
+from holodeck.lib.support.text import load_json
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
-    from holodeck.lib.tools.filtering import Embed, ToolFilterManager
+    from holodeck.lib.tools.toolbox import Embed, ToolFilterManager
 
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.source import location_of
+from holodeck.config.yaml.source import location_of
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
@@ -36,14 +36,13 @@ from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
-    from holodeck.lib.conversation.script_run import ScriptRun
     from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.conversation import ConversationRunner, ConversationSetup
     from holodeck.lib.test_runner.events import (
         CaseEvents,
+        HasEvents,
         OnConversation,
         RunEvents,
-        StaticConversation,
     )
 
 logger = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ class CaseRun:
         )
         await grade(self.state, self.checks, self.observations)
 
-    def _follow(self, conversation: "ScriptRun | StaticConversation") -> None:
+    def _follow(self, conversation: "HasEvents") -> None:
         if self.events is not None:
             self.events.follow(conversation.events)
         if self.on_conversation is not None:

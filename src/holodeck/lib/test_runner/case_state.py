@@ -10,7 +10,7 @@ from uuid import uuid4
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.attachments import Image
 from holodeck.models.cases.history import EarlierMessage
@@ -26,8 +26,23 @@ TakeTurn = Callable[[TurnModel, Send], Awaitable[TurnResult]]
 
 
 @dataclass
+class Grades:
+    """What is decided of one run of a test case; what was observed stays as it is."""
+
+    turns: dict[int, TurnResult] = field(default_factory=dict)
+    """The turns that have been graded, with their checks and outcomes, by their index."""
+    tool_checks: list[ToolCheck] = field(default_factory=list)
+    rows: list[MetricResult] = field(default_factory=list)
+    """One row for each metric of the case; a metric that is still computed has an error row."""
+    criteria: list[CriterionRow] = field(default_factory=list)
+    judge_cost: ModelCost | None = None
+    ending: ConversationEnd | None = None
+    """Why grading could not be finished; None if it was."""
+
+
+@dataclass
 class CaseState:
-    """Everything known of one run of a test case; `observe` and `grade` fill it in.
+    """Everything known of one run of a test case: what `observe` noted, and what `grade` decided.
 
     A run that is cancelled or exceeds its time limit is reported from what is here by then.
     """
@@ -37,7 +52,7 @@ class CaseState:
     """The messages before the case."""
 
     turns: list[TurnResult] = field(default_factory=list)
-    """The turns with the agent, one for a case of one input; grading adds checks and outcomes."""
+    """The turns with the agent, one for a case of one input."""
     images: list[Sequence[Image]] = field(default_factory=list)
     """The images that each turn sent to the agent, for judges; none of a recorded turn."""
     answers: list[ExecutionResult] = field(default_factory=list)
@@ -60,18 +75,15 @@ class CaseState:
     """What the provider objected to before it answered anything; None if it did not."""
 
     ending: ConversationEnd | None = None
-    """How a conversation ended, or why its judge failed."""
-    criteria: list[CriterionRow] = field(default_factory=list)
+    """How a conversation ended."""
     are_criteria_judged: bool = False
     """Whether a judge took part in the conversation, so that grading does not ask it again."""
     messages: list[Message] = field(default_factory=list)
     """The whole conversation; empty if the turns contain all of it."""
-    judge_cost: ModelCost | None = None
     simulator_cost: ModelCost | None = None
 
-    tool_checks: list[ToolCheck] = field(default_factory=list)
-    rows: list[MetricResult] = field(default_factory=list)
-    """One row for each metric of the case; a metric that is still computed has an error row."""
+    grades: Grades = field(default_factory=Grades)
+    """What is decided by now; scripts check turns and ask the judge during the conversation."""
     late_ending: ConversationEnd | None = None
     """How the case ends if its time runs out now; None while holodeck waits for the agent."""
 
@@ -79,6 +91,16 @@ class CaseState:
     def conversation_id(self) -> str:
         """An id of the conversation, for spans."""
         return uuid4().hex
+
+    @property
+    def graded_turns(self) -> list[TurnResult]:
+        """The turns, those that have been graded with their checks and outcomes."""
+        return [self.grades.turns.get(index, turn) for index, turn in enumerate(self.turns)]
+
+    @property
+    def final_ending(self) -> ConversationEnd | None:
+        """How the case ended: why grading could not be finished, else how its conversation did."""
+        return self.grades.ending or self.ending
 
     def add_error(self, error: Exception) -> None:
         """Note what ended the case outside of a turn."""
@@ -91,7 +113,7 @@ class CaseState:
         if self.late_ending is None:
             return False
         update = {"code": code, "reasoning": f"{reason}: {self.late_ending.reasoning}"}
-        self.ending = self.late_ending.model_copy(update=update)
+        self.grades.ending = self.late_ending.model_copy(update=update)
         return True
 
 

@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.check_cases import NO_JUDGE
+from holodeck.config.checks.cases import NO_JUDGE
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
-from holodeck.config.source import location_of
+from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.build import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.check_cases import NO_SIMULATOR
+from holodeck.config.checks.cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.messages import AgentRole
@@ -18,7 +18,7 @@ from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult
 from holodeck.lib.llm.model import ChatModel
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
@@ -29,6 +29,7 @@ from holodeck.lib.test_runner.script_steps import (
     AgentFailedError,
     AgentParticipant,
     Code,
+    ConversationLimits,
     script_steps,
 )
 from holodeck.lib.user_code.raised import raised_error
@@ -53,16 +54,6 @@ _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script ended")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
 """Reason codes of steps, with what they decide; after a check, its rows decide."""
-
-
-@dataclass(frozen=True)
-class ConversationLimits:
-    """Limits on turns; the time is limited elsewhere."""
-
-    max_turns: int | None
-    min_turns: int | None
-    timeout: float | None = None
-    call_timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -145,9 +136,9 @@ class ConversationRunner:
         said = result.messages[len(state.history) :]
         is_silent = ending is not None and ending.reasoning == SILENT
         state.ending = ending
-        state.criteria = [] if is_silent else self._rows(result)
+        state.grades.criteria = [] if is_silent else self._rows(result)
         state.messages = messages_beyond_turns(said, state.turns)
-        state.judge_cost = self._cost(result, AgentRole.JUDGE)
+        state.grades.judge_cost = self._cost(result, AgentRole.JUDGE)
         state.simulator_cost = self._cost(result, AgentRole.USER)
 
     def _rows(self, result: ScenarioResult) -> list[CriterionRow]:
@@ -157,7 +148,7 @@ class ConversationRunner:
         code, reasoning = result.reason_code, result.reasoning
         if not state.turns and code not in {BY_HAND, "failed"}:
             messages = result.messages[len(state.history) :]
-            if not any(one.get("role") == "user" for one in messages):
+            if not any(message.get("role") == "user" for message in messages):
                 return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
             if result.success:
                 return ConversationEnd(code="never_asked", reasoning=NO_ANSWER, passed=False)

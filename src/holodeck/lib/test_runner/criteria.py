@@ -10,8 +10,7 @@ from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.support.text import describe, one_line, plural
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.lib.test_runner.judge_trust import Trust
 from holodeck.lib.test_runner.messages import count_images
@@ -108,12 +107,12 @@ class CaseCriteria:
                     messages, self._situation, self._texts, is_final=True
                 )
                 rows = [_noting_images(row, state) for row in self.rows_of(found or [])]
-                state.criteria = [*state.criteria, *rows]
+                state.grades.criteria += rows
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
-                state.ending = ending_without_verdict(error)
+                state.grades.ending = ending_without_verdict(error)
             finally:
-                state.judge_cost = add_costs(state.judge_cost, self._cost(usage))
+                state.grades.judge_cost = add_costs(state.grades.judge_cost, self._cost(usage))
         state.late_ending = None
 
     def end_if_distrusted(self, state: CaseState) -> None:
@@ -126,7 +125,7 @@ class CaseCriteria:
         if not missing:
             return
         of_each = ", ".join(f"{one_line(text, 80)!r} ({state})" for text, state in missing.items())
-        state.ending = ConversationEnd(
+        state.grades.ending = ConversationEnd(
             code="judge_error",
             reasoning=f"the judge of the criteria may not decide about {of_each}, and"
             " 'judge_trust' is 'require'; see 'holodeck judge check --metric criteria --save'",

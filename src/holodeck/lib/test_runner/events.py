@@ -1,11 +1,9 @@
-"""Events of the cases of a run, and of conversations whose user turns are written."""
+"""Events of the cases of a run."""
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
@@ -29,13 +27,12 @@ from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.test_runner.messages import response_messages
+from holodeck.lib.support.text import describe
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import CriterionRow
-from holodeck.models.test_case import TestCaseModel, TurnModel
-from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck
 
 _ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 
@@ -87,9 +84,9 @@ class RunEvents:
             relay: Called at once; it never waits nor fails.
         """
         self._run_id = run_id
-        given = (self._file, listener)
+        listeners = (self._file, listener)
         self._dispatcher = EventDispatcher(
-            [ListenerThread(one) for one in given if one is not None],
+            [ListenerThread(listener) for listener in listeners if listener is not None],
             () if relay is None else (relay,),
         )
 
@@ -226,7 +223,11 @@ def own_batch(event: Event) -> Event:
 
 def ended_by_error(began: RunStarted, error: BaseException) -> RunFinished:
     """Return the end of a run that an error ended."""
-    ids = {one.name: getattr(began, one.name) for one in fields(Event) if one.name != "timestamp"}
+    ids = {
+        field.name: getattr(began, field.name)
+        for field in fields(Event)
+        if field.name != "timestamp"
+    }
     named = {"scenario_run_id": began.scenario_run_id, "batch_run_id": began.batch_run_id}
     result = _result_of_error(error).model_copy(update=named)
     return RunFinished(status=_status_of(error), result=result, **ids)
@@ -250,79 +251,22 @@ def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> E
     return EventFile(path, Redactor(secrets).redact_report, settings.source_of("events"))
 
 
-class StaticConversation:
-    """Publishes the events of a conversation whose user messages are all written.
+class HasEvents(Protocol):
+    """A conversation that can be followed."""
 
-    Args:
-        case: The case.
-        before: The messages before the case.
-    """
-
-    def __init__(self, case: TestCaseModel, before: Sequence[Message] = ()) -> None:
-        self.before = before
-        self.events = EventStream()
-        self._dispatcher = self.events.dispatcher()
-        self._case = case
-        self._turn = 0
-        self._published = 0
-
-    @cached_property
-    def _ids(self) -> dict[str, Any]:
-        """The ids that every event has."""
-        return {
-            "batch_run_id": BATCH_RUN_ID,
-            "scenario_run_id": new_id("scenariorun"),
-            "scenario_id": self._case.name or "case",
-            "scenario_set_id": self._case.suite or "default",
-        }
-
-    @asynccontextmanager
-    async def publish_start_and_end(self) -> AsyncIterator[None]:
-        """Publish the start and the end; at the end, listeners have received everything."""
-        self._dispatcher = self.events.dispatcher()
-        if self._dispatcher.is_idle:
-            yield
-            return
-        name = self._ids["scenario_id"]
-        started = RunStarted(
-            name=name, description=self._case.user_input, thread_id=new_id("thread"), **self._ids
-        )
-        self._dispatcher.put(started)
-        try:
-            yield
-            await self._dispatcher.catch_up()
-        finally:
-            over = ScenarioResult(success=True, messages=[])
-            self._dispatcher.put(RunFinished(status="SUCCESS", result=over, **self._ids))
-            self._dispatcher.close()
-
-    def add_user_message(self, turn: TurnModel) -> None:
-        """Publish what the user says."""
-        self._publish({"role": "user", "content": turn.input})
-
-    def add_answer(self, turn: TurnResult) -> None:
-        """Publish the tool calls and the response of the agent."""
-        if not self._dispatcher.is_idle and turn.outcome is not Outcome.AGENT_ERROR:
-            for message in response_messages(turn, self._turn + 1):
-                self._publish(message)
-        self._turn += 1
-
-    def _publish(self, message: Message) -> None:
-        if self._dispatcher.is_idle:
-            return
-        event = MessageAdded(index=self._published, message=message, turn=self._turn, **self._ids)
-        self._dispatcher.put(event)
-        self._published += 1
+    before: Sequence[Message]
+    """The messages before it."""
+    events: EventStream
 
 
-OnConversation = Callable[[ScriptRun | StaticConversation], None]
-"""Told of a conversation before it begins."""
+OnConversation = Callable[[HasEvents], None]
+"""Called with a conversation before it begins."""
 
 
 def show_conversations(
     clean: Callable[[str], str] | None = None, *, debug: bool = False
 ) -> OnConversation:
-    """Shows every conversation on stderr.
+    """Return what shows every conversation on stderr.
 
     Args:
         clean: What hides secrets; None for what knows none by name.
@@ -330,11 +274,11 @@ def show_conversations(
     """
     debugger = Debugger() if debug else None
 
-    def listen(conversation: ScriptRun | StaticConversation) -> None:
+    def listen(conversation: HasEvents) -> None:
         conversation.events.subscribe(
             ConversationPrinter(has_end=False, clean=clean, before=conversation.before)
         )
-        if isinstance(conversation, ScriptRun):
+        if isinstance(conversation, ScriptRun) and not conversation.is_written:
             conversation.debugger = debugger
 
     return listen

@@ -26,8 +26,7 @@ from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
 from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
@@ -234,7 +233,7 @@ class TestExecutor:
     def _check(self) -> None:
         """Do the static checks of `holodeck validate`. Raises ConfigError."""
         # Imported here because `holodeck test` has done them by now.
-        from holodeck.config.check import check_before_run, log_findings  # noqa: PLC0415
+        from holodeck.config.checks.agent import check_before_run, log_findings  # noqa: PLC0415
 
         agent = self.agent_config
         if self._given_backend is not None:
@@ -244,15 +243,19 @@ class TestExecutor:
             log_findings(findings)
 
     @asynccontextmanager
-    async def open_lane(self) -> AsyncIterator[Lane]:
-        """Yield what a schedule needs to run the cases, and close what was opened for them."""
-        count = self._worker_count()
+    async def open_lane(self, *, in_child: bool = False) -> AsyncIterator[Lane]:
+        """Yield what a schedule needs to run the cases, and close what was opened for them.
+
+        `in_child` runs them in another process. Raises ConfigError if that is impossible.
+        """
+        count = self._worker_count(in_child=in_child)
         async with self._open_own_lane() if count == 0 else self._open_worker_lane(count) as lane:
             yield lane
 
-    def _worker_count(self) -> int | None:
+    def _worker_count(self, *, in_child: bool) -> int | None:
         """Return how many workers run the cases: 0 for none, None for one per core of Ray."""
-        if self.config.workers in {None, 1} and self.config.run_on in {None, "local"}:
+        is_local = self.config.workers in {None, 1} and self.config.run_on in {None, "local"}
+        if is_local and not in_child:
             return 0
         # Imported here because most runs take place in this process.
         from holodeck.lib.test_runner.workers.count import count_workers  # noqa: PLC0415
@@ -265,6 +268,7 @@ class TestExecutor:
             or self._injects_checks
             or self._injects_files,
             is_debugged=self.options.is_debugged,
+            needs_child=in_child,
             note=self._setup.note,
         )
 
@@ -349,7 +353,7 @@ class TestExecutor:
         self._setup.observations.offered = offered
         if any(tool.type != "function" for tool in self.agent_config.tools or ()):
             # Imported here because `validate` knows all tools of most agents.
-            from holodeck.config.check import check_opened_tools  # noqa: PLC0415
+            from holodeck.config.checks.agent import check_opened_tools  # noqa: PLC0415
 
             check_opened_tools(self.agent_config, offered)
 

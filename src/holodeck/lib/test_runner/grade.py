@@ -58,31 +58,32 @@ _BY_USER_OR_JUDGE = frozenset({"user_done", "judged"})
 
 
 async def grade(state: CaseState, checks: CaseChecks, observations: "ObservationBuilder") -> None:
-    """Check and judge everything that was observed; the state gets the results.
+    """Check and judge everything that was observed; the grades of the state get the results.
 
     Where the agent failed or the conversation broke off, nothing is graded, except that the tool
     calls that are known of a case of one input are checked.
     """
-    case, broke_off = state.case, state.ending is not None and state.ending.broke
+    case, grades, ending = state.case, state.grades, state.final_ending
+    broke_off = ending is not None and ending.broke
     is_complete = bool(state.turns) and not state.errors and not broke_off
     if is_complete and case.turns is not None:
         for at, (turn, turn_checks) in enumerate(zip(case.turns, checks.of_turns, strict=True)):
             conversation = conversation_of(state.history, state.turns[: at + 1])
             await grade_turn(state, at, turn, turn_checks, observations, conversation)
     if is_complete or (case.input and state.answers):
-        state.tool_checks = _check_tools(case, state.turns, observations)
-        state.tool_checks += check_side_effects(calls_in(state.turns))
+        grades.tool_checks = _check_tools(case, state.turns, observations)
+        grades.tool_checks += check_side_effects(calls_in(state.turns))
     if not is_complete:
         return
-    state.tool_checks += _check_trace(case, state.turns)
+    grades.tool_checks += _check_trace(case, state.turns)
     observation = observations.of_case(state)
-    await _compute_metrics(state, checks.at_end, observation, state.rows)
+    await _compute_metrics(state, checks.at_end, observation, grades.rows)
     criteria = checks.criteria
     if criteria is not None and criteria.are_about_the_whole and not state.are_criteria_judged:
         messages = state.messages or conversation_messages(state.turns, state.images)
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
     if case.max_turns_to_done is not None:
-        state.tool_checks.append(_check_turns_to_done(case.max_turns_to_done, state))
+        grades.tool_checks.append(_check_turns_to_done(case.max_turns_to_done, state))
     if criteria is not None:
         criteria.end_if_distrusted(state)
 
@@ -99,7 +100,7 @@ async def grade_turn(
 
     The results are added to those of earlier checks of the turn.
     """
-    turn, rows = state.turns[index], list[MetricResult]()
+    turn, rows = state.graded_turns[index], list[MetricResult]()
     tool_checks = _check_tools(expectations, [turn], observations)
     tool_checks += _check_trace(expectations, [turn])
     images = state.images[index] if index < len(state.images) else ()
@@ -117,7 +118,7 @@ async def grade_turn(
             "ground_truth": expectations.ground_truth or turn.ground_truth,
             "outcome": combine_outcomes([*known, *of_agent, outcome]),
         }
-        state.turns[index] = turn.model_copy(update=update)
+        state.grades.turns[index] = turn.model_copy(update=update)
     return outcome
 
 
@@ -158,8 +159,8 @@ def _check_turns_to_done(most: int, state: CaseState) -> ToolCheck:
 
 
 def _reason_not_done(most: int, state: CaseState) -> str | None:
-    ending, turns = state.ending, len(state.turns)
-    missed = [row.criterion for row in state.criteria if row.is_missed]
+    ending, turns = state.final_ending, len(state.turns)
+    missed = [row.criterion for row in state.grades.criteria if row.is_missed]
     if ending is None:
         return "the conversation has no end"
     if missed:
@@ -171,29 +172,31 @@ def _reason_not_done(most: int, state: CaseState) -> str | None:
     return None
 
 
-def decide_outcome(state: CaseState, checks: CaseChecks) -> Outcome:
-    """Return how the case ended. A script that nothing concludes, no check either, fails.
+def decide_outcome(state: CaseState, checks: CaseChecks) -> tuple[Outcome, ConversationEnd | None]:
+    """Return what became of the case, and how it ended.
+
+    A script that nothing concludes, no check either, fails.
 
     A case with a `todo` does not pass, whatever its other checks say.
     """
     if state.errors:
-        return Outcome.AGENT_ERROR
+        return Outcome.AGENT_ERROR, state.final_ending
+    grades, ending = state.grades, state.final_ending
     faults = state.turns[0].errors if state.case.input and state.turns else []
     outcome = combine_outcomes(
         [
-            outcome_of_checks(faults, state.tool_checks, state.rows, checks.at_end),
-            *(turn.outcome for turn in state.turns if turn.outcome is not None),
-            _outcome_of_ending(state.ending),
-            _outcome_of_criteria(state.criteria),
+            outcome_of_checks(faults, grades.tool_checks, grades.rows, checks.at_end),
+            *(turn.outcome for turn in state.graded_turns if turn.outcome is not None),
+            _outcome_of_ending(ending),
+            _outcome_of_criteria(grades.criteria),
         ]
     )
-    is_open = state.ending is not None and state.ending.code == "no_conclusion"
-    if state.ending is not None and is_open and outcome is Outcome.UNCHECKED:
+    is_open = ending is not None and ending.code == "no_conclusion"
+    if ending is not None and is_open and outcome is Outcome.UNCHECKED:
         update = {"passed": False, "reasoning": NO_CONCLUSION}
-        state.ending = state.ending.model_copy(update=update)
-        return Outcome.FAILED
+        return Outcome.FAILED, ending.model_copy(update=update)
     is_unwritten = state.case.todo is not None and outcome is Outcome.PASSED
-    return Outcome.UNCHECKED if is_unwritten else outcome
+    return Outcome.UNCHECKED if is_unwritten else outcome, ending
 
 
 def outcome_of_checks(
@@ -285,23 +288,24 @@ def regraded_result(recorded: TestResult, state: CaseState, checks: CaseChecks) 
 
 def _graded_fields(state: CaseState, checks: CaseChecks, errors: list[str]) -> dict[str, Any]:
     """Return the fields of a result that grading decides; `errors` are those of the agent."""
-    outcome = decide_outcome(state, checks)
+    outcome, ending = decide_outcome(state, checks)
+    grades, turns = state.grades, state.graded_turns
     return {
         "expected_tools": state.case.expected_tools,
-        "tools_matched": tools_matched(state.tool_checks),
-        "tool_checks": state.tool_checks,
-        "metric_results": state.rows,
+        "tools_matched": tools_matched(grades.tool_checks),
+        "tool_checks": grades.tool_checks,
+        "metric_results": grades.rows,
         "ground_truth": state.case.ground_truth,
         "todo": state.case.todo,
         "passed": outcome is Outcome.PASSED,
         "outcome": outcome,
-        "errors": [*errors, *ending_errors(state.ending)],
-        "turns": [] if state.case.input else state.turns,
-        "trace": state.turns[0].trace if state.case.input and state.turns else None,
+        "errors": [*errors, *ending_errors(ending)],
+        "turns": [] if state.case.input else turns,
+        "trace": turns[0].trace if state.case.input and turns else None,
         "messages": state.messages,
-        "criteria": state.criteria,
-        "ending": state.ending,
-        "judge_cost": state.judge_cost,
+        "criteria": grades.criteria,
+        "ending": ending,
+        "judge_cost": grades.judge_cost,
         "simulator_cost": state.simulator_cost,
     }
 

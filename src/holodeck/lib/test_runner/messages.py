@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat, takewhile
 from typing import Any, cast
 
-from holodeck.config.source import location_of
+from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
 from holodeck.lib.backends.parsing import parse_arguments
@@ -37,7 +37,7 @@ def histories_of(agent: Agent) -> dict[int, History]:
     if not indexes:
         return {}
     # Imported here because most cases have no history.
-    from holodeck.config.history import load_history  # noqa: PLC0415
+    from holodeck.config.cases.history import load_history  # noqa: PLC0415
 
     return {at: load_history(agent, at) for at in indexes}
 

@@ -3,8 +3,8 @@
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,10 +19,9 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.observability import names, set_content, span
-from holodeck.lib.support.exceptions import describe, message_of
-from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.text import describe, is_blank, message_of
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
-from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
+from holodeck.lib.test_runner.messages import to_agent_messages, with_files
 from holodeck.lib.test_runner.tool_invocations import (
     invalid_tool_calls,
     pair_tool_calls,
@@ -37,7 +36,7 @@ from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, Turn
 if TYPE_CHECKING:
     from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.conversation import ConversationRunner
-    from holodeck.lib.test_runner.events import OnConversation, StaticConversation
+    from holodeck.lib.test_runner.events import OnConversation
     from holodeck.models.cases.attachments import Image
 
 logger = logging.getLogger(__name__)
@@ -74,45 +73,18 @@ async def observe(
         async with _session(state, backend) as session:
             await conversation.run(state, session, take_turn, on_conversation)
         return
-    written = _written_conversation(state, on_conversation)
+    if case.turns is None and on_conversation is None:
+        await take_turn(case, partial(_send_once, state, backend))
+        return
+    # Imported here because most runs have one turn, which nobody follows.
+    from holodeck.lib.test_runner.script_steps import take_written_turns  # noqa: PLC0415
+
     if case.turns is None:
-        await _take_turns(state, [case], partial(_send_once, state, backend), take_turn, written)
+        send = partial(_send_once, state, backend)
+        await take_written_turns(state, [case], send, take_turn, on_conversation)
         return
     async with _session(state, backend) as session:
-        await _take_turns(state, case.turns, session.send, take_turn, written)
-
-
-async def _take_turns(
-    state: CaseState,
-    turns: Sequence[TurnModel],
-    send: Send,
-    take_turn: TakeTurn,
-    written: "StaticConversation | None",
-) -> None:
-    """Take one turn after the other; the first that fails ends the conversation."""
-    async with nullcontext() if written is None else written.publish_start_and_end():
-        for turn in turns:
-            if written is not None:
-                written.add_user_message(turn)
-            result = await take_turn(turn, send)
-            if written is not None:
-                written.add_answer(result)
-            if state.errors:
-                return
-
-
-def _written_conversation(
-    state: CaseState, on_conversation: "OnConversation | None"
-) -> "StaticConversation | None":
-    """Return the events of the conversation; None if nobody listens."""
-    if on_conversation is None:
-        return None
-    # Imported here because nobody listens to most runs.
-    from holodeck.lib.test_runner.events import StaticConversation  # noqa: PLC0415
-
-    written = StaticConversation(state.case, to_judge_messages(state.history))
-    on_conversation(written)
-    return written
+        await take_written_turns(state, case.turns, session.send, take_turn, on_conversation)
 
 
 async def _send_once(state: CaseState, backend: AgentBackend, message: str) -> ExecutionResult:

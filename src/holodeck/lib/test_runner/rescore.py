@@ -13,7 +13,7 @@ from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
-from holodeck.lib.test_runner.case_state import CaseState
+from holodeck.lib.test_runner.case_state import CaseState, Grades
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.grade import (
@@ -210,9 +210,9 @@ def recorded_state(result: TestResult, case: TestCaseModel, checks: CaseChecks) 
         turns=_recorded_turns(result, case),
         faults=_errors_of_agent(result),
         ending=ending,
-        criteria=[row for row in result.criteria if row.is_checkpoint],
         messages=result.messages,
         simulator_cost=result.simulator_cost,
+        grades=Grades(criteria=[row for row in result.criteria if row.is_checkpoint]),
     )
 
 

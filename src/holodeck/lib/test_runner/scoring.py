@@ -16,8 +16,7 @@ from holodeck.lib.judging.judge import count_judge_usage, keep_judge_prompts
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.test_result import MetricResult, PartResult, TestResult

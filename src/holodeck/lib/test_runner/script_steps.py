@@ -1,9 +1,11 @@
-"""The agent as a participant of a conversation, and the steps of a script as engine steps."""
+"""The agent as a participant of a conversation, and scripts and written turns as engine steps."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends import base as backend
@@ -11,8 +13,9 @@ from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script
 from holodeck.lib.conversation.messages import AgentRole, Message, text_of
 from holodeck.lib.conversation.script import Step, unused_steps
-from holodeck.lib.conversation.script_run import dropped_result_message, running
+from holodeck.lib.conversation.script_run import ScriptRun, dropped_result_message, running
 from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.terminal import SilentUser
 from holodeck.lib.conversation.types import (
     AgentInput,
     ScenarioResult,
@@ -20,19 +23,23 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
 )
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
+from holodeck.lib.support.text import describe
+from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn
 from holodeck.lib.test_runner.messages import (
     conversation_of,
     messages_beyond_turns,
     response_messages,
+    to_judge_messages,
 )
 from holodeck.models.cases.conversation import StepModel, step_kind, step_value
 from holodeck.models.cases.expectations import Expectations
 from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn
 from holodeck.models.test_result import Outcome
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.events import OnConversation
 
 BEGINS = "(The conversation begins. Say the first words.)"
 """What the agent is sent where it speaks first: agents answer, and none begins by itself."""
@@ -47,6 +54,16 @@ _ENDING = ("succeed", "fail")
 
 Code = Mapping[int, Callable[..., Any]]
 """The functions that a script calls, by the index of their step."""
+
+
+@dataclass(frozen=True)
+class ConversationLimits:
+    """Limits on turns; the time is limited elsewhere."""
+
+    max_turns: int | None = None
+    min_turns: int | None = None
+    timeout: float | None = None
+    call_timeout: float | None = None
 
 
 class AgentFailedError(Exception):
@@ -87,7 +104,7 @@ class AgentParticipant:
                 backend.remember(self._session, earlier)
             except ConfigError as error:
                 raise ScenarioUsageError(error.field, error.message) from error
-        has_begun = any(one["role"] != "system" for one in earlier)
+        has_begun = any(message["role"] != "system" for message in earlier)
         if not user_text and (state.turns or state.history or has_begun):
             raise ScenarioUsageError("the agent cannot respond", NOTHING_NEW)
         turn = await self._take_turn(TurnModel(input=user_text or BEGINS), self._session.send)
@@ -98,14 +115,74 @@ class AgentParticipant:
         return response_messages(turn, len(state.turns))
 
 
+class WrittenTurnsAgent:
+    """The agent as a participant that takes written turns, with their files and checks.
+
+    Args:
+        state: Knows the turns so far.
+        turns: The turns, in their order.
+        send: Sends a message to the agent.
+        take_turn: Takes a turn, whose result is then in the state.
+    """
+
+    role = AgentRole.AGENT
+
+    def __init__(
+        self, state: CaseState, turns: Sequence[TurnModel], send: Send, take_turn: TakeTurn
+    ) -> None:
+        self._state = state
+        self._turns = iter(turns)
+        self._send = send
+        self._take_turn = take_turn
+
+    async def call(self, input: AgentInput) -> list[Message]:  # noqa: A002, ARG002 - the engine's name
+        """Return the tool calls and the response of the agent. Raises AgentFailedError."""
+        turn = await self._take_turn(next(self._turns), self._send)
+        if self._state.errors:
+            raise AgentFailedError(self._state.errors[-1])
+        return response_messages(turn, len(self._state.turns))
+
+
+async def take_written_turns(
+    state: CaseState,
+    turns: Sequence[TurnModel],
+    send: Send,
+    take_turn: TakeTurn,
+    on_conversation: "OnConversation | None",
+) -> None:
+    """Take one turn after the other, as a script; the first that fails ends the conversation.
+
+    `on_conversation` is called with the conversation before it begins.
+    """
+    steps = [step for turn in turns for step in (script.user(turn.input), script.agent())]
+    conversation = ScriptRun(
+        state.case.name or "case",
+        state.case.user_input,
+        [SilentUser(), WrittenTurnsAgent(state, turns, send, take_turn)],
+        steps,
+        ConversationLimits(),
+        set_id=state.case.suite,
+    )
+    conversation.before = to_judge_messages(state.history)
+    conversation.is_written = True
+    if on_conversation is not None:
+        on_conversation(conversation)
+    with suppress(AgentFailedError):  # the turn says why
+        await conversation.run()
+
+
 def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:
     """Return the messages that the agent must remember, and what the user says to it now."""
-    plain = [one for one in new_messages if text_of(one).strip()]
-    answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
+    plain = [message for message in new_messages if text_of(message).strip()]
+    answered = [at for at, message in enumerate(plain) if message.get("role") == "assistant"]
     now = plain[answered[-1] + 1 :] if answered else plain
-    before = plain[: len(plain) - len(now)] + [one for one in now if one.get("role") != "user"]
-    user_texts = [text_of(one) for one in now if one.get("role") == "user"]
-    earlier = [backend.Message(role=str(one["role"]), content=text_of(one)) for one in before]
+    before = plain[: len(plain) - len(now)] + [
+        message for message in now if message.get("role") != "user"
+    ]
+    user_texts = [text_of(message) for message in now if message.get("role") == "user"]
+    earlier = [
+        backend.Message(role=str(message["role"]), content=text_of(message)) for message in before
+    ]
     return earlier, "\n\n".join(user_texts)
 
 
@@ -154,7 +231,7 @@ def _plain_step(kind: str, value: Any) -> Step:
 
 def _is_checked_later(case: TestCaseModel, at: int) -> bool:
     """Whether a later step may still fail the conversation."""
-    later = [(step_kind(one), step_value(one)) for one in (case.script or ())[at + 1 :]]
+    later = [(step_kind(step), step_value(step)) for step in (case.script or ())[at + 1 :]]
     return any(
         kind in _CHECKING or (kind == "judge" and value is not None) for kind, value in later
     )
@@ -197,7 +274,9 @@ async def _check(
     said = messages_beyond_turns(messages[len(state.history) :], state.turns)
     conversation = conversation_of(state.history, state.turns, said)
     turn = check_as_turn(expectations, state.turns[-1].input)
-    outcome = await grade_turn(state, -1, turn, checks, observations, conversation)
+    outcome = await grade_turn(
+        state, len(state.turns) - 1, turn, checks, observations, conversation
+    )
     if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
         return None
     return ScenarioResult(
@@ -225,7 +304,7 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
             raise
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
             raise RuntimeError(describe(error)) from error
-    if any(one is not returned for one in unused):
+    if any(step is not returned for step in unused):
         raise TypeError(f"{name} created a step such as fail() but did not return it; return it")
     run = running.get()
     against = None if run is None else run.failure

@@ -63,7 +63,7 @@ class TracedTurns:
 def settle_s(case: TestCaseModel) -> float:
     """Return how many seconds the spans of a turn of the case may take after the response."""
     parts = [case, *(part for _, part in case.checked_turns)]
-    return max(one.trace.settle for one in parts if one.trace is not None)
+    return max(part.trace.settle for part in parts if part.trace is not None)
 
 
 def build_traces(agent: Agent, *, is_injected: bool) -> AgentTraces:
@@ -88,7 +88,7 @@ def with_variables(agent: Agent, variables: Mapping[str, str]) -> Agent:
     """Return the agent, whose processes get these variables unless its `env` has them."""
     backend = agent.backend
     if isinstance(backend, ProcessBackendConfig | McpBackendConfig):
-        own = {name: SecretStr(value) for name, value in variables.items()}
-        backend = backend.model_copy(update={"env": {**own, **backend.env}})
+        exporters = {name: SecretStr(value) for name, value in variables.items()}
+        backend = backend.model_copy(update={"env": {**exporters, **backend.env}})
         return agent.model_copy(update={"backend": backend})
     return agent

@@ -46,9 +46,9 @@ from holodeck.lib.processes.process_exit import (
 from holodeck.lib.processes.run_loop import RunLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, replace_variables
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.garbage import finish_user_code
 from holodeck.lib.support.safe_paths import allow_outside
+from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.schedule import Lane

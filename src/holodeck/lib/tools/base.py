@@ -14,7 +14,7 @@ import pydantic_core
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.exceptions import message_of
+from holodeck.lib.support.text import message_of
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.results.outcome import ModelCost, RaisedError
 from holodeck.models.token_usage import UsageMeter

@@ -1,11 +1,13 @@
 """Tools of MCP servers: each server is started once for a run, and again after a crash."""
 
 import asyncio
+import base64
 import json
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -13,16 +15,71 @@ from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendTimeoutError, ConfigError
 from holodeck.lib.mcp_client.connection import McpConnection
-from holodeck.lib.mcp_client.content import images_of, texts_of
 from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
 from holodeck.lib.processes.programs import program_path
 from holodeck.lib.support.safe_paths import file_inside
+from holodeck.lib.support.text import plural
 from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import show_progress
 from holodeck.models.tools.mcp import McpTool
 
+
+@dataclass(frozen=True)
+class Image:
+    """An image in a result."""
+
+    data: bytes
+    media_type: str
+
+
+def texts_of(result: Any) -> list[str]:
+    """Return a text for each content block of a result (`mcp.types.CallToolResult`).
+
+    A result with structured content only is one text: its JSON.
+    """
+    texts = [_text_of(block) for block in result.content]
+    if not texts and result.structuredContent is not None:
+        return [json.dumps(result.structuredContent, ensure_ascii=False)]
+    return texts
+
+
+def images_of(result: Any) -> list[Image]:
+    """Return the images of a result; one that cannot be decoded is left out."""
+    found = []
+    for block in result.content:
+        data, media_type = _binary_of(block)
+        if media_type.startswith("image/") and data:
+            found.append(Image(data, media_type))
+    return found
+
+
+def _text_of(block: Any) -> str:
+    if block.type == "text":
+        return str(block.text)
+    if block.type == "resource" and hasattr(block.resource, "text"):
+        return str(block.resource.text)
+    data, media_type = _binary_of(block)
+    if data is None:  # such as the link to a resource
+        return str(block.model_dump_json(exclude_none=True))
+    return f"[{media_type or 'binary data'}, {plural(len(data), 'byte', form=',')}]"
+
+
+def _binary_of(block: Any) -> tuple[bytes | None, str]:
+    """Return the bytes of a block and their type; None for a block without."""
+    holder = block.resource if block.type == "resource" else block
+    encoded = getattr(holder, "blob", None) or getattr(holder, "data", None)
+    if encoded is None:
+        return None, ""
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        data = b""
+    return data, holder.mimeType or ""
+
+
 logger = logging.getLogger(__name__)
+
 
 START_TIMEOUT_S = 60.0
 _SHOW_START_AFTER_S = 3.0
@@ -131,7 +188,7 @@ class McpServer:
             text="\n".join(texts),
             value=result.structuredContent,
             passages=passages if self._config.is_retrieval else None,
-            images=tuple(ToolImage(one.data, one.media_type) for one in images_of(result)),
+            images=tuple(ToolImage(image.data, image.media_type) for image in images_of(result)),
             is_error=bool(result.isError),
         )
 
@@ -194,7 +251,7 @@ def variables_of_file(config: McpTool, agent_dir: Path) -> dict[str, str]:
     if config.env_file is None:
         return {}
     # Imported here because few servers have a file.
-    from dotenv import dotenv_values  # noqa: PLC0415
+    from dotenv import dotenv_values
 
     file = file_inside(config.env_file, config.base_dir(agent_dir))
     values = dotenv_values(stream=StringIO(file.read_text(encoding="utf-8-sig", errors="replace")))

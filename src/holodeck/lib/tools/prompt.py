@@ -9,7 +9,7 @@ from typing import Any
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.judging.judge import Judges, validate_against_schema
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.models.results.outcome import ModelCost
@@ -49,7 +49,7 @@ class PromptTemplate:
                 hint = did_you_mean(name[1], parameters, known)
                 raise ConfigError(location, f"{place}unknown parameter {name[0]}{hint}")
         used = set(PLACEHOLDER.findall(text))
-        unused = next((one for one in parameters if one not in used), None)
+        unused = next((parameter for parameter in parameters if parameter not in used), None)
         if unused is not None:
             raise ConfigError(
                 location,

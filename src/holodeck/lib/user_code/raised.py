@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holodeck.errors import BackendError, EvaluationError, HoloDeckError
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.models.results.outcome import RaisedError
 
 _PACKAGE = str(Path(__file__).parents[2])

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from holodeck.lib.support.suggestions import did_you_mean
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.base import InvalidParts, Json, Model, NonBlank
 from holodeck.models.cases.matchers import ArgMatcher, ResultMatcher, to_matcher
 from holodeck.models.cases.trace_checks import TraceChecks

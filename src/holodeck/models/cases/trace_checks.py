@@ -94,13 +94,11 @@ class SpanCheck(Model):
 
     @model_validator(mode="after")
     def _has_one_assertion(self) -> "SpanCheck":
-        found = [key for key in ASSERTIONS if getattr(self, key) is not None]
-        if not found:
+        keys = [key for key in ASSERTIONS if getattr(self, key) is not None]
+        if not keys:
             raise ValueError(f"checks nothing; write one of {', '.join(map(repr, ASSERTIONS))}")
-        if len(found) > 1:
-            raise ValueError(
-                f"has {found[0]!r} and {found[1]!r}; write an item of the list for each"
-            )
+        if len(keys) > 1:
+            raise ValueError(f"has {keys[0]!r} and {keys[1]!r}; write an item of the list for each")
         return self
 
     @model_validator(mode="after")

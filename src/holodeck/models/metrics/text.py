@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import Field, model_validator
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.base import (
     AbsoluteTolerance,
     Json,

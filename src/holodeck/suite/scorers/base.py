@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.errors import ConfigError, HoloDeckError, MissingExtra
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error, with_location
 from holodeck.lib.user_code.registry import Registry, unknown_name
 from holodeck.suite.results import AgentResult, ScoreResult

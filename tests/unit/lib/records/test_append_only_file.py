@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.lib.records.recorder import AppendOnlyFile
-from holodeck.lib.support.file_lock import try_lock
+from holodeck.lib.support.files import try_lock
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.test_runner.case_state import CaseState
+from holodeck.lib.test_runner.case_state import CaseState, Grades
 from holodeck.lib.test_runner.checks import CaseChecks
 from holodeck.lib.test_runner.criteria import UNJUDGED
 from holodeck.lib.test_runner.grade import (
@@ -22,12 +22,19 @@ def criterion(status, **fields):
     return CriterionRow(criterion="kind", status=status, **fields)
 
 
-def state_of(ending=None, **fields):
-    return CaseState(TestCaseModel(simulate={"situation": "x"}), ending=ending, **fields)
+def state_of(ending=None, late_ending=None, **grades):
+    case = TestCaseModel(simulate={"situation": "x"})
+    return CaseState(case, ending=ending, late_ending=late_ending, grades=Grades(**grades))
 
 
 def outcome_of(state):
-    return decide_outcome(state, CaseChecks([]))
+    outcome, _ = decide_outcome(state, CaseChecks([]))
+    return outcome
+
+
+def ending_of(state):
+    _, ending = decide_outcome(state, CaseChecks([]))
+    return ending
 
 
 @pytest.mark.parametrize(
@@ -81,10 +88,10 @@ def test_a_script_that_nothing_concludes_fails_only_where_no_check_decides():
     decided = state_of(OPEN_SCRIPT, rows=[MetricResult(metric_name="a", score=1, passed=True)])
     other = state_of(ConversationEnd(code="judged"))
 
-    assert (outcome_of(undecided), ending_errors(undecided.ending)) == (FAILED, [NO_CONCLUSION])
-    assert (outcome_of(decided), ending_errors(decided.ending)) == (PASSED, [])
-    assert decided.ending.reasoning == OPEN_SCRIPT.reasoning
-    assert (outcome_of(other), other.ending) == (UNCHECKED, ConversationEnd(code="judged"))
+    assert (outcome_of(undecided), ending_errors(ending_of(undecided))) == (FAILED, [NO_CONCLUSION])
+    assert (outcome_of(decided), ending_errors(ending_of(decided))) == (PASSED, [])
+    assert ending_of(decided).reasoning == OPEN_SCRIPT.reasoning
+    assert (outcome_of(other), ending_of(other)) == (UNCHECKED, ConversationEnd(code="judged"))
     assert outcome_of(state_of()) is UNCHECKED
 
 
@@ -92,7 +99,9 @@ def test_time_that_runs_out_is_told_where_it_was_not_the_agents():
     late = state_of(late_ending=UNGRADED)
 
     assert late.end_late("the case took longer than 1 s")
-    assert ending_errors(late.ending) == ["the case took longer than 1 s: still computing metrics"]
+    assert ending_errors(late.final_ending) == [
+        "the case took longer than 1 s: still computing metrics"
+    ]
     assert outcome_of(late) is Outcome.METRIC_ERROR
     assert not state_of().end_late("x")
     assert not state_of(ConversationEnd(code="judged")).end_late("x")
@@ -102,6 +111,6 @@ def test_a_case_that_is_interrupted_while_it_is_graded_says_so():
     cut = state_of(late_ending=UNGRADED)
 
     assert cut.end_late("interrupted", INTERRUPTED)
-    assert cut.ending.is_interrupted
-    assert ending_errors(cut.ending) == ["interrupted: still computing metrics"]
+    assert cut.final_ending.is_interrupted
+    assert ending_errors(cut.final_ending) == ["interrupted: still computing metrics"]
     assert not UNGRADED.is_interrupted

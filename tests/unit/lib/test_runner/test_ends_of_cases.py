@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.records.fingerprint import dump_cases
 from holodeck.models.records.record import RunStarted

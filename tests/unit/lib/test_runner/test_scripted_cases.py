@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.config.environment import Environment
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.reports.summary import exit_code

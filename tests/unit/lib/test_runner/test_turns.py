@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.evaluators.base import BaseEvaluator

@@ -5,12 +5,12 @@ import re
 import pytest
 
 import holodeck
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.tools.base import Tool
-from holodeck.lib.tools.filtering import ToolFilterManager
+from holodeck.lib.tools.toolbox import ToolFilterManager
 from holodeck.models.agent import Agent
 from holodeck.models.tools.config import ToolFilterConfig
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import holodeck
-from holodeck.config.check import check
+from holodeck.config.checks.agent import check
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.reports.html import generate_html_report

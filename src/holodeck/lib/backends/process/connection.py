@@ -16,8 +16,7 @@ from typing import Any, cast
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.process.messages import answer_error
 from holodeck.lib.llm.http_parser import too_large
-from holodeck.lib.support.strict_json import DuplicateKey, load_json
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import DuplicateKey, load_json, one_line
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.exceptions import describe
 from holodeck.lib.support.signatures import AgentCall, find_call, is_async, is_factory
+from holodeck.lib.support.text import describe
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession

@@ -90,8 +90,8 @@ class GoatStrategy(RedTeamStrategy):
         self._techniques = tuple(DEFAULT_GOAT_TECHNIQUES if techniques is None else techniques)
         if not self._techniques:
             raise ValueError("GoatStrategy needs at least one technique")
-        ids = [one.id for one in self._techniques]
-        twice = sorted({one for one in ids if ids.count(one) > 1})
+        ids = [technique.id for technique in self._techniques]
+        twice = sorted({key for key in ids if ids.count(key) > 1})
         if twice:
             raise ValueError(f"duplicate technique IDs: {', '.join(twice)}")
 
@@ -122,7 +122,9 @@ class GoatStrategy(RedTeamStrategy):
     def chosen_technique_ids(self, strategy_text: str) -> list[str]:
         text = strategy_text.upper()
         return [
-            one.id for one in self._techniques if one.id.upper() in text or one.name.upper() in text
+            technique.id
+            for technique in self._techniques
+            if technique.id.upper() in text or technique.name.upper() in text
         ]
 
     def build_system_prompt(
@@ -135,8 +137,8 @@ class GoatStrategy(RedTeamStrategy):
         **kwargs: Any,  # noqa: ARG002 - of the base class
     ) -> str:
         catalogue = "\n".join(
-            f"{number}. {one.name}: {one.description} Such as: {one.example}"
-            for number, one in enumerate(self._techniques, 1)
+            f"{number}. {technique.name}: {technique.description} Such as: {technique.example}"
+            for number, technique in enumerate(self._techniques, 1)
         )
         return f"""\
 {ROLE}

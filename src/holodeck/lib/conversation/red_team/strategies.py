@@ -143,7 +143,7 @@ class CrescendoStrategy(RedTeamStrategy):
         **kwargs: Any,  # noqa: ARG002 - of the base class
     ) -> str:
         phase = self._get_phase(current_turn, total_turns)
-        starts = [*(one.start for one in PHASES), 1.0]
+        starts = [*(part.start for part in PHASES), 1.0]
         _, end = next(pair for pair in pairwise(starts) if pair[0] == phase.start)
         first, last = int(phase.start * total_turns) + 1, int(end * total_turns)
         return f"""\

@@ -11,8 +11,7 @@ from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, DeepEva
 from holodeck.lib.evaluators.deepeval.cases import unseen_calls
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.lib.support.exceptions import describe
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import describe, did_you_mean_or_list
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.test_case import ExpectedTool
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holodeck.lib.evaluators.deepeval.errors import ProviderNotSupportedError
-from holodeck.lib.support.suggestions import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 

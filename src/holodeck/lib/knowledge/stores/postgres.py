@@ -12,8 +12,8 @@ from holodeck.lib.knowledge.stores.adapter import (
     StoreContext,
     StoreProblem,
 )
+from holodeck.lib.knowledge.stores.base import VectorIndex, matrix_of, to_bytes
 from holodeck.lib.knowledge.stores.servers import explain_connection
-from holodeck.lib.knowledge.stores.vectors import VectorIndex, matrix_of, to_bytes
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:

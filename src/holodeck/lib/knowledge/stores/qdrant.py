@@ -20,8 +20,7 @@ from holodeck.lib.knowledge.stores.adapter import (
     digest,
 )
 from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
-from holodeck.lib.support.file_lock import try_lock
-from holodeck.lib.support.private_files import make_folder
+from holodeck.lib.support.files import make_folder, try_lock
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from holodeck.config.secrets import collect
 from holodeck.errors import BackendInitError, ConfigError, MissingExtra
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, set_variables
-from holodeck.lib.support.exceptions import describe
+from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.workers.worker_messages import WorkerTask
 from holodeck.lib.test_runner.workers.worker_places import WORKER_PROGRAM, describe_exit
 from holodeck.lib.ui.activity import activity, loading

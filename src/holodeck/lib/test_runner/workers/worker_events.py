@@ -7,15 +7,16 @@ order within a case is that in which its worker sent them.
 import json
 import logging
 from asyncio import CancelledError
-from collections.abc import Callable
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from holodeck.lib.conversation.events import (
     TYPES,
     CriterionJudged,
     Event,
     EventDispatcher,
+    EventStream,
     RunFinished,
     RunStarted,
     values_of,
@@ -24,17 +25,13 @@ from holodeck.lib.conversation.messages import Message as Spoken
 from holodeck.lib.conversation.types import CriterionResult
 from holodeck.lib.test_runner.events import (
     CaseResult,
+    HasEvents,
     OnConversation,
     RunEvents,
-    StaticConversation,
     ended_by_error,
     own_batch,
 )
 from holodeck.lib.test_runner.workers.worker_messages import Message
-from holodeck.models.test_case import TestCaseModel
-
-if TYPE_CHECKING:
-    from holodeck.lib.conversation.script_run import ScriptRun
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +60,7 @@ class EventSender:
         """Send an event of the present case."""
         self._send_event(self._current_run(), OF_CASE, event)
 
-    def follow(self, conversation: "ScriptRun | StaticConversation") -> None:
+    def follow(self, conversation: HasEvents) -> None:
         """Send the events of a conversation of the present case."""
         run = self._current_run()
         before = json.dumps(list(conversation.before), default=str).encode()
@@ -79,22 +76,27 @@ class EventSender:
         self._send(["event", run, stream, TYPES[type(event)]], body)
 
 
+@dataclass
+class _RemoteConversation:
+    """A conversation in a worker."""
+
+    before: Sequence[Spoken]
+    events: EventStream = field(default_factory=EventStream)
+
+
 class FollowedRun:
     """Publishes the events of one run of a case that a worker runs.
 
     Args:
-        case: The case.
         events: Publishes the events of the case; None if nobody listens to them.
         on_conversation: Called with the conversation before it begins.
     """
 
     def __init__(
         self,
-        case: TestCaseModel,
         events: RunEvents | None,
         on_conversation: OnConversation | None,
     ) -> None:
-        self._case = case
         self._events = events
         self._on_conversation = on_conversation
         self._conversation: EventDispatcher | None = None
@@ -111,7 +113,7 @@ class FollowedRun:
     def _begin_conversation(self, before: list[Spoken]) -> None:
         if self._on_conversation is None:
             return
-        conversation = StaticConversation(self._case, before)
+        conversation = _RemoteConversation(before)
         self._on_conversation(conversation)
         self._conversation = conversation.events.dispatcher()
 

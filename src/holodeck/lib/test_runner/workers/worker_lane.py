@@ -66,7 +66,7 @@ async def open_worker_lane(
 
 def _follower(
     setup: CaseSetup, on_conversation: "OnConversation | None"
-) -> "Callable[[TestCaseModel], FollowedRun] | None":
+) -> "Callable[[], FollowedRun] | None":
     """Return what follows the runs of cases in workers; None if nobody listens."""
     if setup.events is None and on_conversation is None:
         return None

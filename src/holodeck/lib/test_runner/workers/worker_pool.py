@@ -280,7 +280,7 @@ class WorkerPool:
         count: int,
         note: Callable[[str], None],
         lost_result: Callable[[int, TestCaseModel, str], TestResult],
-        follow: "Callable[[TestCaseModel], FollowedRun] | None" = None,
+        follow: "Callable[[], FollowedRun] | None" = None,
     ) -> None:
         self._place = place
         self._task = task
@@ -369,7 +369,7 @@ class WorkerPool:
         worker = await self._free_worker()
         number = next(self._numbers)
         finished: asyncio.Future[FinishedRun] = asyncio.get_running_loop().create_future()
-        followed = None if self._follow is None else self._follow(run.case)
+        followed = None if self._follow is None else self._follow()
         entry = _SentRun(run, finished, contextvars.copy_context(), followed)
         worker.runs[number] = entry
         worker.send(["run", number, run.index, worker.slots.grant()])

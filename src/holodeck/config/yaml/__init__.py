@@ -1,0 +1,1 @@
+"""YAML with the position of each value, and messages that name it."""

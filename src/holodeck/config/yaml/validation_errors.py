@@ -1,0 +1,471 @@
+"""Turn validation errors of pydantic into messages with a location and a suggestion."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from holodeck.config.yaml.nodes import Node, quote
+from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
+from holodeck.errors import ConfigError
+from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.support.text import did_you_mean
+from holodeck.models.agent import DUPLICATE_NAME, Agent
+from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
+from holodeck.models.cases.matchers import ArgMatcher
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
+from holodeck.models.setting import Setting
+
+
+def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """The keys that the mapping at `path` may have; a union's tag may be part of the path."""
+    models = {model}
+    for part in path:
+        models = _step(models, part)
+    keys = [key for one in sorted(models, key=lambda m: m.__name__) for key in model_keys(one)]
+    return list(dict.fromkeys(keys))
+
+
+def model_keys(model: type[BaseModel]) -> list[str]:
+    """A model's keys as they are written in YAML."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
+    if isinstance(part, int):
+        return models
+    tagged = {model for model in models if part in {model.__name__, _tag_of(model)}}
+    if tagged:
+        return tagged
+    below = {
+        found
+        for model in models
+        for name, field in model.model_fields.items()
+        if part in (name, field.alias)
+        for found in models_in(field.annotation)
+    }
+    return below or models
+
+
+def _tag_of(model: type[BaseModel]) -> str | None:
+    return model.tag() if issubclass(model, MetricSettings) else None
+
+
+MAX_MESSAGE = 1800
+MAX_PROBLEMS = 100
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(
+    model: type[M],
+    data: Mapping[str, Any],
+    locations: Locations,
+    problems: Sequence[ConfigError] = (),
+    may_lack: str | None = None,
+) -> M:
+    """Return the model for the values of a file.
+
+    Keys that are not supported yet hide the other errors of their mapping, so that the values are
+    validated again without them. Raises ConfigError with a line for each problem, after those in
+    `problems`; with `may_lack`, what is missing below that key does not count.
+    """
+    found: list[ValidationError] = []
+    values: Any = data
+    while True:
+        try:
+            valid = model.model_validate(values)
+        except ValidationError as error:
+            found.append(error)
+            rest = _without_refused_keys(values, error)
+            if rest == values:
+                break
+            values = rest
+        else:
+            if not found and not problems:
+                return valid
+            break
+    keys = _file_model(model)
+    details = [
+        (reader, one)
+        for error in found
+        for reader, one in _details(error, locations, keys, ())
+        if not (may_lack in one["loc"] and _may_be_missing(one))
+        # the last error repeats all that the earlier ones say of other keys
+        and (error is found[-1] or _refused_keys(one))
+    ]
+    errors = [*problems, *([_config_error(details, locations)] if details else ())]
+    first, *others = errors
+    raise ConfigError(first.field, "\n".join([first.message, *map(str, others)])) from None
+
+
+def _file_model(model: type[BaseModel]) -> type[BaseModel]:
+    """Return the model with all keys that a file may have."""
+    if model is not Agent:
+        return model
+    # Imported here because most files are valid.
+    from holodeck.models.suite import AgentFile  # noqa: PLC0415
+
+    return AgentFile
+
+
+def _without_refused_keys(values: Any, error: ValidationError) -> Any:
+    """Return a copy of the values without the keys that are not supported yet."""
+    values = deepcopy(values)
+    for one in error.errors(include_url=False, include_input=False):
+        node = values
+        for part in one["loc"]:  # some parts are tags of unions, which the values do not have
+            if isinstance(node, dict):
+                node = node.get(part, node)
+            elif isinstance(node, list) and isinstance(part, int):
+                node = node[part]
+        for key in _refused_keys(one):
+            node.pop(key)
+    return values
+
+
+def _refused_keys(detail: ErrorDetails) -> Sequence[str]:
+    """Return the keys that an error says are not supported yet."""
+    cause = detail.get("ctx", {}).get("error")
+    return cause.keys if isinstance(cause, UnsupportedKeys) else ()
+
+
+def _may_be_missing(detail: ErrorDetails) -> bool:
+    """Whether an error may be about a key that a configuration file adds."""
+    cause = detail.get("ctx", {}).get("error")
+    is_of_mapping = detail["type"] == "value_error" and not isinstance(cause, InvalidKeys)
+    return detail["type"] == "missing" or (is_of_mapping and detail["loc"][-1] == "model")
+
+
+def config_error(
+    error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath = ()
+) -> ConfigError:
+    """Return one error with a line for each problem, each beginning with its location.
+
+    `at` is the path of the value that was validated.
+    """
+    return _config_error(list(_details(error, locations, model, at)), locations)
+
+
+def _config_error(
+    details: Sequence[tuple["_Reader", ErrorDetails]], locations: Locations
+) -> ConfigError:
+    problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
+    files = list(dict.fromkeys([locations.source.name, *(problem.file for problem in problems)]))
+    lines = sorted(problems, key=lambda problem: (files.index(problem.file), *problem[1:]))
+    more = max(0, len(details) - MAX_PROBLEMS)
+    texts = [f"{line.location}: {line.text}" for line in lines]
+    location = lines[0].location
+    return ConfigError(location, "\n".join(limit_lines(texts, more)).removeprefix(f"{location}: "))
+
+
+def _details(
+    error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath
+) -> Iterator[tuple["_Reader", ErrorDetails]]:
+    """Yield each relevant error with its reader; one for several keys or parts is split up."""
+    reader = _Reader(locations, model, at)
+    for one in reader.relevant(error):
+        cause = one.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidKeys):
+            for message in cause.messages:
+                detail = one.copy()
+                detail["msg"] = message
+                yield reader, detail
+        elif isinstance(cause, InvalidParts):
+            for path, part in cause.parts.items():
+                below = (*at, *one["loc"], *path)
+                yield from _details(part, locations, ArgMatcher, below)
+        else:
+            yield reader, one
+
+
+class _Problem(NamedTuple):
+    file: str
+    line: int
+    column: int
+    text: str
+
+    @property
+    def location(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+def limit_lines(lines: list[str], more: int = 0) -> list[str]:
+    """Return the lines that fit into a message, and how many more there are."""
+    shown: list[str] = []
+    room = MAX_MESSAGE
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0 and shown:
+            break
+        shown.append(line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}…")
+    more += len(lines) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
+
+
+def _is_type_error(one: ErrorDetails) -> bool:
+    is_mapping_for_literal = one["type"] == "literal_error" and isinstance(one["input"], dict)
+    return is_mapping_for_literal or one["type"].endswith("_type")
+
+
+def _is_of_another_member(
+    one: ErrorDetails, path: KeyPath, reported: set[KeyPath], counts: Mapping[KeyPath, int]
+) -> bool:
+    if not _is_type_error(one):
+        return False
+    if isinstance(one["input"], dict):
+        return path in reported
+    return one["type"] == "model_type" and counts[path] > 1
+
+
+class _Reader:
+    """Describes the errors of a value, given its files and its model."""
+
+    def __init__(self, locations: Locations, model: type[BaseModel], at: KeyPath) -> None:
+        self._locations = locations
+        self._model = model
+        self._at = at
+
+    def relevant(self, error: ValidationError) -> list[ErrorDetails]:
+        """Return the errors without those of other members of a union.
+
+        Text where a mapping is valid too is not reported as "not a mapping", and vice versa.
+        """
+        found = [(one, self._path(one["loc"])) for one in error.errors(include_url=False)]
+        reported: set[KeyPath] = set()
+        for one, path in found:
+            end = len(path) - 1 if _is_type_error(one) else len(path)
+            reported.update(path[:length] for length in range(end + 1))
+        counts = Counter(path for _, path in found)
+        return [
+            one for one, path in found if not _is_of_another_member(one, path, reported, counts)
+        ]
+
+    def problem(self, detail: ErrorDetails) -> _Problem:
+        """Return the location and the message of an error."""
+        loc = (*self._at, *detail["loc"])
+        origin, node = self._locations.find(loc)
+        path, is_duplicate = origin.path, detail["type"] == DUPLICATE_NAME
+        text = (
+            self._duplicate_name_message(detail["ctx"])
+            if is_duplicate
+            else self._text(detail, node, path)
+        )
+        if detail["type"] == "extra_forbidden":
+            node = self._key(loc) or node
+        elif detail["type"] == "missing":
+            path = (*path, str(loc[-1]))
+        elif (is_duplicate or detail["type"] == "value_error") and (
+            quoted := quoted_path(detail["msg"].removeprefix("Value error, "))
+        ):
+            loc = (*loc, *quoted)
+            origin = self._locations.origin(loc)
+            node = self._key(loc) or self._locations.find(loc)[1]
+        key_path = format_key_path(path)
+        shown = f"{key_path}: {text}" if key_path else text
+        return _Problem(origin.source.name, node.line, node.column, shown)
+
+    def _path(self, loc: KeyPath) -> KeyPath:
+        """Return the path of a value in its file; cases with the same origin stay distinct."""
+        loc = (*self._at, *loc)
+        origin, _ = self._locations.find(loc)
+        return (*loc[:2], *origin.path) if loc[:1] == ("test_cases",) else origin.path
+
+    def _key(self, loc: KeyPath) -> Node | None:
+        _, parent = self._locations.find(loc[:-1])
+        if isinstance(parent.value, dict) and loc[-1] in parent.value:
+            return parent.value[str(loc[-1])][0]
+        if isinstance(parent.value, list) and loc[-1] in range(len(parent.value)):
+            return parent.value[int(loc[-1])]
+        return None
+
+    def _text(self, detail: ErrorDetails, node: Node, path: KeyPath) -> str:
+        kind, context = detail["type"], detail.get("ctx", {})
+        found = self._describe_found(node, path)
+        if kind == "extra_forbidden":
+            return _unknown_key(str(detail["loc"][-1]), known_keys(self._model, detail["loc"][:-1]))
+        if kind in ("union_tag_invalid", "union_tag_not_found"):
+            return _unknown_metric(node)
+        if kind == "missing":
+            return "this key is missing"
+        if kind in ("enum", "literal_error"):
+            return _not_a_choice(found, str(context.get("expected", "")))
+        if kind in ("value_error", "assertion_error"):
+            return detail["msg"].removeprefix("Value error, ")
+        return f"found {found}; expected {_describe_expected(kind, context, detail['msg'])}"
+
+    def _duplicate_name_message(self, context: Mapping[str, Any]) -> str:
+        """Return a message about two items with the same name, each with its origin."""
+        name, key = context["list_name"], context["key"]
+        first, second = ((name, context[one]) for one in ("first", "second"))
+        one, other = self._locations.origin(first), self._locations.origin(second)
+        other_file = (
+            f" ({one.location})" if one.source.name != other.source.name or not one.path else ""
+        )
+        return (
+            f"'{format_key_path((*other.path, key))}': {context['name']} is already the {key} of"
+            f" {format_key_path(one.path) or 'another case'}{other_file}; use a different one"
+        )
+
+    def _describe_found(self, node: Node, path: KeyPath) -> str:
+        """Describe the value as written in the file, so that values of variables stay hidden."""
+        value = node.value
+        if isinstance(value, dict):
+            return "a mapping"
+        if isinstance(value, list):
+            return f"a list of {len(value)}"
+        if any(part == "headers" or names_a_secret(str(part)) for part in path):
+            return "a value (not shown)"
+        if value is None:
+            return "nothing"
+        return quote(value) if isinstance(value, str) else str(value).lower()[:80]
+
+
+def quoted_path(text: str) -> KeyPath:
+    """Return the quoted path of keys that a validator's message begins with."""
+    quoted = re.match(r"'([\w.\[\]-]+)", text)
+    parts = re.findall(r"[\w-]+", quoted[1]) if quoted else []
+    return tuple(int(part) if part.isdigit() else part for part in parts)
+
+
+_CRITERION_KEYS = {"text", "required"}
+
+
+_MODEL_MARKERS = {"endpoint", "api_key"}
+_OTHER_NAMES_OF_MODEL_KEYS = {
+    "endpoint": "base_url api_base azure_endpoint url host api_url openai_api_base",
+    "name": "model model_name model_id ai_model_id engine deployment deployment_name"
+    " azure_deployment azure_deployment_name deployment_id",
+    "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens num_predict",
+    "api_key": "key token api_token auth_token openai_api_key azure_api_key",
+    "api_version": "azure_api_version openai_api_version",
+    "provider": "api_type vendor type custom_llm_provider",
+}
+"""Key of `model` → what OpenAI, Azure, Semantic Kernel, LiteLLM and Ollama call it."""
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    meant = _settings_by_flag().get(key)
+    if meant not in known and set(known) >= _MODEL_MARKERS:
+        meant = _model_keys().get(key)
+    if meant in known:
+        return f"unknown key; did you mean {meant!r}?"
+    hint = did_you_mean(key, known)
+    if hint:
+        return f"unknown key{hint}"
+    if " " in key or set(known) == _CRITERION_KEYS:  # text with a colon is parsed as a mapping
+        return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
+    return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+@cache
+def _model_keys() -> dict[str, str]:
+    """Return the name of a key in other tools → our key: `base_url` → `endpoint`."""
+    return {
+        other: key for key, others in _OTHER_NAMES_OF_MODEL_KEYS.items() for other in others.split()
+    }
+
+
+@cache
+def _settings_by_flag() -> dict[str, str]:
+    """Return the name of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
+    return {
+        flag.lstrip("-").replace("-", "_"): name
+        for name, field in ExecutionConfig.model_fields.items()
+        for setting in field.metadata
+        if isinstance(setting, Setting)
+        for flag in setting.all_flags
+    }
+
+
+def _unknown_metric(node: Node) -> str:
+    """Describe a mapping of a metric whose `metric` or `type` is unknown."""
+    values = (
+        {k: n.value for k, (_, n) in node.value.items()} if isinstance(node.value, dict) else {}
+    )
+    name, kind = values.get("metric"), values.get("type")
+    if kind is not None and kind != "standard":
+        types = ", ".join(f"'{name}'" for name in metric_types())
+        return "'type': " + _not_a_choice(_describe(kind), types)
+    if not isinstance(name, str):
+        return "'metric' is missing; write 'metric: contains', for example"
+    advice = _advice_on_type(name)
+    if advice is not None:
+        return f"'metric: {name}' needs another type; write '{advice}'"
+    hint = did_you_mean(name, metric_names(), ";")
+    names = ", ".join(metric_names())
+    return f"'metric': unknown metric {quote(name)}{hint} known: {names}, or 'module:callable'"
+
+
+def _describe(value: Any) -> str:
+    """Describe a value that should be text."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return quote(str(value))
+
+
+def _advice_on_type(name: str) -> str | None:
+    """Return the keys that select a metric that needs a type; None if no type has the name."""
+    if name in metric_types():
+        return f"type: {name}"
+    for model in metric_classes():
+        if name in model.names():
+            key = f", metric_type: {name}" if "metric_type" in model.model_fields else ""
+            return f"type: {model.types()[-1]}{key}"
+    return None
+
+
+def _not_a_choice(found: str, expected: str) -> str:
+    choices = [part for part in expected.replace(" or ", ", ").split("'") if part not in ("", ", ")]
+    hint = did_you_mean(found.strip("'"), choices, ";")
+    return f"found {found}{hint} expected {expected}"
+
+
+_KINDS = {
+    "string": "text; put it in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "finite": "a finite number",
+    "dataclass": "a mapping",
+}
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "less_than_equal": ("at most", "le"),
+    "greater_than": ("more than", "gt"),
+    "less_than": ("less than", "lt"),
+    "too_long": ("a list of at most", "max_length"),
+    "too_short": ("a list of at least", "min_length"),
+    "string_too_long": ("text with at most this many characters:", "max_length"),
+}
+_PATTERNS = {
+    r"\S": "text that is not blank",
+    r"^[0-9A-Za-z_]+$": "letters, digits and underscores only",
+}
+
+
+def expected_value(error: ValidationError) -> str:
+    """Return what a single value should be."""
+    one = error.errors(include_url=False)[0]
+    return _describe_expected(one["type"], one.get("ctx", {}), one["msg"])
+
+
+def _describe_expected(kind: str, context: dict[str, Any], message: str) -> str:
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"{words} {context[key]:g}"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
+    if kind == "literal_error":
+        return str(context["expected"])
+    return _KINDS.get(kind.partition("_")[0], message)
