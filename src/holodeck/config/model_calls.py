@@ -8,8 +8,8 @@ from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.price import UNNAMED_AGENT, PriceTable
 from holodeck.models.test_case import TurnModel
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool

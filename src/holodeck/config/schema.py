@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,9 +11,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from holodeck.config.flags import format_default
 from holodeck.config.settings import OTHER_VARIABLES, setting_fields
 from holodeck.models.config import GlobalConfig
-from holodeck.models.evaluation import BUILT_IN, BY_TYPE, CustomMetric
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.metric import MetricSettings
+from holodeck.models.metrics.base import MetricSettings, metric_classes
 from holodeck.models.suite import AgentFile
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -73,10 +71,8 @@ def _for_draft_07(value: Any) -> Any:
 
 Schema = Mapping[str, Any]
 
-METRICS: tuple[type[MetricSettings], ...] = tuple(
-    dict.fromkeys([*BUILT_IN.values(), CustomMetric, *chain(*BY_TYPE.values())])
-)
-METRIC_NAMES = frozenset(one.__name__ for one in METRICS)
+METRICS = metric_classes()
+METRIC_NAMES = frozenset(metric.__name__ for metric in METRICS)
 _HEAD = """\
 # Configuration reference
 
@@ -273,9 +269,8 @@ def _metrics() -> Iterator[str]:
 
 def _heading(model: type[MetricSettings]) -> str:
     """Return how YAML selects the metric, such as `type: judge`."""
-    kinds = [f"`type: {kind}`" for kind, models in BY_TYPE.items() if model in models]
-    names = [f"`{name}`" for name, one in BUILT_IN.items() if one is model]
-    return " or ".join(kinds or names) or "`module:callable`"
+    names, kind = model.names(), model.types()[-1]
+    return " or ".join(f"`{name}`" for name in names) if len(names) in {1, 2} else f"`type: {kind}`"
 
 
 def _table(rows: str) -> str:

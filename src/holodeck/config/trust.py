@@ -17,9 +17,9 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
 from holodeck.models.config import GlobalConfig
-from holodeck.models.judged_metrics import AzureProject
-from holodeck.models.library_metrics import ClassMetric
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
+from holodeck.models.metrics.azure import AzureProject
+from holodeck.models.metrics.base import ClassMetric
 from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool
 from holodeck.models.tools.database import DatabaseConfig

@@ -18,7 +18,8 @@ from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, too
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.cases.conversation import find_unanswered_step, step_kind, step_value
-from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.text import ComparingMetric, NotContainsMetric
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 NO_JUDGE = "criteria need a judge model; write 'evaluations: {model: …}'"
