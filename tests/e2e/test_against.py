@@ -204,6 +204,20 @@ def test_each_agent_uses_the_modules_and_files_of_its_own_folder(two):
     assert pairs["status"]["verdict"] == "both"
 
 
+def test_agents_of_two_folders_each_import_their_own_neighbour_whenever_they_do(two):
+    late = "def answer(message):\n    import shop\n    return f'{shop.NAME} hears {message}'\n"
+    for folder, name in ((two, "A"), (two / "next", "B")):
+        folder.mkdir(exist_ok=True)
+        (folder / "old.py").write_text(late)
+        (folder / "shop.py").write_text(f"NAME = {name!r}\n")
+    (two / "next" / "agent.yaml").write_text('name: next\nbackend: "old:answer"\n')
+
+    compare(two, "-o", "report.json", against="next")
+
+    text = (two / "report.json").read_text()
+    assert text.count('"A hears hello"') == text.count('"B hears hello"') > 0
+
+
 def test_the_second_file_lends_no_cases_metrics_or_settings_and_a_notice_says_so(two):
     (two / "b.yaml").write_text(
         NEW_YAML + "evaluations: {metrics: [{metric: contains, value: never}]}\n"

@@ -10,9 +10,9 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
-from holodeck.lib.user_code import frames as user_code
-from holodeck.lib.user_code.frames import import_file
-from holodeck.models.evaluation import CodeMetric
+from holodeck.lib.user_code import code_root as user_code
+from holodeck.lib.user_code.code_root import import_file
+from holodeck.models.metrics.text import CodeMetric
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import ToolInvocation
 from support.checks import assert_plain
@@ -59,7 +59,7 @@ WAYS = {
 @pytest.fixture(autouse=True)
 def _no_agents_of_other_tests(monkeypatch):
     """One that imports what it likes would keep every grader in this process."""
-    monkeypatch.setattr(user_code, "_of_agents", set())
+    monkeypatch.setattr(user_code, "_of_agents", {})
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
-from holodeck.lib.user_code import frames as user_code
-from holodeck.models.evaluation import CodeMetric
+from holodeck.lib.user_code import code_root as user_code
+from holodeck.models.metrics.text import CodeMetric
 from support.checks import assert_plain
 from support.cli import start_cli
 from support.processes import descendants, until, until_gone
@@ -70,7 +70,7 @@ IMPORTS = (
 @pytest.fixture(autouse=True)
 def _no_agents_of_other_tests(monkeypatch):
     """One that imports what it likes would keep every grader in this process."""
-    monkeypatch.setattr(user_code, "_of_agents", set())
+    monkeypatch.setattr(user_code, "_of_agents", {})
 
 
 @pytest.fixture

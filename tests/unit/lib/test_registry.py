@@ -75,8 +75,10 @@ def test_files_of_the_same_name_of_two_agents_are_two_modules(tmp_path):
     one = write(tmp_path / "one", graders="def check(): return 1")
     two = write(tmp_path / "two", graders="def check(): return 2")
 
-    assert [load_callable("graders:check", folder)() for folder in (one, two, one)] == [1, 2, 1]
-    assert "graders" not in sys.modules
+    checks = [load_callable("graders:check", folder) for folder in (one, two, one)]
+
+    assert [check() for check in checks] == [1, 2, 1]
+    assert checks[0] is checks[2]
 
 
 def test_a_module_may_import_its_neighbours_and_they_do_not_collide(tmp_path):
@@ -86,12 +88,10 @@ def test_a_module_may_import_its_neighbours_and_they_do_not_collide(tmp_path):
             graders="import sizes_of_ours\ndef check(): return sizes_of_ours.SIZE",
             sizes_of_ours=f"SIZE = {number}",
         )
-    path_before = list(sys.path)
 
     found = [load_callable("graders:check", tmp_path / number)() for number in ("1", "2")]
 
     assert found == [1, 2]
-    assert sys.path == path_before
 
 
 @pytest.mark.parametrize("extra", [{}, {"pkg/__init__": ""}])
@@ -121,6 +121,17 @@ def test_a_package_beside_the_agent_may_import_relatively(tmp_path):
     ]
 
     assert found == [1, 2, 1, 2]
+
+
+def test_a_package_beside_the_agent_may_import_itself_and_is_loaded_once(tmp_path):
+    write(tmp_path, **{"own_package/__init__": "", "own_package/state": "SEEN = []"})
+    text = "from own_package.state import SEEN\nimport own_package.main as me\n"
+    write(tmp_path, **{"own_package/main": f"{text}def check(): return SEEN, me.check"})
+
+    check = load_callable("own_package.main:check", tmp_path)
+
+    assert check()[0] is load_attribute("own_package.state:SEEN", tmp_path)
+    assert check()[1] is check
 
 
 def test_neighbours_in_a_folder_without_init_do_not_collide_either(tmp_path):

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.user_code.frames import import_file
+from holodeck.lib.user_code.code_root import import_file
+from holodeck.lib.user_code.registry import load_attribute
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -65,13 +66,54 @@ def test_a_neighbour_does_not_hide_the_standard_library(tmp_path):
     assert import_file(Path("tool.py"), tmp_path).x is True
 
 
-def test_importing_leaves_sys_path_alone(tmp_path):
-    written(tmp_path, tool="x = 1")
-    before = list(sys.path)
+def test_the_folder_comes_first_while_it_is_imported_and_last_from_then_on(tmp_path):
+    written(tmp_path, tool="import sys\npath = list(sys.path)", click="x = 1")
+    before = [entry for entry in sys.path if not entry.startswith(str(tmp_path.parent))]
+
+    path = import_file(Path("tool.py"), tmp_path).path
+
+    folder = str(tmp_path)
+    installed = [entry for entry in path if entry.endswith("site-packages")]
+    assert path.index(folder) < path.index(installed[0])
+    assert sys.path[: len(before)] == before
+    assert folder in sys.path[len(before) :]
+
+
+def test_paths_that_the_code_adds_stay(tmp_path):
+    written(tmp_path, tool="import sys\nsys.path.insert(0, '/nowhere/of/mine')")
 
     import_file(Path("tool.py"), tmp_path)
 
-    assert sys.path == before
+    sys.path.remove("/nowhere/of/mine")
+
+
+def test_a_file_is_the_module_that_others_import_by_its_name(tmp_path):
+    written(tmp_path / "shop_tools", orders="PLACED = []")
+    written(tmp_path, checker="from shop_tools.orders import PLACED\nfrom shop_tools import orders")
+
+    tool = import_file(Path("shop_tools/orders.py"), tmp_path)
+
+    assert import_file(Path("checker.py"), tmp_path).orders is tool
+
+
+def test_a_file_in_a_package_is_the_module_of_that_package(tmp_path):
+    package = written(tmp_path / "src" / "shop_package", __init__="", stock="LEFT = 3")
+    written(package / "agents", __init__="", bot="from ..stock import LEFT\nfrom . import bot")
+
+    bot = import_file(Path("bot.py"), package / "agents")
+
+    assert (bot.__name__, bot.LEFT, bot.bot) == ("shop_package.agents.bot", 3, bot)
+
+
+@pytest.mark.parametrize("layout", ["", "src"])
+def test_the_code_of_the_project_around_the_folder_is_found(tmp_path, layout):
+    (tmp_path / "pyproject.toml").touch()
+    name = f"project_code_{layout or 'flat'}"
+    written(tmp_path / layout / name, __init__="", stock="LEFT = 3")
+    written(tmp_path / "evals", grader=f"from {name}.stock import LEFT")
+
+    assert import_file(Path("grader.py"), tmp_path / "evals").LEFT == 3
+    assert load_attribute(f"{name}.stock:LEFT", tmp_path / "evals") == 3
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import is_file
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.support.trust import require_nameable
+from holodeck.lib.user_code.code_root import code_roots
 
 
 def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.AST | None:
@@ -28,8 +29,8 @@ def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.
 
 
 def require_target(target: str, base_dir: Path, location: str) -> None:
-    """Raise ConfigError if `module:attribute` is neither beside the agent.yaml nor installed, or
-    must not be named.
+    """Raise ConfigError if `module:attribute` must not be named, or is neither beside the
+    agent.yaml, nor in the project around it, nor installed.
 
     For an installed module, only its package is looked up: more would run its code.
     """
@@ -39,12 +40,15 @@ def require_target(target: str, base_dir: Path, location: str) -> None:
         find_definition(file, attribute.partition(".")[0], base_dir, location)
         return
     require_nameable(module, base_dir, location)
-    if (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
+    if (top := module.partition(".")[0]) in sys.modules or _spec_of(top) is not None:
+        return
+    roots = [str(root) for root in code_roots(base_dir)]
+    if PathFinder.find_spec(top, roots) is None:
         stem = Path(*module.split("."))
         raise ConfigError(
             location,
             f"module not found: there is no {stem}.py beside the agent.yaml, and no such module is"
-            " installed",
+            " installed, or beside a pyproject.toml in a folder above",
         )
 
 
@@ -106,7 +110,7 @@ def parameter_names(function: ast.AST | None) -> list[str] | None:
     arguments = function.args
     if arguments.kwarg is not None or function.decorator_list:
         return None
-    return [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+    return [arg.arg for arg in (*arguments.args, *arguments.kwonlyargs)]
 
 
 def parameters_of_target(target: str, base_dir: Path, location: str) -> list[str] | None:
@@ -149,11 +153,11 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found[node.name] = node
             case ast.Import() | ast.ImportFrom():
-                found |= {(one.asname or one.name).partition(".")[0]: one for one in node.names}
+                found |= {(name.asname or name.name).partition(".")[0]: name for name in node.names}
             case ast.Assign() | ast.AnnAssign():
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [one for target in targets for one in ast.walk(target)]
-                found |= {one.id: node for one in names if isinstance(one, ast.Name)}
+                names = [node for target in targets for node in ast.walk(target)]
+                found |= {name.id: node for name in names if isinstance(name, ast.Name)}
             case ast.If() | ast.Try() | ast.With():
                 found |= _bindings(_nested_statements(node))
     return found
@@ -170,7 +174,9 @@ def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
     """Return the statements in all branches of a compound statement."""
     handlers = getattr(block, "handlers", [])
     branches = [block.body, getattr(block, "orelse", []), getattr(block, "finalbody", [])]
-    return [node for branch in (*branches, *(one.body for one in handlers)) for node in branch]
+    return [
+        node for branch in (*branches, *(handler.body for handler in handlers)) for node in branch
+    ]
 
 
 def _spec_of(package: str) -> ModuleSpec | None:

@@ -28,6 +28,9 @@ from holodeck.lib.test_runner.report_files import ReportTarget, write_each
 from holodeck.lib.test_runner.schedule import Lane, Schedule
 from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
+from holodeck.lib.user_code.code_root import code_roots
+from holodeck.lib.user_code.registry import module_file
+from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -146,6 +149,35 @@ class _CommandLine:
         return path
 
 
+def have_modules_of_one_name(first: Agent, second: Agent) -> bool:
+    """Whether the agents import modules of the same name from different folders."""
+    if first.own_dir.resolve() == second.own_dir.resolve():
+        return False
+    ours, theirs = _code_of(first), _code_of(second)
+    return any(theirs.get(name, file) != file for name, file in ours.items())
+
+
+def _code_of(agent: Agent) -> dict[Path, Path]:
+    """Return the files that an agent runs in this process, by their path below a code root."""
+    backend = agent.backend
+    target = backend.target if isinstance(backend, PythonBackendConfig) else backend
+    file = module_file(target, agent.own_dir) if target and isinstance(target, str) else None
+    files = [] if file is None else [file]
+    files += [agent.own_dir / tool.file for tool in agent.tools or () if tool.type == "function"]
+    roots = code_roots(agent.own_dir)
+    code: dict[Path, Path] = {}
+    for path in files:
+        sources = imports_of(path.resolve(), roots).files
+        places = [*roots, *(source.parent for source in sources)]
+        code |= {
+            source.relative_to(place): source
+            for source in sources
+            for place in places
+            if source.is_relative_to(place)
+        }
+    return code
+
+
 TAP_IN_PROCESS = (
     "the tap cannot tell the requests of two agents in one process apart; compare agents with"
     " '{type: process, …}'"
@@ -174,20 +206,21 @@ class AgentComparison:
         with span(names.RUN, {names.SUITE_NAME: f"{first.agent_config.name} (A and B)"}) as current:
             if any(left):
                 async with AsyncExitStack() as stack:
-                    lanes = [
-                        await self._open(stack, executor, source)
-                        for executor, source in zip(self._executors, self._sources, strict=True)
-                    ]
+                    lanes = [await self._open(stack, 0), await self._open(stack, 1)]
                     await Schedule(lanes, first.config).run()
             report = self.report()
             current.set({names.SUITE_STATUS: "success" if report.is_complete else "failure"})
         return report
 
-    async def _open(self, stack: AsyncExitStack, executor: TestExecutor, source: str) -> Lane:
+    async def _open(self, stack: AsyncExitStack, index: int) -> Lane:
+        """Open the lane of an agent; the second runs in another process if modules collide."""
+        first, second = (executor.agent_config for executor in self._executors)
+        in_child = index == 1 and have_modules_of_one_name(first, second)
+        lane = self._executors[index].open_lane(in_child=in_child)
         try:
-            return await stack.enter_async_context(executor.open_lane())
+            return await stack.enter_async_context(lane)
         except BackendInitError as error:
-            raise BackendInitError(f"{source}: {error}") from error
+            raise BackendInitError(f"{self._sources[index]}: {error}") from error
 
     def pair(self, index: int) -> Pair:
         """Return the pair of the case at that index, as far as its results are known."""

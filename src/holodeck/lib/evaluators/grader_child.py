@@ -18,7 +18,7 @@ from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
 from holodeck.lib.processes.run_loop import RunLoop
 from holodeck.lib.support.text import describe
-from holodeck.lib.user_code.frames import importing_grader
+from holodeck.lib.user_code.code_root import importing_grader
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.lib.user_code.registry import load_callable
 

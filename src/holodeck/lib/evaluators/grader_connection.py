@@ -22,6 +22,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import PREPARE_S
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.processes.process_guard import GroupGuard
+from holodeck.lib.user_code.code_root import path_for_children
 from holodeck.models.results.outcome import RaisedError
 
 OWN_REASON = "reason: "
@@ -68,7 +69,14 @@ class Child:
         descriptor, self._crash_file = tempfile.mkstemp(prefix="holodeck-grader-")
         os.close(descriptor)
         self._process = subprocess.Popen(
-            (sys.executable, "-P", "-c", _PROGRAM, self._crash_file, json.dumps(sys.path)),
+            (
+                sys.executable,
+                "-P",
+                "-c",
+                _PROGRAM,
+                self._crash_file,
+                json.dumps(path_for_children()),
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # no Ctrl-C from the terminal

@@ -16,7 +16,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation, RetriedRun, ScoredEvaluator
 from holodeck.lib.evaluators.grader_connection import Child, Ended, GraderCall, Late, NotSendable
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.user_code.frames import files_of_agents, is_imported_by_others
+from holodeck.lib.user_code.code_root import code_roots, files_of_agents, is_imported_by_others
 from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
 
@@ -30,10 +30,11 @@ def may_run_elsewhere(target: str, base_dir: Path | None) -> bool:
     elsewhere, it would not see what they changed. So has one whose imports cannot be known.
     """
     file = None if base_dir is None else module_file(target, base_dir)
-    if file is None or sys.gettrace() is not None:  # a debugger, or coverage
+    if base_dir is None or file is None or sys.gettrace() is not None:  # a debugger, or coverage
         return False
-    imports = imports_of(file)
-    agents = [imports_of(path) for path in files_of_agents() if path.is_file()]
+    imports = imports_of(file, code_roots(base_dir))
+    files = files_of_agents().items()
+    agents = [imports_of(path, roots) for path, roots in files if path.is_file()]
     is_known = imports.is_complete and all(agent.is_complete for agent in agents)
     is_shared = any(not imports.files.isdisjoint(agent.files) for agent in agents)
     return is_known and not is_shared and not is_imported_by_others(imports.files)

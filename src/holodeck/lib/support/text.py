@@ -1,5 +1,7 @@
 """Make text safe for terminals, logs and reports: no invisible characters, and no commands."""
 
+from __future__ import annotations
+
 import codecs
 import json
 import re

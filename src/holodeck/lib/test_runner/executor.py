@@ -243,15 +243,19 @@ class TestExecutor:
             log_findings(findings)
 
     @asynccontextmanager
-    async def open_lane(self) -> AsyncIterator[Lane]:
-        """Yield what a schedule needs to run the cases, and close what was opened for them."""
-        count = self._worker_count()
+    async def open_lane(self, *, in_child: bool = False) -> AsyncIterator[Lane]:
+        """Yield what a schedule needs to run the cases, and close what was opened for them.
+
+        `in_child` runs them in another process. Raises ConfigError if that is impossible.
+        """
+        count = self._worker_count(in_child=in_child)
         async with self._open_own_lane() if count == 0 else self._open_worker_lane(count) as lane:
             yield lane
 
-    def _worker_count(self) -> int | None:
+    def _worker_count(self, *, in_child: bool) -> int | None:
         """Return how many workers run the cases: 0 for none, None for one per core of Ray."""
-        if self.config.workers in {None, 1} and self.config.run_on in {None, "local"}:
+        is_local = self.config.workers in {None, 1} and self.config.run_on in {None, "local"}
+        if is_local and not in_child:
             return 0
         # Imported here because most runs take place in this process.
         from holodeck.lib.test_runner.workers.count import count_workers  # noqa: PLC0415
@@ -264,6 +268,7 @@ class TestExecutor:
             or self._injects_checks
             or self._injects_files,
             is_debugged=self.options.is_debugged,
+            needs_child=in_child,
             note=self._setup.note,
         )
 

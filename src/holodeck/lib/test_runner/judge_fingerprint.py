@@ -12,8 +12,8 @@ from typing import Any
 from holodeck.lib.evaluators.build import evaluator_class
 from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
-from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
 
 _OWN_CODE = {
@@ -58,7 +58,7 @@ def hash_settings(metric: MetricSettings | str, llm: LLMProvider, folder: Path) 
         own = () if metric.user_code is None else (metric.user_code,)
         targets = (*own, *metric.python_targets.values())
         modules = (module_file(target, folder) for target in targets)
-        read = {file for path in modules if path for file in imports_of(path, folder).files}
+        read = {file for path in modules if path for file in imports_of(path, [folder]).files}
         facts["files"] = {os.path.relpath(file, folder): _hash_files([file]) for file in read}
     return _hash_facts(facts)
 

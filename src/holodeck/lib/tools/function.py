@@ -19,7 +19,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError
-from holodeck.lib.user_code.frames import import_file
+from holodeck.lib.user_code.code_root import import_file
 from holodeck.models.tool import FunctionTool
 
 
@@ -54,7 +54,7 @@ def _function(module: Any, config: FunctionTool, location: str) -> Callable[...,
     name, file = config.function, config.file
     value = getattr(module, name, None)
     if value is None:
-        known = [key for key, one in vars(module).items() if inspect.isfunction(one)]
+        known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
         raise ConfigError(
             location, f"there is no function {name!r} in {file}{did_you_mean(name, known)}"
         )

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
 from holodeck.lib.support.garbage import note_user_code
-from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import describe, did_you_mean
 from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable
-from holodeck.lib.user_code.frames import import_file
+from holodeck.lib.user_code.code_root import import_file, import_installed
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -85,8 +84,9 @@ def load_callable(
 def load_attribute(target: str, base_dir: Path | None = None, *, location: str = "import") -> Any:
     """Return the object that `module:attribute` names.
 
-    `a.b:c` is a/b.py or a/b/__init__.py in `base_dir`, else an installed module. Files of the same
-    name in two agents' folders are two modules. Raises ConfigError.
+    `a.b:c` is a/b.py or a/b/__init__.py in `base_dir`, else an installed module or one of the
+    project around it. Files of the same name in two agents' folders are two modules. Raises
+    ConfigError.
     """
     module_name, _, attribute = target.partition(":")
     if not _is_dotted(module_name) or not _is_dotted(attribute):
@@ -123,8 +123,8 @@ def load_module(module_name: str, base_dir: Path | None, *, location: str) -> ty
         require_nameable(module_name, base_dir, location)
     with _import_errors(f"module {module_name!r}", location, looked_in=base_dir):
         if base_dir is None or file is None:
-            return importlib.import_module(module_name)
-        return _import_beside(base_dir, module_name, file)
+            return import_installed(module_name, base_dir)
+        return import_file(file, base_dir)
 
 
 def module_file(target: str, base_dir: Path) -> Path | None:
@@ -138,16 +138,6 @@ def _file_in(base_dir: Path, module_name: str) -> Path | None:
     stem = Path(*module_name.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
     return next((path for path in candidates if (base_dir / path).is_file()), None)
-
-
-def _import_beside(base_dir: Path, module_name: str, file: Path) -> types.ModuleType:
-    package_name, _, rest = module_name.partition(".")
-    package_file = Path(package_name, "__init__.py")
-    if not rest or not (base_dir / package_file).is_file():
-        return import_file(file, base_dir)
-    file_inside(file, base_dir)
-    package = import_file(package_file, base_dir)
-    return importlib.import_module(f"{package.__name__}.{rest}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What the source of a Python file imports, directly and through files beside it, unrun."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,10 +23,10 @@ class SourceImports:
     """Whether no name in the files suggests that they import more, or start a debugger."""
 
 
-def imports_of(file: Path, root: Path | None = None) -> SourceImports:
+def imports_of(file: Path, roots: Sequence[Path] = ()) -> SourceImports:
     """Return what a file imports; a file that cannot be read as Python imports nothing known.
 
-    Modules are looked for beside the file that imports them, and then in `root`.
+    Modules are looked for beside the file that imports them, and then in `roots`.
     """
     waiting, files, modules, is_complete = [file], set[Path](), set[str](), True
     while waiting:
@@ -34,13 +34,13 @@ def imports_of(file: Path, root: Path | None = None) -> SourceImports:
         if path in files:
             continue
         files.add(path)
-        found = _direct_imports(path, root, path.stat().st_mtime_ns)
-        if found is None:
+        imports = _direct_imports(path, tuple(roots), path.stat().st_mtime_ns)
+        if imports is None:
             is_complete = False
             continue
-        waiting += found.files
-        modules |= found.modules
-        is_complete = is_complete and found.is_complete
+        waiting += imports.files
+        modules |= imports.modules
+        is_complete = is_complete and imports.is_complete
     written = frozenset(path for path in files if path.stat().st_size)
     return SourceImports(written, frozenset(modules), is_complete)
 
@@ -48,7 +48,7 @@ def imports_of(file: Path, root: Path | None = None) -> SourceImports:
 @cache
 def _direct_imports(
     file: Path,
-    root: Path | None,
+    roots: tuple[Path, ...],
     mtime_ns: int,  # noqa: ARG001 - of the key
 ) -> SourceImports | None:
     """Return what the file itself imports; None if it is not Python."""
@@ -57,14 +57,15 @@ def _direct_imports(
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     files, modules = set[Path](), set[str]()
-    for folders, name in _imported_names(nodes, file, root):
+    for folders, name in _imported_names(nodes, file, roots):
         beside = _first_files(folders, name)
         files.update(beside)
         if not beside:
             modules.add(name)
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    names |= {one.name for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names}
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    names |= {alias.name for node in imports for alias in node.names}
     return SourceImports(
         frozenset(files),
         frozenset(modules),
@@ -73,10 +74,10 @@ def _direct_imports(
 
 
 def _imported_names(
-    nodes: list[ast.AST], file: Path, root: Path | None
+    nodes: list[ast.AST], file: Path, roots: tuple[Path, ...]
 ) -> Iterator[tuple[list[Path], str]]:
     """Yield the imported modules, each with the folders that it may be a file of."""
-    absolute = [file.parent, *([] if root is None else [root])]
+    absolute = [file.parent, *roots]
     for node in nodes:
         match node:
             case ast.Import():
@@ -102,11 +103,11 @@ def _first_files(folders: list[Path], name: str) -> list[Path]:
 
 def _files_of(folder: Path, name: str) -> list[Path]:
     """Return the file of a module in the folder, and those of the packages that it is in."""
-    found, stem = list[Path](), folder
+    files, stem = list[Path](), folder
     for part in name.split("."):
         stem = stem / part
         candidates = (stem.with_name(f"{part}.py"), stem / "__init__.py")
         file = next((path for path in candidates if path.is_file()), None)
         if file is not None:
-            found.append(file.resolve())
-    return found
+            files.append(file.resolve())
+    return files

@@ -32,6 +32,8 @@ from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.programs import program_path
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
+from holodeck.lib.user_code.code_root import code_roots, module_location
+from holodeck.lib.user_code.registry import module_file
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 
@@ -283,8 +285,17 @@ def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
     python = sys.executable if config.python is None else program_path(config.python, base_dir)
     scope = config.scope or "case"
     tools = "tools_run_no_agents" if config.tools_run_no_agents else "tools_may_run_agents"
-    folder, target = str(base_dir.absolute()), str(config.target)
-    return [python, "-c", _WORKER, str(_SOURCES), folder, target, scope, tools]
+    roots, target = _code_of(str(config.target), base_dir)
+    return [python, "-c", _WORKER, str(_SOURCES), roots, target, scope, tools]
+
+
+def _code_of(target: str, base_dir: Path) -> tuple[str, str]:
+    """Return where a worker looks for modules, and the target as it is named there."""
+    roots, file = code_roots(base_dir), module_file(target, base_dir)
+    if file is not None and file.is_relative_to(roots[0]):
+        root, name = module_location(file, roots[0])
+        roots, target = (root, *roots), f"{name}:{target.partition(':')[2]}"
+    return os.pathsep.join(str(root) for root in dict.fromkeys(roots)), target
 
 
 def _variables(config: ProcessBackendConfig) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Runs a Python agent in an environment of its own, for `backend: {type: process, target: …}`.
 
-The program of a process, with the arguments FOLDER module:object SCOPE TOOLS. It speaks the
+The program of a process, with the arguments FOLDERS module:object SCOPE TOOLS. It speaks the
 protocol of docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer,
 and need not have holodeck installed: this module imports what the standard library suffices for.
 """
@@ -395,8 +395,9 @@ def take_streams() -> tuple[io.BufferedReader, io.BufferedWriter]:
 
 
 def main() -> None:
-    folder, target, scope, tools = sys.argv[1:]
+    roots, target, scope, tools = sys.argv[1:]
     requests, answers = take_streams()
-    sys.path[:] = [folder, *(entry for entry in sys.path if entry)]
+    first, *others = roots.split(os.pathsep)
+    sys.path[:] = [first, *(entry for entry in sys.path if entry), *others]
     sys.argv[1:] = []
     asyncio.run(Worker(partial(load_host, target, scope, tools), requests, answers).serve())

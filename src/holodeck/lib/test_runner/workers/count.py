@@ -12,6 +12,10 @@ from holodeck.models.llm import PROVIDERS
 from holodeck.models.observability import ExportersConfig, ObservabilityConfig
 
 LOCAL = "local"
+SAME_NAMES = (
+    "both agents import modules of the same name from different folders, so the second needs a"
+    " process of its own"
+)
 MIN_CASES = 500
 """Cases that each worker should have at least under `auto`. With two of 250 each, the work that is
 shared takes less time than starting to share it."""
@@ -24,6 +28,7 @@ def count_workers(
     *,
     is_injected: bool,
     is_debugged: bool,
+    needs_child: bool,
     note: Callable[[str], None],
 ) -> int | None:
     """Return how many workers run the cases: 0 for this process, None for one per core of Ray.
@@ -34,10 +39,11 @@ def count_workers(
         cases: How many cases are left to run.
         is_injected: Whether the caller gave objects that exist in this process only.
         is_debugged: Whether a person may speak for the user of a conversation.
+        needs_child: Whether the cases cannot run in this process.
         note: Called with why an explicit number is not used.
 
     Raises:
-        ConfigError: The cases cannot run on Ray.
+        ConfigError: The cases cannot run on Ray, or in another process although they must.
     """
     setting = settings.workers
     reason = _why_one(agent, settings, is_injected=is_injected, is_debugged=is_debugged)
@@ -46,6 +52,10 @@ def count_workers(
             raise ConfigError(settings.source_of("run_on"), f"'run_on' has no effect: {reason}")
         is_chosen = isinstance(setting, int) and settings.source_of("workers") != "default"
         return setting if is_chosen and isinstance(setting, int) else None
+    if needs_child:
+        if reason is not None:
+            raise ConfigError("--against", f"{SAME_NAMES}, but {reason}; rename the modules")
+        return max(1, min(setting, cases)) if isinstance(setting, int) else 1
     if setting == "auto":
         is_heavy = agent.backend is None and not _is_embedded(agent)
         most = min(LocalProcesses().cores, cases // MIN_CASES)

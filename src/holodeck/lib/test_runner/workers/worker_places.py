@@ -14,6 +14,7 @@ from typing import Protocol
 from holodeck.lib.processes.process_guard import guarded
 from holodeck.lib.support.environment import process_variables
 from holodeck.lib.test_runner.workers.worker_messages import Surroundings, WorkerTask
+from holodeck.lib.user_code.code_root import path_for_children
 
 WORKER_PROGRAM = "import gc; gc.disable(); from holodeck.lib.test_runner.worker import main; main()"
 """A start frees nothing; the worker enables the collector once it is ready."""
@@ -70,7 +71,7 @@ class LocalProcesses:
 
     def pack(self, task: WorkerTask) -> bytes:
         """Return the task for the workers; it never leaves the machine."""
-        present = Surroundings(tuple(sys.path), process_variables())
+        present = Surroundings(tuple(path_for_children()), process_variables())
         return pickle.dumps(replace(task, surroundings=present))
 
     @asynccontextmanager
@@ -87,7 +88,7 @@ class LocalProcesses:
 
 async def _start_worker() -> "ProcessConnection":
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path)),
+        *(sys.executable, "-P", "-c", _PROGRAM, json.dumps(path_for_children())),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,  # a process group, and no Ctrl-C from the terminal

@@ -1,0 +1,275 @@
+"""Import the user's Python files from a code root, as `python -m` does.
+
+While a file is imported, the folder of its agent.yaml and its own folder come first in `sys.path`,
+after the standard library: a `calendar.py` in the folder breaks nothing. From then on they come
+last, for imports inside functions. The nearest folder above with a `pyproject.toml`, and its `src`,
+are last throughout. A module has the name by which the user's code imports it, so that no file is
+loaded twice. Where two folders have modules of one name, those of the latest import are found.
+"""
+
+import hashlib
+import importlib
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from holodeck.errors import ConfigError
+from holodeck.lib.support.garbage import note_user_code
+from holodeck.lib.support.safe_paths import file_inside
+from holodeck.lib.support.text import describe
+from holodeck.lib.support.trust import refuse_untrusted_code
+from holodeck.lib.ui.activity import activity
+
+_PROJECT = "pyproject.toml"
+_STANDARD = frozenset(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+_lock = threading.RLock()
+_added: list[str] = []
+"""The entries of `sys.path` that this module added."""
+_modules: dict[Path, tuple[int, ModuleType]] = {}
+"""The modules of the files that were imported, and when these had changed."""
+_imported: set[str] = set()
+"""The names of the modules that were imported in between."""
+_of_agents: dict[Path, tuple[Path, ...]] = {}
+"""Files that were imported for anything but a grader, and where their imports are looked for."""
+_thread = threading.local()
+"""Has `is_for_grader` in a thread that imports a grader."""
+
+
+@contextmanager
+def importing_grader() -> Iterator[None]:
+    """Note that what the block imports is for a grader."""
+    _thread.is_for_grader = True
+    try:
+        yield
+    finally:
+        _thread.is_for_grader = False
+
+
+def _is_for_grader() -> bool:
+    return getattr(_thread, "is_for_grader", False)
+
+
+def files_of_agents() -> dict[Path, tuple[Path, ...]]:
+    """Return the files that this process imported for anything but a grader, with `code_roots`."""
+    return dict(_of_agents)
+
+
+def is_imported_by_others(files: Collection[Path]) -> bool:
+    """Whether a module of one of the files was imported by other code than holodeck."""
+    names = {str(file) for file in files}
+    return any(
+        getattr(module, "__file__", None) in names and name not in _imported
+        for name, module in [*sys.modules.items()]
+    )
+
+
+def code_roots(folder: Path) -> tuple[Path, ...]:
+    """Return where modules of an agent in this folder are looked for, besides installed ones."""
+    return folder.resolve(), *_project_roots(folder)
+
+
+def _project_roots(folder: Path) -> list[Path]:
+    """Return where a project around the folder keeps its modules: its `src`, and the project."""
+    parents = (folder.resolve(), *folder.resolve().parents)
+    project = next((parent for parent in parents if (parent / _PROJECT).is_file()), None)
+    if project is None:
+        return []
+    source = project / "src"
+    return [source, project] if source.is_dir() else [project]
+
+
+def path_for_children() -> list[str]:
+    """Return `sys.path` without what this module added; another process adds what it needs."""
+    return [entry for entry in sys.path if entry not in _added]
+
+
+def import_installed(name: str, folder: Path | None) -> ModuleType:
+    """Return a module of the project around the folder, or an installed one."""
+    with _lock, _search_path([], [] if folder is None else _project_roots(folder)):
+        return importlib.import_module(name)
+
+
+def import_file(path: Path, within: Path) -> ModuleType:
+    """Return the module of a Python file; the same one until the file changes.
+
+    A relative path starts from `within`, and the file must be in that folder. Raises ConfigError,
+    with the line of the file where the import failed.
+    """
+    refuse_untrusted_code(str(path))
+    file = file_inside(path, within)
+    note_user_code()
+    if not _is_for_grader():
+        _of_agents[file] = code_roots(within)
+    with _lock, activity(f"loading {path}"):
+        mtime_ns = file.stat().st_mtime_ns
+        if file not in _modules or _modules[file][0] != mtime_ns:
+            if file in _modules:
+                _forget(_modules.pop(file)[1].__name__)
+            _modules[file] = mtime_ns, _import(file, path, within.resolve())
+        return _modules[file][1]
+
+
+def _import(file: Path, path: Path, folder: Path) -> ModuleType:
+    root, name = module_location(Path(os.path.normpath(folder / path)), folder)
+    beside = [] if _is_package(file.parent) else [file.parent]
+    first = list(dict.fromkeys([root, folder, *beside]))
+    with _search_path(first, _project_roots(folder)):
+        _forget_others(first)
+        if _is_taken(name, root):
+            name = f"_holodeck_file_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
+        try:
+            return _load(name, file)
+        except (Exception, SystemExit) as error:
+            line = _line_in(file, error)
+            raise ConfigError(
+                f"{path}:{line}" if line else str(path), f"cannot be imported: {describe(error)}"
+            ) from error
+
+
+def module_location(path: Path, folder: Path) -> tuple[Path, str]:
+    """Return the entry of `sys.path` that a file is found by, and the name of its module.
+
+    That is the agent's folder, or the folder around the package that it is in. The name is dotted,
+    unless a folder on the way cannot be a part of it.
+    """
+    stem = path.parent if path.name == "__init__.py" else path.with_suffix("")
+    root = folder if stem.is_relative_to(folder) and stem != folder else path.parent
+    for _ in range(2):
+        while _is_package(root):
+            root = root.parent
+        names = stem.relative_to(root).parts
+        if all(name.isidentifier() for name in names):
+            break
+        root = stem.parent
+    return root, ".".join(names)
+
+
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+@contextmanager
+def _search_path(first: Sequence[Path], last: Sequence[Path]) -> Iterator[None]:
+    """Search the folders `first` before others within the block, and after them from then on."""
+    before, loaded = [*sys.path], set(sys.modules)
+    ours = [str(folder) for folder in first]
+    later = [str(folder) for folder in last]
+    standard = [entry for entry in before if entry in _STANDARD or _is_part_of_standard(entry)]
+    others = [entry for entry in before if entry not in {*standard, *ours}]
+    inside = [*standard, *ours, *others, *(entry for entry in later if entry not in others)]
+    sys.path[:] = inside
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        _imported.update(sys.modules.keys() - loaded)
+        added = [entry for entry in sys.path if entry not in inside]  # by the user's code
+        users = [entry for entry in before if entry not in _added]
+        mine = [entry for entry in [*ours, *_added, *later] if entry not in users]
+        _added[:] = dict.fromkeys(mine)
+        sys.path[:] = [*added, *users, *_added]
+
+
+def _is_part_of_standard(entry: str) -> bool:
+    return Path(entry).name == "lib-dynload" or (
+        entry.endswith(".zip") and not Path(entry).exists()
+    )
+
+
+def _is_taken(name: str, root: Path) -> bool:
+    """Whether the name leads to another module than one in `root`."""
+    top = name.partition(".")[0]
+    module = sys.modules.get(top)
+    spec = module.__spec__ if module is not None else PathFinder.find_spec(top, sys.path)
+    if spec is None:
+        return module is not None
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""]
+    mine = {str(root / top), str(root / f"{top}.py")}
+    return not any(os.path.realpath(place) in mine for place in places)
+
+
+def _forget_others(entries: Sequence[Path]) -> None:
+    """Forget the modules of other folders that these folders have modules of the same name as."""
+    names = {name.partition(".")[0] for name in _imported & sys.modules.keys()}
+    for top in names:
+        candidates = [entry / f"{top}.py" for entry in entries]
+        candidates += [entry / top for entry in entries]
+        is_here = any(path.exists() for path in candidates)
+        if is_here and any(_is_elsewhere(name, entries) for name in _family(top)):
+            _forget(top)
+
+
+def _is_elsewhere(name: str, entries: Sequence[Path]) -> bool:
+    """Whether a module comes from a folder that this module added, and from none of these."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if file is None:
+        return False
+    stem = Path(file).parent if Path(file).name == "__init__.py" else Path(file).with_suffix("")
+    if len(stem.parts) <= name.count(".") + 1:
+        return False
+    root = stem.parents[name.count(".")]
+    return str(root) in _added and root not in entries
+
+
+def _family(name: str) -> list[str]:
+    """Return the names of a module and of those inside of it that are loaded."""
+    return [loaded for loaded in [*sys.modules] if f"{loaded}.".startswith(f"{name}.")]
+
+
+def _forget(name: str) -> None:
+    """Let a module of the user, and those inside of it, be imported anew."""
+    for loaded in _family(name):
+        del sys.modules[loaded]
+
+
+def _load(name: str, file: Path) -> ModuleType:
+    """Return a module, with the asserts of a grader rewritten."""
+    parent, _, child = name.rpartition(".")
+    if parent:
+        importlib.import_module(parent)
+    if name in sys.modules:
+        return sys.modules[name]
+    is_package = file.name == "__init__.py"
+    spec = spec_from_file_location(
+        name,
+        file,
+        loader=_loader(name, str(file)),
+        submodule_search_locations=[str(file.parent)] if is_package else None,
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError("it is not a Python file")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    return sys.modules[name]
+
+
+def _loader(name: str, file: str) -> SourceFileLoader:
+    if not _is_for_grader():
+        return SourceFileLoader(name, file)
+    # Imported here because many runs have no graders.
+    from holodeck.lib.user_code.asserts import AssertLoader  # noqa: PLC0415
+
+    return AssertLoader(name, file)
+
+
+def _line_in(file: Path, error: BaseException) -> int | None:
+    """Return the line of the file that failed; None if it is unknown."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+    return lines[-1] if lines else None
