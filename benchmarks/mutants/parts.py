@@ -20,7 +20,7 @@ PARTS = {
     "metric base": (f"{_EVALUATORS}/base.py",),
     "metrics": (f"{_EVALUATORS}/*.py",),
     "grading": (f"{_RUNNER}/grade.py", f"{_RUNNER}/scoring.py", f"{_MODELS}/results/outcome.py"),
-    "tool checks": (f"{_CHECKS}/tool_checks.py", f"{_CHECKS}/tool_order.py"),
+    "tool checks": (f"{_CHECKS}/tool_checks.py",),
     "matchers": (
         f"{_CHECKS}/tool_matchers.py", f"{_CHECKS}/call_matching.py",
         f"{_MODELS}/cases/matchers.py",

@@ -27,8 +27,9 @@ from holodeck.lib.test_runner.display import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.evaluation import EvaluationConfig, MetricSettings
+from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.records.comparison import ComparisonReport
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult

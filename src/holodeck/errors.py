@@ -53,7 +53,7 @@ _RANKED = (
 
 def worst_exit_code(codes: Iterable[int]) -> ExitCode:
     """Return the worst exit code of several runs; an unknown one counts as 3."""
-    known = [ExitCode(one) if one in _RANKED else ExitCode.EXECUTION for one in codes]
+    known = [ExitCode(code) if code in _RANKED else ExitCode.EXECUTION for code in codes]
     return min(known, key=_RANKED.index)
 
 

@@ -9,19 +9,19 @@ its evaluator under their names, so there using the parameter counts.
 import ast
 import sys
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Literal, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
 import holodeck
-from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators import EVALUATORS
 from holodeck.models.agent import KEYS_WITHOUT_EFFECT, Agent
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
-from holodeck.models.evaluation import MetricSettings
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.suite import AgentFile
 
 SOURCES = Path(holodeck.__file__).parent
@@ -149,13 +149,13 @@ def options_used(model: type[Model]) -> set[str]:
     """The parameters that the evaluators of a metric use; none for what is no metric."""
     if not issubclass(model, MetricSettings):
         return set()
-    modules = [import_module(f"holodeck.lib.evaluators.{name}") for name in model.evaluator_modules]
+    kind = model.types()[-1] if model.types() else ""
+    names = model.names() or (f"{kind} {model.without_name}".strip(),)
+    evaluators = [resolve_name(EVALUATORS[name]) for name in names if name in EVALUATORS]
     files = {
         sys.modules[base.__module__].__file__
-        for module in modules
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, BaseEvaluator)
-        for base in one.__mro__
+        for evaluator in evaluators
+        for base in evaluator.__mro__
         if base.__module__.startswith("holodeck.lib.evaluators.")
     }
     used: set[str] = set()

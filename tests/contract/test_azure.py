@@ -19,7 +19,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
-from holodeck.models.metric import AZURE_METRICS, SAFETY_METRICS
+from holodeck.models.metrics.azure import AzureMetric, AzureSafetyMetric
 from holodeck.models.test_result import ToolInvocation
 from support.evaluators import EVALUATORS
 
@@ -62,7 +62,7 @@ INPUTS = {
     "task_adherence": {"response", "query", "observation"},
     "tool_call_accuracy": {"query", "observation"},
 }
-every_metric = pytest.mark.parametrize("metric", AZURE_METRICS)
+every_metric = pytest.mark.parametrize("metric", AzureMetric.names())
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ def good(metric):
 
 def test_every_metric_that_asks_is_in_this_suite():
     ours = {name for name, one in EVALUATORS.items() if one.extra == "azure"}
-    asking = ours - set(SAFETY_METRICS) - {"document_retrieval"}
-    assert set(SHOWN) == set(INPUTS) == set(AZURE_METRICS) == asking
+    asking = ours - set(AzureSafetyMetric.names()) - {"document_retrieval"}
+    assert set(SHOWN) == set(INPUTS) == set(AzureMetric.names()) == asking
 
 
 @every_metric
@@ -131,7 +131,7 @@ async def test_the_inputs_reach_the_prompt_and_one_call_does(build, server, metr
     assert schema["schema"]["properties"]["score"]["enum"] == [*scores, None]
 
 
-SCORES = [(metric, raw) for metric in AZURE_METRICS for raw in (range(1, 6))[: good(metric)]]
+SCORES = [(metric, raw) for metric in AzureMetric.names() for raw in (range(1, 6))[: good(metric)]]
 
 
 @pytest.mark.parametrize(("metric", "raw"), [*SCORES, ("task_adherence", 0)])
@@ -264,7 +264,9 @@ async def test_a_case_that_the_judge_skips_is_an_error(build, server, metric):
         await evaluator.evaluate(**inputs(evaluator))
 
 
-REFUSALS = [(metric, 429) for metric in AZURE_METRICS] + [("fluency", n) for n in (503, 400, 401)]
+REFUSALS = [(metric, 429) for metric in AzureMetric.names()] + [
+    ("fluency", n) for n in (503, 400, 401)
+]
 
 
 @pytest.mark.parametrize(("metric", "status"), REFUSALS)

@@ -20,8 +20,7 @@ from holodeck.lib.evaluators import azure_ai
 from holodeck.lib.evaluators.azure_ai import ContentSafetyEvaluator, ViolenceEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
-from holodeck.models.judged_metrics import AzureProject
-from holodeck.models.metric import SAFETY_METRICS
+from holodeck.models.metrics.azure import AzureProject, AzureSafetyMetric
 from support.evaluators import EVALUATORS
 
 HARMS = ["violence", "sexual", "self_harm", "hate_unfairness"]
@@ -121,7 +120,7 @@ def metric(name, **keys):
     return TypeAdapter(Metric).validate_python({"type": "azure", "metric": name} | keys)
 
 
-@pytest.mark.parametrize("name", SAFETY_METRICS)
+@pytest.mark.parametrize("name", AzureSafetyMetric.names())
 @pytest.mark.parametrize("scope", [URL, HUB], ids=["url", "hub"])
 async def test_a_metric_of_agent_yaml_becomes_the_librarys_evaluators(name, scope):
     evaluator = build_evaluator(metric(name, azure_ai_project=scope, threshold=0.9))
@@ -135,7 +134,7 @@ async def test_a_metric_of_agent_yaml_becomes_the_librarys_evaluators(name, scop
     assert library == {"azure"}
 
 
-@pytest.mark.parametrize("name", SAFETY_METRICS)
+@pytest.mark.parametrize("name", AzureSafetyMetric.names())
 @pytest.mark.parametrize("scope", [None, "greeter", "http://127.0.0.1:1"])
 def test_without_a_project_it_is_a_configuration_error(name, scope):
     with pytest.raises(ConfigError, match="write 'azure_ai_project: https://") as seen:

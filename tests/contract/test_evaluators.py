@@ -11,7 +11,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.evaluation import Metric
-from holodeck.models.metric import SAFETY_METRICS
+from holodeck.models.metrics.azure import AzureSafetyMetric
 from support.evaluators import EVALUATORS
 from support.similarity import SharedWords
 
@@ -53,7 +53,9 @@ def inputs(evaluator: BaseEvaluator, response: str) -> dict[str, Any]:
 
 def test_every_metric_of_the_table_is_in_this_suite():
     """Those that ask a judge or a project in Azure have suites of their own, with one to ask."""
-    asking = {name for name, one in EVALUATORS.items() if one.uses_judge} | set(SAFETY_METRICS)
+    asking = {name for name, one in EVALUATORS.items() if one.uses_judge} | set(
+        AzureSafetyMetric.names()
+    )
     asking.add("tool_correctness")  # in the suite of DeepEval's metrics
     asking.add("document_retrieval")  # judges passages, not the response
     assert EVALUATORS.keys() - asking <= set(CASES)

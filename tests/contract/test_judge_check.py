@@ -11,7 +11,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
 from holodeck.lib.judge_check.judge_check import load_agent_judge
 from holodeck.lib.judging.labels import Label
-from holodeck.models.metric import AZURE_METRICS
+from holodeck.models.metrics.azure import AzureMetric
 from support.deepeval_cases import ANSWER, CASES, PASSAGES, QUESTION, TRUTH, said
 from support.evaluators import EVALUATORS
 from support.token_probabilities import yes
@@ -54,7 +54,7 @@ METRICS = {
     "judge": JUDGE,
     **{name: one.keys for name, one in CASES.items() if one.calls and name not in MCP},
     "any class": {"type": "deepeval", "class": "BiasMetric"},
-    **{name: {"type": "azure", "metric": name} for name in AZURE_METRICS},
+    **{name: {"type": "azure", "metric": name} for name in AzureMetric.names()},
     "azure composite": {
         "type": "azure",
         "class": "QAEvaluator",

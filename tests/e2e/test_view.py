@@ -17,7 +17,7 @@ from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
-from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunEnd, RunHead
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import ToolInvocation
@@ -91,10 +91,10 @@ def growing(tmp_path):
     """A record that is still being written, with a server: its file, its last lines, the URL."""
     report = a_report(a_result(), a_result(Outcome.FAILED, test_name="parts"))
     planned = [PlannedCase(name=one.test_name, hash="") for one in report.results]
-    started = RunStarted(
+    started = RunHead(
         id="1", started=report.timestamp, agent_name="a", agent_config_path="a", cases=planned
     )
-    ended = RunFinished(timestamp=report.timestamp, exit_code=1, summary=report.summary)
+    ended = RunEnd(timestamp=report.timestamp, exit_code=1, summary=report.summary)
     cases = [CaseFinished(index=at, hash="", result=one) for at, one in enumerate(report.results)]
     lines = [one.model_dump_json().encode() + b"\n" for one in (started, *cases, ended)]
     record = tmp_path / "run.jsonl"

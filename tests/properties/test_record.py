@@ -28,7 +28,7 @@ from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunEnd, RunHead
 from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_result import (
     MetricResult,
@@ -268,7 +268,7 @@ def test_what_is_recorded_is_what_is_read_and_reported(results, stopped, interru
     report = report.model_copy(update={"origin": origin})
     cases = [PlannedCase(hash=str(n)) for n in range(SIZE)]
     events = [
-        RunStarted(
+        RunHead(
             id="x",
             started=report.timestamp,
             agent_name=report.agent_name,
@@ -277,7 +277,7 @@ def test_what_is_recorded_is_what_is_read_and_reported(results, stopped, interru
             cases=cases,
         ),
         *(CaseFinished(index=n, hash=str(n), result=one) for n, one in enumerate(results)),
-        RunFinished(
+        RunEnd(
             timestamp=report.timestamp,
             exit_code=exit_code(report),
             interrupted=interrupted,

@@ -12,7 +12,7 @@ from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
 from holodeck.lib.user_code import code_root as user_code
 from holodeck.lib.user_code.code_root import import_file
-from holodeck.models.evaluation import CodeMetric
+from holodeck.models.metrics.text import CodeMetric
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import ToolInvocation
 from support.checks import assert_plain

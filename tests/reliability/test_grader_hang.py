@@ -12,7 +12,7 @@ from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.grader_process import GraderProcess
 from holodeck.lib.user_code import code_root as user_code
-from holodeck.models.evaluation import CodeMetric
+from holodeck.models.metrics.text import CodeMetric
 from support.checks import assert_plain
 from support.cli import start_cli
 from support.processes import descendants, until, until_gone

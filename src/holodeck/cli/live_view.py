@@ -19,7 +19,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.base import Json
-from holodeck.models.records.record import CaseFinished, CaseSkipped, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, CaseSkipped, RunEnd, RunHead
 
 HOST = "127.0.0.1"
 MOST_CASES = 500
@@ -40,8 +40,8 @@ class GrowingRun:
         self._path = path
         self._redactor = redactor
         self._offset = 0
-        self._started: RunStarted | None = None
-        self._ended: RunFinished | None = None
+        self._started: RunHead | None = None
+        self._ended: RunEnd | None = None
         self._finished: dict[int, CaseFinished] = {}
         self._skipped: dict[int, CaseSkipped] = {}
         self._cases: list[PageCase] = []
@@ -76,9 +76,9 @@ class GrowingRun:
 
     def _add(self, line: bytes) -> None:
         event = parse_event(line)
-        if isinstance(event, RunStarted):
+        if isinstance(event, RunHead):
             self._started = event
-        elif isinstance(event, RunFinished):
+        elif isinstance(event, RunEnd):
             self._ended = event
         elif isinstance(event, CaseFinished):
             self._finished[event.index] = event

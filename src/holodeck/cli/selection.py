@@ -10,7 +10,7 @@ from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.selection.request import CaseHistory, SelectionRequest
-    from holodeck.lib.test_runner.plan import Plan
+    from holodeck.lib.test_runner.plan import RunPlan
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.results.origin import Selection
@@ -191,7 +191,7 @@ def plan_comparison(
 
 def _plan(
     agent: "Agent", agent_config: str, settings: "ExecutionConfig", selection: "Selection | None"
-) -> "Plan":
+) -> "RunPlan":
     from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.plan import build_plan

@@ -107,7 +107,7 @@ def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
 
 def _dotenv(path: Path) -> dict[str, str]:
     # Imported here because most projects have no .env file.
-    from dotenv import dotenv_values  # noqa: PLC0415
+    from dotenv import dotenv_values
 
     from holodeck.config.yaml.nodes import decode_text  # noqa: PLC0415
     from holodeck.config.yaml.source import read_bytes  # noqa: PLC0415

@@ -187,7 +187,7 @@ class ConfigLoader:
         folder = file.parent.absolute()
         env = self.environment(folder)
         self._agent_sources[folder] = source
-        extra_suites = [os.path.relpath(one, folder) for one in suites]
+        extra_suites = [os.path.relpath(suite, folder) for suite in suites]
         gathered = gather_cases(source, file.absolute(), env.substitute, extra_suites)
         self.cases_read |= gathered.read
         agent = _with_sources(self._validate(gathered, folder, source), source)
@@ -267,7 +267,7 @@ class ConfigLoader:
     def with_backend(self, agent: Agent, backend: str | Mapping[str, Any]) -> Agent:
         """Return the agent with another `backend`, as YAML has it. Raises ConfigError."""
         parts = {name: getattr(agent, name) for name in ("name", "model", "instructions")}
-        parts["tools"] = [one for one in agent.tools or () if not one.is_shared] or None
+        parts["tools"] = [tool for tool in agent.tools or () if not tool.is_shared] or None
         values = {name: part for name, part in parts.items() if part is not None}
         given = self.agent_from({**values, "backend": backend}, folder=agent.base_dir)
         return agent.model_copy(update={"backend": given.backend})
@@ -277,7 +277,10 @@ class ConfigLoader:
         for folder in user_folders(self.environment()):
             found = self._config_in(folder)
             if found is not None:
-                stores = {name: one.of_user() for name, one in (found.vectorstores or {}).items()}
+                stores = {
+                    name: vectorstore.of_user()
+                    for name, vectorstore in (found.vectorstores or {}).items()
+                }
                 return found.model_copy(update={"vectorstores": stores or None})
         return None
 
@@ -328,7 +331,7 @@ class ConfigLoader:
         """Return the settings for a run of `agent`, each value with its source."""
         layers = self._layers(agent.base_dir, agent.execution, cli_config)
         if _is_overridden(self.resolve_execution_config):
-            cli, own, project, user = (one.config for one in layers)
+            cli, own, project, user = (layer.config for layer in layers)
             return self.resolve_execution_config(cli, own, project, user, DEFAULT_EXECUTION_CONFIG)
         env = self.environment(agent.base_dir)
         return resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG, agent.base_dir)
@@ -387,7 +390,7 @@ class ConfigLoader:
     def _with_prices(self, agent: Agent, folder: Path) -> Agent:
         """Return the agent with the prices of the configuration files added."""
         configs = (self.load_project_config(folder), self.load_global_config())
-        shared = [one.prices for one in configs if one is not None]
+        shared = [config.prices for config in configs if config is not None]
         if not any(shared):
             return agent
         return agent.model_copy(update={"prices": merge_prices([agent.prices, *shared])})
@@ -443,7 +446,7 @@ class ConfigLoader:
         if found.deployment is not None:
             logger.warning("%s: deployment: %s", source.location(("deployment",)), NO_EFFECT)
         if found.mcp_servers:
-            servers = [one.of_config_in(folder) for one in found.mcp_servers]
+            servers = [server.of_config_in(folder) for server in found.mcp_servers]
             found = found.model_copy(update={"mcp_servers": servers})
         return _with_sources(found, source)
 
@@ -485,7 +488,7 @@ def agent_file(path: str | Path) -> Path:
 
 
 def _suggest_only_yaml_file(folder: Path) -> str:
-    names = sorted(one.name for one in folder.glob("*.y*ml")) if folder.is_dir() else []
+    names = sorted(path.name for path in folder.glob("*.y*ml")) if folder.is_dir() else []
     return (
         f"; found there: {', '.join(names[:5])}"
         if names

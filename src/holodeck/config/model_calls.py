@@ -8,8 +8,8 @@ from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.price import UNNAMED_AGENT, PriceTable
 from holodeck.models.test_case import TurnModel
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
@@ -108,7 +108,7 @@ def merge_prices(tables: Iterable[PriceTable | None]) -> PriceTable | None:
 
     Raises ConfigError for different currencies.
     """
-    known = [one for one in tables if one is not None]
+    known = [table for table in tables if table is not None]
     if not known:
         return None
     currencies = sorted({one.currency for one in known if one.currency is not None})
@@ -146,7 +146,9 @@ def called_models(agent: Agent) -> Iterator[str]:
 def require_prices(agent: Agent, location: str) -> None:
     """Raise ConfigError if a model has no price, so that `max_cost` cannot be enforced."""
     table = agent.prices or PriceTable()
-    missing = [one for one in dict.fromkeys(called_models(agent)) if table.price_of(one) is None]
+    missing = [
+        model for model in dict.fromkeys(called_models(agent)) if table.price_of(model) is None
+    ]
     if missing:
         names = ", ".join(missing)
         wish = f"prices: {{models: {{{missing[0]}: {{input: …, output: …}}}}}}"

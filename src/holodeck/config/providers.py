@@ -96,7 +96,7 @@ def with_provider_settings(model: dict[str, Any], shared: GlobalConfig) -> dict[
     """Return the values of a `model`, its missing keys taken from `providers` of config.yaml."""
     name = model.get("provider")
     providers = shared.providers or {}
-    of_same_kind = (one for one in providers.values() if one.provider == name)
+    of_same_kind = (provider for provider in providers.values() if provider.provider == name)
     provider = providers.get(str(name)) or next(of_same_kind, None)
     if provider is None:
         return model

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,9 +11,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from holodeck.config.flags import format_default
 from holodeck.config.settings import OTHER_VARIABLES, setting_fields
 from holodeck.models.config import GlobalConfig
-from holodeck.models.evaluation import BUILT_IN, BY_TYPE, CustomMetric
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.metric import MetricSettings
+from holodeck.models.metrics.base import MetricSettings, metric_classes
 from holodeck.models.suite import AgentFile
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -73,10 +71,8 @@ def _for_draft_07(value: Any) -> Any:
 
 Schema = Mapping[str, Any]
 
-METRICS: tuple[type[MetricSettings], ...] = tuple(
-    dict.fromkeys([*BUILT_IN.values(), CustomMetric, *chain(*BY_TYPE.values())])
-)
-METRIC_NAMES = frozenset(one.__name__ for one in METRICS)
+METRICS = metric_classes()
+METRIC_NAMES = frozenset(metric.__name__ for metric in METRICS)
 _HEAD = """\
 # Configuration reference
 
@@ -150,7 +146,7 @@ class _Page:
 
     def parts_of_metrics(self) -> Iterator[str]:
         """A section for each mapping that only metrics hold, such as the bands of a rubric."""
-        for name, heading in sorted(self._headings.items(), key=lambda one: one[1]):
+        for name, heading in sorted(self._headings.items(), key=lambda item: item[1]):
             if heading.startswith(_OF_METRICS):
                 yield self._section(f"### {heading}", self._definitions[name], _class(name))
 
@@ -240,7 +236,7 @@ def _references(value: Any) -> Iterator[str]:
 
 def _class(name: str) -> type[BaseModel]:
     """Return the model of a definition."""
-    return next(one for one in _subclasses(BaseModel) if one.__name__ == name)
+    return next(subclass for subclass in _subclasses(BaseModel) if subclass.__name__ == name)
 
 
 def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -273,9 +269,8 @@ def _metrics() -> Iterator[str]:
 
 def _heading(model: type[MetricSettings]) -> str:
     """Return how YAML selects the metric, such as `type: judge`."""
-    kinds = [f"`type: {kind}`" for kind, models in BY_TYPE.items() if model in models]
-    names = [f"`{name}`" for name, one in BUILT_IN.items() if one is model]
-    return " or ".join(kinds or names) or "`module:callable`"
+    names, kind = model.names(), model.types()[-1]
+    return " or ".join(f"`{name}`" for name in names) if len(names) in {1, 2} else f"`type: {kind}`"
 
 
 def _table(rows: str) -> str:
@@ -313,10 +308,16 @@ def _not_yet(model: type[BaseModel]) -> str:
 
 
 def _setting_rows() -> Iterator[str]:
-    for one in setting_fields().values():
-        flags = ", ".join(f"`{flag}`" for flag in one.setting.flags)
-        default = format_default(one.setting.default)
-        cells = (f"`{one.field}`", flags, f"`{one.variable}`", default, one.setting.description)
+    for field in setting_fields().values():
+        flags = ", ".join(f"`{flag}`" for flag in field.setting.flags)
+        default = format_default(field.setting.default)
+        cells = (
+            f"`{field.field}`",
+            flags,
+            f"`{field.variable}`",
+            default,
+            field.setting.description,
+        )
         yield "| " + " | ".join(cells) + " |\n"
 
 

@@ -117,7 +117,8 @@ def resolve_settings(
     that a layer overrides, and for a path that a file of the agent's `folder` may not name.
     """
     found = {
-        one.field: _resolve(one, layers, env, defaults or {}) for one in setting_fields().values()
+        field.field: _resolve(field, layers, env, defaults or {})
+        for field in setting_fields().values()
     }
     for declared in setting_fields().values():
         rival = declared.setting.rival
@@ -202,7 +203,7 @@ def value_from_environment(
 
 def unknown_variable_warnings(env: Mapping[str, str]) -> list[str]:
     """Return a warning for each unknown HOLODECK_* variable."""
-    known = [*(one.variable for one in setting_fields().values()), *OTHER_VARIABLES]
+    known = [*(field.variable for field in setting_fields().values()), *OTHER_VARIABLES]
     own = [one.removeprefix(PREFIX) for one in known]
     warnings = []
     for name in env:
@@ -371,7 +372,7 @@ def effective_model_settings(
 
 def overridden_notice(rows: Sequence[EffectiveSetting]) -> str | None:
     """Return a notice about variables that a `config.yaml` overrides, or None without any."""
-    pairs = [f"{one.overrules} by {one.source} ({one.key})" for one in rows if one.overrules]
+    pairs = [f"{row.overrules} by {row.source} ({row.key})" for row in rows if row.overrules]
     if not pairs:
         return None
     return (

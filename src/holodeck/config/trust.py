@@ -17,9 +17,9 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
 from holodeck.models.config import GlobalConfig
-from holodeck.models.judged_metrics import AzureProject
-from holodeck.models.library_metrics import ClassMetric
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
+from holodeck.models.metrics.azure import AzureProject
+from holodeck.models.metrics.base import ClassMetric
 from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool
 from holodeck.models.tools.database import DatabaseConfig
@@ -238,7 +238,7 @@ def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:
     """Return the hosts of the endpoints that the user chose, and no repository did."""
     names = [name for facts in PROVIDERS.values() for name in facts.endpoint]
     texts = [env[name] for name in names if name in env and env.is_users(name)]
-    texts += [one.endpoint or "" for one in ((user and user.providers) or {}).values()]
+    texts += [provider.endpoint or "" for provider in ((user and user.providers) or {}).values()]
     return {host for text in texts for host in hosts_in(text)}
 
 

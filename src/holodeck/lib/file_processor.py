@@ -86,7 +86,11 @@ class FileProcessor:
             max_retries=max_retries,
             base_dir=base_dir,
             allowed_hosts=tuple(config.allowed_hosts or ()),
-            **{name: round(one * 1000) for name, one in timeouts.items() if one is not None},
+            **{
+                name: round(timeout * 1000)
+                for name, timeout in timeouts.items()
+                if timeout is not None
+            },
         )
         processor._settings = config
         return processor

@@ -13,7 +13,7 @@ from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.request import SelectionRequest, Shard
 from holodeck.models.agent import Agent
-from holodeck.models.records.record import CaseFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, RunHead
 from holodeck.models.results.origin import Selection
 from support.results import a_result
 
@@ -78,7 +78,7 @@ def recorded(agent, number, took, selection=None):
     folder.mkdir(parents=True)
     head = {"agent_name": agent.name, "agent_config_path": "agent.yaml", "selection": selection}
     cases = fingerprint_of(agent).cases
-    lines = [RunStarted(id=folder.name, started="", cases=cases, **head)]
+    lines = [RunHead(id=folder.name, started="", cases=cases, **head)]
     for at, ms in enumerate(took):
         result = a_result(execution_time_ms=ms, timestamp=f"2026-{number}")
         lines.append(CaseFinished(index=at, hash="", result=result))

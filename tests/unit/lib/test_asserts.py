@@ -5,7 +5,7 @@ import pytest
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.models.evaluation import CodeMetric
+from holodeck.models.metrics.text import CodeMetric
 from holodeck.models.results.evidence import Unknown
 
 TWO_WORDS = Observation("two words")

@@ -310,7 +310,7 @@ def _column_keys(
     _check_columns(columns, data, origin)
     known = case_keys()
     renamed = {column: key for key, column in data.columns.items()}
-    keys: dict[str, str | None] = {**{one: one for one in columns}, **renamed}
+    keys: dict[str, str | None] = {**{column: column for column in columns}, **renamed}
     keys |= dict.fromkeys(data.ignore)
     for column in columns:
         key = keys[column]

@@ -72,7 +72,7 @@ def _parse(path: Path, text: str, name: str) -> tuple[NodeSource, Any]:
 
 
 def _to_list_node(lines: Rows) -> Node:
-    nodes = [to_node(*one) for one in zip(lines.values, lines.lines, strict=True)]
+    nodes = [to_node(*value) for value in zip(lines.values, lines.lines, strict=True)]
     return Node(nodes, 1, 1)
 
 

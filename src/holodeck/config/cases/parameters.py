@@ -100,13 +100,13 @@ def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
     else:
         raise _error(origin, "write names with lists of values, or a list of mappings")
     seen: set[str] = set()
-    for index, one in enumerate(choices):
-        if one.keys() != choices[0].keys():
+    for index, choice in enumerate(choices):
+        if choice.keys() != choices[0].keys():
             names = ", ".join(choices[0])
             raise _error(
                 origin.below(index), f"has different names than the first item, which has {names}"
             )
-        words = _case_label(one)
+        words = _case_label(choice)
         if words in seen:
             raise _error(origin, f"duplicate {words}; remove one")
         seen.add(words)
@@ -222,7 +222,7 @@ def _as_text(value: Value) -> str:
 
 def _case_label(values: Mapping[str, Value]) -> str:
     """Return what distinguishes a case from the others: `city=Rome,unit=C`."""
-    return ",".join(f"{name}={' '.join(_as_text(one).split())}" for name, one in values.items())
+    return ",".join(f"{name}={' '.join(_as_text(value).split())}" for name, value in values.items())
 
 
 def _error(origin: Origin, message: str) -> ConfigError:

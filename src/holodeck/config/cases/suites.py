@@ -250,8 +250,8 @@ def _cases_in(source: Source) -> str | None:
     below = [node for _, node in value.values()] if isinstance(value, dict) else []
     for node in (source.root, *below):
         entries = node.value if isinstance(node.value, list) else []
-        for one in entries:
-            if isinstance(one.value, dict) and not one.value.keys().isdisjoint(_OF_A_CASE):
+        for entry in entries:
+            if isinstance(entry.value, dict) and not entry.value.keys().isdisjoint(_OF_A_CASE):
                 return f"{source.name}:{node.line}:{node.column}"
     return None
 

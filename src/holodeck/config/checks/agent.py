@@ -102,7 +102,7 @@ def check_keys(agent: Agent, keys: Collection[str]) -> list[Finding]:
             check_key(context)
     if set(keys) >= _KEYS_OF_CASES:
         _check_cases(context)
-    return [one for one in context.findings if one.severity == "error"]
+    return [finding for finding in context.findings if finding.severity == "error"]
 
 
 def _check_model(context: CheckContext) -> None:
@@ -404,7 +404,7 @@ def _needs_tool_calls(context: CheckContext, case: TestCaseModel, part: TurnMode
         return True
     metrics = metrics_of(context.agent, case) if part is case else metrics_of_turn(part)
     requires = context.inputs.requires
-    return any(requires(one, EvalParam.TOOLS_CALLED) for one in metrics if one.enabled)
+    return any(requires(metric, EvalParam.TOOLS_CALLED) for metric in metrics if metric.enabled)
 
 
 AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (

@@ -18,7 +18,8 @@ from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, too
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.cases.conversation import find_unanswered_step, step_kind, step_value
-from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.text import ComparingMetric, NotContainsMetric
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 NO_JUDGE = "criteria need a judge model; write 'evaluations: {model: …}'"
@@ -57,7 +58,7 @@ def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
         if any(can_fail(one) for one in metrics_of_turn(turn) if not compares_nothing(one, turn)):
             return True
     metrics = metrics_of(agent, case)
-    return any(can_fail(one) for one in metrics if not compares_nothing(one, case))
+    return any(can_fail(metric) for metric in metrics if not compares_nothing(metric, case))
 
 
 def check_pattern(context: CheckContext, pattern: str, path: KeyPath) -> None:
@@ -89,13 +90,17 @@ def _check_verdict(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
         warn_of_no_threshold(context, case.evaluations or [], (*path, "evaluations"))
         warn_of_no_threshold(context, scorers, (*path, "scorers"))
     elif case.skip is None and case.todo is None:
-        enabled = [one for one in metrics if one.enabled and not compares_nothing(one, case)]
+        enabled = [
+            metric for metric in metrics if metric.enabled and not compares_nothing(metric, case)
+        ]
         _warn_of_no_verdict(context, enabled, path)
 
 
 def _check_case_expectations(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     metrics = metrics_of(context.agent, case)
-    enabled = [one for one in metrics if one.enabled and not compares_nothing(one, case)]
+    enabled = [
+        metric for metric in metrics if metric.enabled and not compares_nothing(metric, case)
+    ]
     _check_expectations(context, case, enabled, path)
 
 
@@ -216,7 +221,7 @@ def _warn_of_no_verdict(
             path, "checks nothing; add evaluations, criteria, expected_tools or forbidden_tools"
         )
         return
-    if any(one.required and one.threshold == 0 for one in metrics):
+    if any(metric.required and metric.threshold == 0 for metric in metrics):
         return  # reported as errors
     names = ", ".join(dict.fromkeys(metric.label for metric in metrics))
     reason = "without a threshold above 0 gives no verdict"

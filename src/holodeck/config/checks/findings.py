@@ -75,8 +75,10 @@ class CheckContext:
 
 def raise_on_errors(findings: Iterable[Finding]) -> None:
     """Raise one ConfigError with a line for each error that stops the run, if there is any."""
-    errors = [one for one in findings if one.severity == "error" and one.stops_the_run]
+    errors = [
+        finding for finding in findings if finding.severity == "error" and finding.stops_the_run
+    ]
     if errors:
-        lines = [f"{one.location}: {one.path}: {one.message}" for one in errors]
+        lines = [f"{error.location}: {error.path}: {error.message}" for error in errors]
         location = errors[0].location
         raise ConfigError(location, "\n".join(limit_lines(lines)).removeprefix(f"{location}: "))

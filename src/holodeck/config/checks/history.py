@@ -134,7 +134,7 @@ def _answering_function(node: ast.AST | None) -> Function | None:
 
 def _ignores_history(function: Function) -> bool:
     """Whether the function certainly gets no earlier messages; a decorator may add them."""
-    parameters = [one for one in _parameters(function.args) if one.name != "self"]
+    parameters = [parameter for parameter in _parameters(function.args) if parameter.name != "self"]
     if function.decorator_list or not parameters:
         return False
     try:
@@ -152,8 +152,8 @@ def _parameters(written: ast.arguments) -> Iterator[Parameter]:
         yield _parameter(one, Parameter.POSITIONAL_OR_KEYWORD, is_needed=index < needed)
     if written.vararg is not None:
         yield _parameter(written.vararg, Parameter.VAR_POSITIONAL, is_needed=True)
-    for one, default in zip(written.kwonlyargs, written.kw_defaults, strict=True):
-        yield _parameter(one, Parameter.KEYWORD_ONLY, is_needed=default is None)
+    for argument, default in zip(written.kwonlyargs, written.kw_defaults, strict=True):
+        yield _parameter(argument, Parameter.KEYWORD_ONLY, is_needed=default is None)
     if written.kwarg is not None:
         yield _parameter(written.kwarg, Parameter.VAR_KEYWORD, is_needed=True)
 

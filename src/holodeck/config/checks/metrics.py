@@ -24,12 +24,10 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.support.patterns import compile_pattern, passes_every_text
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.models.evaluation import (
-    CodeMetric,
-    MetricSettings,
-    NotContainsMetric,
-    RegexMetric,
-)
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.deepeval import GEvalMetric
+from holodeck.models.metrics.judge import JudgeMetric
+from holodeck.models.metrics.text import CodeMetric, NotContainsMetric, RegexMetric
 from holodeck.models.test_case import PLACEHOLDER
 
 ONLY_REPORTED = "or 'required: false' to only report it"
@@ -132,15 +130,7 @@ def _check_that_it_can_fail(context: CheckContext, metric: MetricSettings, path:
         for index, text in enumerate(metric.expected_texts() or ()):
             key = ("value",) if metric.values is None else ("values", index)
             check_forbidden_text(context, text, metric, (*path, *key))
-    elif metric.kind in {"judge", "geval"}:
-        _check_judged(context, metric, path)
-
-
-def _check_judged(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
-    # Imported here because few agents have such metrics.
-    from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric  # noqa: PLC0415
-
-    if isinstance(metric, JudgeMetric):
+    elif isinstance(metric, JudgeMetric):
         for index, criterion in enumerate(metric.criteria):
             if not isinstance(criterion, str) and criterion.threshold == 0:
                 _report_zero_threshold(context, (*path, "criteria", index, "threshold"))

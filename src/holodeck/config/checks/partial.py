@@ -44,7 +44,7 @@ def with_further_problems(
     if not has_config:
         valid -= _FROM_CONFIG
     known = f"{error.field}: {error.message}".splitlines()
-    lines = [one for one in _problems(agent, valid, locations) if one not in known]
+    lines = [problem for problem in _problems(agent, valid, locations) if problem not in known]
     return ConfigError(error.field, "\n".join([error.message, *limit_lines(lines)]))
 
 
@@ -53,8 +53,8 @@ def _problems(agent: Agent, valid: set[str], locations: Locations) -> Iterator[s
         if at[0] in valid:
             key_path = format_key_path(locations.source_path(at))
             yield f"{locations.key_location(at)}: {key_path}: {why}"
-    for one in check_keys(agent, valid):
-        yield f"{one.location}: {one.path}: {one.message}"
+    for problem in check_keys(agent, valid):
+        yield f"{problem.location}: {problem.path}: {problem.message}"
 
 
 def _valid_part(values: Mapping[str, Any]) -> tuple[Agent | None, set[str]]:

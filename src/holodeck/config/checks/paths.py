@@ -17,7 +17,7 @@ _CHECKED_ELSEWHERE = ("execution", "test_cases")
 def check_written_paths(context: CheckContext) -> None:
     """Find them in every key of an agent."""
     agent = context.agent
-    others = {key: one for key, one in vars(agent).items() if key not in _CHECKED_ELSEWHERE}
+    others = {key: value for key, value in vars(agent).items() if key not in _CHECKED_ELSEWHERE}
     for keys, path in paths_used(others, PathUse.WRITTEN):
         if _is_users_store(agent, keys):
             continue

@@ -110,7 +110,7 @@ def parameter_names(function: ast.AST | None) -> list[str] | None:
     arguments = function.args
     if arguments.kwarg is not None or function.decorator_list:
         return None
-    return [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+    return [arg.arg for arg in (*arguments.args, *arguments.kwonlyargs)]
 
 
 def parameters_of_target(target: str, base_dir: Path, location: str) -> list[str] | None:
@@ -153,11 +153,11 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found[node.name] = node
             case ast.Import() | ast.ImportFrom():
-                found |= {(one.asname or one.name).partition(".")[0]: one for one in node.names}
+                found |= {(name.asname or name.name).partition(".")[0]: name for name in node.names}
             case ast.Assign() | ast.AnnAssign():
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [one for target in targets for one in ast.walk(target)]
-                found |= {one.id: node for one in names if isinstance(one, ast.Name)}
+                names = [node for target in targets for node in ast.walk(target)]
+                found |= {name.id: node for name in names if isinstance(name, ast.Name)}
             case ast.If() | ast.Try() | ast.With():
                 found |= _bindings(_nested_statements(node))
     return found
@@ -174,7 +174,9 @@ def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
     """Return the statements in all branches of a compound statement."""
     handlers = getattr(block, "handlers", [])
     branches = [block.body, getattr(block, "orelse", []), getattr(block, "finalbody", [])]
-    return [node for branch in (*branches, *(one.body for one in handlers)) for node in branch]
+    return [
+        node for branch in (*branches, *(handler.body for handler in handlers)) for node in branch
+    ]
 
 
 def _spec_of(package: str) -> ModuleSpec | None:

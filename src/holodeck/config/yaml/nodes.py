@@ -383,7 +383,7 @@ def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:
         return
     _, source = mapping["<<"]
     sources = source.value if isinstance(source.value, list) else [source]
-    if not all(isinstance(one.value, dict) for one in sources):
+    if not all(isinstance(source.value, dict) for source in sources):
         return
     del mapping["<<"]
     for one in sources:

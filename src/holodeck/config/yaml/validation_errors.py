@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.cases.matchers import ArgMatcher
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.evaluation import BUILT_IN, BY_TYPE
+from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
 from holodeck.models.setting import Setting
 
 
@@ -40,18 +40,21 @@ def model_keys(model: type[BaseModel]) -> list[str]:
 def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
     if isinstance(part, int):
         return models
-    named = {BUILT_IN.get(part), *BY_TYPE.get(part, ())}
-    tagged = {one for one in models if one in named or one.__name__ == part}
+    tagged = {model for model in models if part in {model.__name__, _tag_of(model)}}
     if tagged:
         return tagged
     below = {
         found
-        for one in models
-        for name, field in one.model_fields.items()
+        for model in models
+        for name, field in model.model_fields.items()
         if part in (name, field.alias)
         for found in models_in(field.annotation)
     }
     return below or models
+
+
+def _tag_of(model: type[BaseModel]) -> str | None:
+    return model.tag() if issubclass(model, MetricSettings) else None
 
 
 MAX_MESSAGE = 1800
@@ -155,10 +158,10 @@ def _config_error(
     details: Sequence[tuple["_Reader", ErrorDetails]], locations: Locations
 ) -> ConfigError:
     problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
-    files = list(dict.fromkeys([locations.source.name, *(one.file for one in problems)]))
-    lines = sorted(problems, key=lambda one: (files.index(one.file), *one[1:]))
+    files = list(dict.fromkeys([locations.source.name, *(problem.file for problem in problems)]))
+    lines = sorted(problems, key=lambda problem: (files.index(problem.file), *problem[1:]))
     more = max(0, len(details) - MAX_PROBLEMS)
-    texts = [f"{one.location}: {one.text}" for one in lines]
+    texts = [f"{line.location}: {line.text}" for line in lines]
     location = lines[0].location
     return ConfigError(location, "\n".join(limit_lines(texts, more)).removeprefix(f"{location}: "))
 
@@ -389,14 +392,15 @@ def _unknown_metric(node: Node) -> str:
     )
     name, kind = values.get("metric"), values.get("type")
     if kind is not None and kind != "standard":
-        return "'type': " + _not_a_choice(_describe(kind), ", ".join(f"'{one}'" for one in _TYPES))
+        types = ", ".join(f"'{name}'" for name in metric_types())
+        return "'type': " + _not_a_choice(_describe(kind), types)
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', for example"
-    for family, known in _families().items():
-        if name in known:
-            return f"'metric: {name}' needs another type; write '{family.format(name)}'"
-    hint = did_you_mean(name, BUILT_IN, ";")
-    names = ", ".join(BUILT_IN)
+    advice = _advice_on_type(name)
+    if advice is not None:
+        return f"'metric: {name}' needs another type; write '{advice}'"
+    hint = did_you_mean(name, metric_names(), ";")
+    names = ", ".join(metric_names())
     return f"'metric': unknown metric {quote(name)}{hint} known: {names}, or 'module:callable'"
 
 
@@ -407,20 +411,15 @@ def _describe(value: Any) -> str:
     return quote(str(value))
 
 
-_TYPES = ("standard", *BY_TYPE)
-
-
-def _families() -> Mapping[str, Collection[str]]:
-    """Return how each metric is selected that has a `type`."""
-    # Imported here because most files are valid.
-    from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType  # noqa: PLC0415
-
-    return {
-        "type: rag, metric_type: {}": frozenset(RAGMetricType),
-        "type: deepeval": DEEPEVAL_METRICS,
-        "type: geval": {"geval"},
-        "type: judge": {"judge"},
-    }
+def _advice_on_type(name: str) -> str | None:
+    """Return the keys that select a metric that needs a type; None if no type has the name."""
+    if name in metric_types():
+        return f"type: {name}"
+    for model in metric_classes():
+        if name in model.names():
+            key = f", metric_type: {name}" if "metric_type" in model.model_fields else ""
+            return f"type: {model.types()[-1]}{key}"
+    return None
 
 
 def _not_a_choice(found: str, expected: str) -> str:

@@ -78,8 +78,8 @@ class A2aBackend:
             await http.aclose()
 
     async def _connect(self) -> None:
-        import httpx  # noqa: PLC0415
-        from a2a.client import (  # noqa: PLC0415
+        import httpx
+        from a2a.client import (
             A2ACardResolver,
             AgentCardResolutionError,
             ClientConfig,
@@ -171,8 +171,8 @@ class A2aSession:
             raise BackendSessionError(f"the task is {what}{said}", seen=self._result(answer))
 
     async def _ask(self, message: str, answer: "_Answer") -> AsyncIterator[str]:
-        from a2a.helpers import new_text_message  # noqa: PLC0415
-        from a2a.types import GetTaskRequest, Role, SendMessageRequest  # noqa: PLC0415
+        from a2a.helpers import new_text_message
+        from a2a.types import GetTaskRequest, Role, SendMessageRequest
 
         sent = new_text_message(
             message,
@@ -189,7 +189,7 @@ class A2aSession:
 
     async def _cancel(self, task_id: str) -> None:
         """Ask the agent to stop working on a task, whatever it answers."""
-        from a2a.types import CancelTaskRequest  # noqa: PLC0415
+        from a2a.types import CancelTaskRequest
 
         with suppress(Exception):
             async with asyncio.timeout(_CANCEL_S):
@@ -256,7 +256,7 @@ class _Answer:
         self.context_id, self.task_id = context_id, task_id
 
     def _note_status(self, status: Any) -> None:
-        from a2a.types import TaskState  # noqa: PLC0415
+        from a2a.types import TaskState
 
         self.state = TaskState.Name(status.state).removeprefix("TASK_STATE_")
         if status.HasField("message") and self.state not in _WORKING:
@@ -282,7 +282,7 @@ def _origin(server: Server) -> tuple[bool, str, int]:
 
 def _read(parts: Any) -> tuple[list[str], list[Any]]:
     """Return the texts of parts, and their data."""
-    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
+    from google.protobuf.json_format import MessageToDict
 
     texts, data = [], []
     for part in parts:
@@ -310,8 +310,8 @@ def _reproducible(value: Any) -> Any:
 
 def _problem(error: Exception) -> str:
     """Return what went wrong; it does not end with the error, as that of the user's code would."""
-    import httpx  # noqa: PLC0415
-    from a2a.utils.errors import A2AError  # noqa: PLC0415
+    import httpx
+    from a2a.utils.errors import A2AError
 
     cause = error.__cause__
     if isinstance(cause, httpx.HTTPStatusError) and cause.response.is_redirect:

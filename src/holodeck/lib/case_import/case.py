@@ -57,7 +57,7 @@ class ImportedCase:
     @property
     def user_key(self) -> tuple[str, ...]:
         """What the user says, without differences in case, space and punctuation."""
-        spoken = (one.user for one in [*self.history, *self.turns])
+        spoken = (turn.user for turn in [*self.history, *self.turns])
         return tuple(" ".join(re.findall(r"\w+", text.casefold())) or text for text in spoken)
 
 

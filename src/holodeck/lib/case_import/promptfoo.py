@@ -71,14 +71,14 @@ Made = dict[str, Any] | str
 def _texts(value: object, *, several: bool) -> list[str] | str:
     """Return the texts of a value, or what is wrong with it."""
     if several and isinstance(value, str):
-        value = [one.strip() for one in value.split(",")]
+        value = [part.strip() for part in value.split(",")]
     found = value if several else [value]
     if not isinstance(found, list) or not found:
         return "no text is given"
     if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in found):
         return "the value is no text"
     texts = [str(one) for one in found]
-    return texts if all(one.strip() for one in texts) else "a text is empty"
+    return texts if all(text.strip() for text in texts) else "a text is empty"
 
 
 def _text_metric(name: str, *, several: bool = False, **options: Any) -> Callable[..., Made]:
@@ -285,7 +285,7 @@ class _Reader:
         text = file_inside(name, self._folder).read_text(encoding="utf-8")
         if Path(name).suffix == ".json":
             return [text]
-        return [one.strip() for one in re.split(r"(?m)^---\s*$", text) if one.strip()]
+        return [part.strip() for part in re.split(r"(?m)^---\s*$", text) if part.strip()]
 
     def _add_tests(
         self,
@@ -328,7 +328,9 @@ class _Reader:
         messages = filled if isinstance(filled, list) else [{"role": "user", "content": filled}]
         before = len(self._imported.cases)
         location = self._location(path)
-        ConversationReader(location, self._imported, name).read((location, one) for one in messages)
+        ConversationReader(location, self._imported, name).read(
+            (location, message) for message in messages
+        )
         for case in self._imported.cases[before:]:
             if prompt.label is not None:
                 case.tags.append(str(prompt.label))

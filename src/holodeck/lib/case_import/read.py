@@ -58,7 +58,9 @@ def read_conversations(values: list[Located], imported: Imported) -> None:
             continue
         messages = [*messages, *_answers(value)]
         name = _name(value) if isinstance(value, Mapping) else None
-        ConversationReader(location, imported, name).read((location, one) for one in messages)
+        ConversationReader(location, imported, name).read(
+            (location, message) for message in messages
+        )
 
 
 def read_transcripts(values: list[Located], imported: Imported) -> None:

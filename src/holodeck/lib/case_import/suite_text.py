@@ -86,8 +86,8 @@ def render_suite(
 def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
     """Return the case with the keys of a suite file."""
     todo = list(case.todo)
-    turns = [_turn(one, expect) for one in case.turns]
-    if expect == "recorded" and any(one.answer is None for one in case.turns):
+    turns = [_turn(turn, expect) for turn in case.turns]
+    if expect == "recorded" and any(turn.answer is None for turn in case.turns):
         todo.append("the log lacks a response; write what is expected")
     if any(not one.answer for one in case.history):
         todo.append(f"the log lacks a response in 'history'; replace {UNKNOWN_ANSWER!r}")
@@ -111,7 +111,7 @@ def _turn(turn: LoggedTurn, expect: Expect) -> dict[str, Any]:
     if expect == "nothing" or turn.answer is None:
         return {"input": turn.user}
     metric = {"metric": "exact_match", "ignore_case": True, "normalize_whitespace": True}
-    tools = [_expected_call(one) for one in turn.calls]
+    tools = [_expected_call(call) for call in turn.calls]
     return {
         "input": turn.user,
         **({"expected_tools": tools} if tools else {}),

@@ -1,4 +1,4 @@
-"""Which tool calls of a case or turn meet an expectation, as far as that is known."""
+"""Which tool calls of a case or turn meet an expectation, and in which order, as far as known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from functools import cached_property
 from holodeck.errors import EvaluationError
 from holodeck.lib.checks.tool_matchers import describe_matcher, matches, short
 from holodeck.lib.support.tool_names import find_tool
+from holodeck.models.cases.expectations import ExpectedTool, ToolOrder
 from holodeck.models.results.evidence import Evidence, unknown_reason
-from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
 
 RESULT_UNKNOWN = (
@@ -27,6 +27,8 @@ ERROR_UNKNOWN = (
     "whether {name!r} failed is unknown, because the agent's framework does not report it; check"
     " 'result' instead"
 )
+Fits = Sequence[Sequence[bool]]
+"""For each expected call, which calls meet it."""
 
 
 @dataclass(frozen=True)
@@ -148,3 +150,118 @@ def _compare_result(expected: ExpectedTool, found: Comparison) -> None:
     if matcher is not None and not matches(matcher, value):
         kind = "message" if has_failed else "result"
         found.differences.append(f"its {kind} is {short(value)}, not {describe_matcher(matcher)}")
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The expected calls, each compared with every call."""
+
+    rows: list[list[Comparison | None]]
+
+    @property
+    def met(self) -> Fits:
+        return [[fit is not None and fit.is_met for fit in row] for row in self.rows]
+
+    @property
+    def perhaps(self) -> Fits:
+        return [[fit is not None and fit.may_be_met for fit in row] for row in self.rows]
+
+    @property
+    def unknown(self) -> str:
+        """Why calls cannot be compared."""
+        every = [fit for row in self.rows for fit in row if fit is not None and fit.may_be_met]
+        return next(reason for fit in every for reason in fit.unknown)
+
+
+def is_in_order(
+    order: ToolOrder, expected: Sequence[str | ExpectedTool], trajectory: Trajectory
+) -> bool:
+    """Return whether the calls correspond to the expected ones. Raises EvaluationError.
+
+    It is raised if unknown calls, arguments or results decide.
+    """
+    compared = _compare_all(expected, trajectory)
+    if trajectory.evidence.tool_calls is None:
+        decided = _decide_by_part(order, compared)
+        if decided is None:
+            raise EvaluationError(unknown_reason("tool_calls", trajectory.evidence))
+        return decided
+    total = len(trajectory.calls)
+    if _holds(order, compared.met, total):
+        return True
+    if _holds(order, compared.perhaps, total):
+        raise EvaluationError(compared.unknown)
+    return False
+
+
+def _count(expected: str | ExpectedTool) -> int:
+    return 1 if isinstance(expected, str) else expected.count or 1
+
+
+def _compare_all(expected: Sequence[str | ExpectedTool], trajectory: Trajectory) -> _Compared:
+    rows = []
+    most = len(trajectory.calls) + 1  # further ones change nothing
+    for tool in expected:
+        row = [trajectory.compare(tool, call) for call in trajectory.calls]
+        rows += [row] * min(_count(tool), most)
+    return _Compared(rows)
+
+
+def _holds(order: ToolOrder, fits: Fits, total: int) -> bool:
+    if order == "exact":
+        return len(fits) == total and all(row[at] for at, row in enumerate(fits))
+    if order == "in_order":
+        return _follow(fits, total)
+    if order == "subset":
+        return _assign(_transposed(fits, total))
+    return _assign(fits)
+
+
+def _decide_by_part(order: ToolOrder, compared: _Compared) -> bool | None:
+    """Return what some of the calls decide already; None if others may change it."""
+    total = len(compared.rows[0])
+    if order == "exact":
+        fits = _transposed(compared.perhaps, total)
+        return None if _follow(fits, len(compared.rows)) else False
+    if order == "subset":
+        return None if _holds(order, compared.perhaps, total) else False
+    return True if _holds(order, compared.met, total) else None
+
+
+def _transposed(fits: Fits, total: int) -> Fits:
+    return [[row[at] for row in fits] for at in range(total)]
+
+
+def _follow(fits: Fits, total: int) -> bool:
+    """Whether each of the first fits one of the second, in the same order."""
+    left = iter(range(total))
+    return all(any(row[at] for at in left) for row in fits)
+
+
+def _assign(fits: Fits) -> bool:
+    """Whether each of the first fits one of the second that is its own (a bipartite matching)."""
+    owners: dict[int, int] = {}
+    return all(_find_place(index, fits, owners) for index in range(len(fits)))
+
+
+def _find_place(start: int, fits: Fits, owners: dict[int, int]) -> bool:
+    """Give `start` a place of its own, for which others may move to another one of theirs."""
+    places = {owner: place for place, owner in owners.items()}
+    wanted_by: dict[int, int] = {}
+    waiting = [start]
+    while waiting:
+        seeker = waiting.pop()
+        for place, is_fit in enumerate(fits[seeker]):
+            if not is_fit or place in wanted_by:
+                continue
+            wanted_by[place] = seeker
+            if place in owners:
+                waiting.append(owners[place])
+                continue
+            moved: int | None = place
+            while moved is not None:
+                owner = wanted_by[moved]
+                owners[moved] = owner
+                moved = places.get(owner)
+            return True
+    return False

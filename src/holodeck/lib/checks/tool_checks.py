@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.checks.call_matching import Comparison, Trajectory
+from holodeck.lib.checks.call_matching import Comparison, Trajectory, is_in_order
 from holodeck.lib.checks.tool_matchers import describe_matcher, equal_json, short
-from holodeck.lib.checks.tool_order import is_in_order
 from holodeck.lib.support.text import plural
 from holodeck.lib.support.tool_names import (
     did_you_mean_tool,

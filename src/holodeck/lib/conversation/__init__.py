@@ -1,1 +1,1 @@
-"""The conversation engine: who speaks when, what everybody hears, and how it ends."""
+"""The conversation engine: who speaks when, who gets which messages, and how it ends."""

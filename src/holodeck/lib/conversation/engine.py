@@ -65,7 +65,7 @@ class Conversation:
     """
 
     before: Sequence[Message] = ()
-    """Messages from before the conversation, which are new to nobody."""
+    """Messages from before the conversation, which no participant gets as new."""
     fields: Mapping[str, Any] = MappingProxyType({})
     """Values that the case carries next to its description."""
     has_checkpoints = False
@@ -162,7 +162,7 @@ class Conversation:
         return ScenarioUsageError(self.location, message)
 
     def add_message(self, message: Mapping[str, Any], from_agent_idx: int | None = None) -> None:
-        """Add a message for everybody but its author."""
+        """Add a message for every participant but its author."""
         try:
             [added] = to_messages(message, AgentRole.AGENT)
         except ValueError as error:
@@ -188,7 +188,7 @@ class Conversation:
             self.add_message(message, from_agent_idx)
 
     def rollback_messages_to(self, index: int) -> list[Message]:
-        """Remove the messages from a place on, for everybody; return them.
+        """Remove the messages from a place on, for every participant; return them.
 
         Raises ValueError if the index is negative.
         """
@@ -202,7 +202,7 @@ class Conversation:
         """Let the next participant speak; return its messages, or the result that ends it all.
 
         Raises:
-            ValueError: There was nobody left to speak.
+            ValueError: No participant was left to speak.
         """
         result = await self._step()
         if result is None:

@@ -101,13 +101,11 @@ class Turns:
     @property
     def is_fresh(self) -> bool:
         """Whether no participant of the first turn has spoken or was passed over yet."""
-        everybody = {id(participant) for participant in self._participants}
-        return (
-            self.current == 0 and len(self._roles) == len(AgentRole) and self._silent == everybody
-        )
+        all_ids = {id(participant) for participant in self._participants}
+        return self.current == 0 and len(self._roles) == len(AgentRole) and self._silent == all_ids
 
     def next_turn(self) -> None:
-        """Begin another turn, in which everybody may speak."""
+        """Begin another turn, in which every participant may speak."""
         self.current += 1
         self._begin()
 
@@ -121,7 +119,7 @@ class Turns:
         return None
 
     def index_for(self, role: AgentRole) -> int | None:
-        """Return who speaks next in a role, skipping the roles before it; None if nobody can."""
+        """Return who speaks next in a role, skipping the roles before it; None without any."""
         while self._roles and self._roles[0] is not role:
             self._roles.pop(0)
         return self._first_silent(role) if self._roles else None

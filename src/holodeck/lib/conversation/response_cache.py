@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 Json = Any
 _POLL_S = 0.05
-"""How often a call looks whether the same one, made by somebody else, has its response."""
+"""How often a call checks whether another process has recorded the same response."""
 SHARE_S = 300.0
 """How long it waits for that; then it is made, too."""
 _SECRET = re.compile(r"(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
@@ -275,7 +275,7 @@ class ResponseCache:
         return recorded
 
     def _find_again(self, key: Mapping[str, Any]) -> list[Any]:
-        """Return what somebody else has recorded meanwhile."""
+        """Return what another process has recorded meanwhile."""
         if self.mode == "record":
             return []
         with suppress(UnreadableRecording):
@@ -283,7 +283,7 @@ class ResponseCache:
         return []
 
     def _try_claim(self, key: Mapping[str, Any]) -> AbstractContextManager[bool]:
-        """Try to be the only one who makes a call; when recording, everybody makes it."""
+        """Try to be the only caller of the model; when recording, every caller may be."""
         return nullcontext(True) if self.mode == "record" else self.recordings.try_claim(key)
 
 

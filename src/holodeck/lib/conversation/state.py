@@ -49,7 +49,7 @@ class History:
 
     Args:
         participants: How many there are.
-        before: Messages from before the conversation, which nobody gets as new.
+        before: Messages from before the conversation, which no participant gets as new.
     """
 
     def __init__(self, participants: int, before: Sequence[Message] = ()) -> None:
@@ -92,7 +92,7 @@ class History:
         return self._messages
 
     def add(self, message: Message, author: int | None = None, turn: int = 0) -> None:
-        """Add a message, and queue it for everybody but its author."""
+        """Add a message, and queue it for every participant but its author."""
         copy = self._append(message, turn)
         for index in range(self._participants):
             if index != author:
@@ -100,7 +100,7 @@ class History:
 
     def _append(self, message: Message, turn: int) -> Callable[[], Message]:
         kept: Message = deep_copy(message)
-        # Most messages hold nothing that can be changed, and everybody gets a copy of each.
+        # Most messages hold nothing that can be changed, and every participant gets a copy of each.
         is_flat = not any(isinstance(value, dict | list) for value in kept.values())
         copy = kept.copy if is_flat else partial(deep_copy, kept)
         self._messages.append(kept)
@@ -111,7 +111,7 @@ class History:
         return copy
 
     def rollback(self, index: int) -> list[Message]:
-        """Remove all messages from a place on, for everybody; return them."""
+        """Remove all messages from a place on, for every participant; return them."""
         removed = self._messages[index:]
         for queue in self._unread.values():
             _remove(queue, self._copies[index:])
@@ -276,7 +276,7 @@ class ScenarioState:
         self._executor.add_message(message)
 
     def rollback_messages_to(self, index: int) -> list[Message]:
-        """Remove the messages from a place on, as if nobody had written them; return them.
+        """Remove the messages from a place on, as if they had never been written; return them.
 
         Raises ValueError if the index is negative.
         """

@@ -36,8 +36,8 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import is_blank
-from holodeck.models.judged_metrics import AzureProject
 from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.results.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 
 _RESPONSE, _QUERY = EvalParam.RESPONSE, EvalParam.QUERY

@@ -9,7 +9,7 @@ from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluato
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import plural
-from holodeck.models.evaluation import MAX_RELEVANCE, RetrievalMeasure
+from holodeck.models.metrics.azure import MAX_RELEVANCE, RetrievalMeasure
 
 _RESULTS: Mapping[RetrievalMeasure, tuple[str, float]] = {
     "ndcg": ("ndcg@3", 1),

@@ -2,29 +2,28 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.evaluators import EVALUATORS
 from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.user_code.code_root import importing_grader
-from holodeck.lib.user_code.registry import load_callable
+from holodeck.lib.user_code.registry import Registry, load_callable
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import (
+from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import JudgedMetric, MetricSettings
+from holodeck.models.metrics.text import (
     CodeMetric,
     ComparingMetric,
-    MetricSettings,
     PassFailMetric,
     SemanticSimilarityMetric,
 )
-from holodeck.models.llm import LLMProvider
-from holodeck.models.metric import JudgedMetric
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
@@ -98,17 +97,10 @@ def evaluator_class(metric: MetricSettings) -> type[BaseEvaluator]:
     """Return the class that computes the metric; its module is imported on first use."""
     if metric.user_code is not None:
         return CustomEvaluator
-    return _find_evaluator(metric.evaluator_modules, metric.evaluator_name)
+    return _EVALUATORS.load(metric.evaluator_name)
 
 
-@cache
-def _find_evaluator(modules: tuple[str, ...], name: str) -> type[BaseEvaluator]:
-    for module in modules:
-        for found in vars(import_module(f"holodeck.lib.evaluators.{module}")).values():
-            is_evaluator = isinstance(found, type) and issubclass(found, BaseEvaluator)
-            if is_evaluator and vars(found).get("metric") == name:
-                return cast(type[BaseEvaluator], found)
-    raise LookupError(f"no evaluator in {', '.join(modules)} has metric = {name!r}")
+_EVALUATORS: Registry[type[BaseEvaluator]] = Registry("metric", EVALUATORS)
 
 
 def _is_installed(module: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.user_code.registry import load_attribute
-from holodeck.models.library_metrics import python_target
+from holodeck.models.metrics.base import python_target
 
 
 def class_arguments(

@@ -92,7 +92,7 @@ def _shorten(message: str, limit: int = 200) -> str:
 def _validator(schema: Mapping[str, Any]) -> Any:
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import extend
-    from referencing import Registry  # noqa: PLC0415 - part of jsonschema
+    from referencing import Registry
 
     try:
         Draft202012Validator.check_schema(schema)
@@ -119,9 +119,9 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
 def _check_references(schema: Mapping[str, Any]) -> None:
     """Raise ConfigError for a reference to what the schema does not contain."""
-    from referencing import Registry  # noqa: PLC0415 - part of jsonschema
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - part of jsonschema
-    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415 - part of jsonschema
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
 
     resolver: Any = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
     pending: list[tuple[str, Any, Any]] = [("schema", schema, resolver)]

@@ -30,7 +30,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.judged_metrics import (
+from holodeck.models.metrics.judge import (
     Criterion,
     JudgeExample,
     JudgeInput,

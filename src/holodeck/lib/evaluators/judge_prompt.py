@@ -9,7 +9,7 @@ from typing import Any
 
 from holodeck.lib.evaluators.inputs import Turn
 from holodeck.models.cases.attachments import Image
-from holodeck.models.judged_metrics import Criterion, JudgeExample, JudgeInput
+from holodeck.models.metrics.judge import Criterion, JudgeExample, JudgeInput
 
 Texts = Mapping[JudgeInput, str]
 """The parts of a case that the judge sees."""

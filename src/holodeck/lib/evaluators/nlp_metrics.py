@@ -19,7 +19,7 @@ from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import plural
 from holodeck.lib.ui.activity import loading
-from holodeck.models.evaluation import Tokenize
+from holodeck.models.metrics.text import Tokenize
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.models.evaluation import Tokenize
+from holodeck.models.metrics.text import Tokenize
 
 _KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _WITHOUT_SPACES = {

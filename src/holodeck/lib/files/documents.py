@@ -24,7 +24,7 @@ def spreadsheet_as_markdown(data: bytes, sheet: str | None, cells: str | None) -
 
     values = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     formulas = load_workbook(io.BytesIO(data), read_only=True)
-    names = [one.title for one in values.worksheets]
+    names = [worksheet.title for worksheet in values.worksheets]
     if sheet is not None and sheet not in names:
         known = ", ".join(map(repr, names))
         raise Unreadable(f"has no sheet {sheet!r}, but {known}{did_you_mean(sheet, names)}")

@@ -83,16 +83,18 @@ def _normalize(text: str) -> str:
 
 def _blocks(page: Any) -> list[_Block]:
     """Return the paragraphs and tables of a page, in the order of reading."""
-    tables = [one for one in page.find_tables() if len(one.rows) > 1 and len(one.columns) > 1]
+    tables = [
+        table for table in page.find_tables() if len(table.rows) > 1 and len(table.columns) > 1
+    ]
     boxes = [_lines(box, page, tables) for box in page.layout if hasattr(box, "get_text")]
     boxes = [box for box in boxes if box]
     if not tables and (rows := _rows_of_columns(boxes)):
         return rows
     blocks = []
     for box in boxes:
-        above = [one for one in tables if one.bbox[1] < box[0].top]
+        above = [table for table in tables if table.bbox[1] < box[0].top]
         blocks += [_table(one) for one in above]
-        tables = [one for one in tables if one not in above]
+        tables = [table for table in tables if table not in above]
         blocks.append(_Block(tuple(box)))
     return [*blocks, *map(_table, tables)]
 
@@ -112,13 +114,13 @@ def _lines(box: Any, page: Any, tables: list[Any]) -> list[_Line]:
         top = float(page.height) - line.y1
         middle = (top + float(page.height) - line.y0) / 2
         is_in_table = any(
-            one.bbox[0] <= line.x0 <= one.bbox[2] and one.bbox[1] <= middle <= one.bbox[3]
-            for one in tables
+            table.bbox[0] <= line.x0 <= table.bbox[2] and table.bbox[1] <= middle <= table.bbox[3]
+            for table in tables
         )
         if not text or is_in_table:
             continue
         chars = [one.size for one in line if isinstance(one, LTChar)] if _is_group(line) else []
-        size = Counter(round(one * 2) / 2 for one in chars).most_common(1)
+        size = Counter(round(char * 2) / 2 for char in chars).most_common(1)
         lines.append(_Line(text, size[0][0] if size else 0.0, line.x0, top))
     return lines
 
@@ -129,10 +131,10 @@ def _is_group(line: Any) -> bool:
 
 def _rows_of_columns(boxes: list[list[_Line]]) -> list[_Block]:
     """Return the lines and tables of a page with a table without lines; [] for any other page."""
-    lines = sorted((line for box in boxes for line in box), key=lambda one: round(one.top))
+    lines = sorted((line for box in boxes for line in box), key=lambda line: round(line.top))
     rows = [
         sorted(group, key=lambda one: one.left)
-        for _, group in groupby(lines, key=lambda one: round(one.top))
+        for _, group in groupby(lines, key=lambda line: round(line.top))
     ]
     wide = [row for row in rows if len(row) > 1]
     length = sum(len(line.text) for row in wide for line in row)

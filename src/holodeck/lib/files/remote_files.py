@@ -408,7 +408,7 @@ def is_allowed(server: Server, allowed_hosts: Sequence[str]) -> bool:
     """Whether a server is among the hosts, each as `host` or `host:port`."""
     names = {server.host, f"[{server.host}]"}
     names |= {f"{name}:{server.port}" for name in names}
-    return any(one.strip().lower() in names for one in allowed_hosts)
+    return any(host.strip().lower() in names for host in allowed_hosts)
 
 
 def _kind_if_not_public(address: Address) -> str | None:

@@ -33,9 +33,10 @@ from holodeck.lib.judging.probes import probes_of
 from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge, hash_settings
 from holodeck.lib.test_runner.judge_trust import read_checks, with_check, write_checks
 from holodeck.models.agent import IN_PYTHON, Agent
-from holodeck.models.evaluation import EvaluationConfig, MetricSettings
-from holodeck.models.judged_metrics import JudgeMetric
+from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.judge import JudgeMetric
 from holodeck.models.metrics.judge_trust import CRITERIA, Limits, MetricCheck
 
 MAX_CONCURRENCY = 20

@@ -14,8 +14,8 @@ from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.recorded import Redact, keyed_cases, match_answers, recorded_answers
 from holodeck.lib.test_runner.rescore import recorded_state
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import MetricSettings
-from holodeck.models.judged_metrics import JudgeMetric
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.judge import JudgeMetric
 from holodeck.models.metrics.judge_trust import CRITERIA
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.results.outcome import Outcome

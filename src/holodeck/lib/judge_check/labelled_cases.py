@@ -15,8 +15,9 @@ from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade
 from holodeck.models.agent import Agent, KeyPath
-from holodeck.models.evaluation import EvaluationConfig, MetricSettings
-from holodeck.models.judged_metrics import Criterion, JudgeInput, JudgeMetric
+from holodeck.models.evaluation import EvaluationConfig
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.metrics.judge_trust import CRITERIA
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.outcome import CriterionRow

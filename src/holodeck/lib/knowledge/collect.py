@@ -82,7 +82,7 @@ def _document(record: Record, name: str, config: VectorstoreTool) -> Document:
     key = _text(_field(record, config.id_field or "", prefix))
     if not key.strip():
         raise ValueError(f"{record.place}: the {config.id_field} is empty")
-    texts = [_text(_field(record, one, prefix)) for one in config.vector_fields]
+    texts = [_text(_field(record, field, prefix)) for field in config.vector_fields]
     text = config.field_separator.join(filter(None, texts))
     metadata = _metadata(record, config, prefix)
     return Document(
@@ -96,10 +96,12 @@ def _sections_of(text: str) -> list[Section]:
 
 def _metadata(record: Record, config: VectorstoreTool, prefix: str) -> dict[str, Any]:
     if config.meta_fields is None:
-        used = {one.removeprefix(prefix) for one in (*config.vector_fields, config.id_field or "")}
+        used = {
+            field.removeprefix(prefix) for field in (*config.vector_fields, config.id_field or "")
+        }
         others = {key: value for key, value in record.own.items() if key not in used}
         return {f"{prefix}{key}": value for key, value in others.items() if value is not None}
-    values = {one: _field(record, one, prefix) for one in config.meta_fields}
+    values = {field: _field(record, field, prefix) for field in config.meta_fields}
     return {f"{config.meta_prefix or ''}{one}": value for one, value in values.items()}
 
 
@@ -158,9 +160,9 @@ def _json_records(text: str, path: str | None) -> Iterator[Record]:
     document = _parse(text, "")
     number = 0
     for value, around in _descend(document, path.split(".") if path else [], ()):
-        for one in _items(value, path):
+        for item in _items(value, path):
             number += 1
-            yield _record(one, f"record {number}", around)
+            yield _record(item, f"record {number}", around)
 
 
 def _descend(
@@ -274,8 +276,8 @@ def _files(
 ) -> Iterator[tuple[Path, str]]:
     """Yield the files of a source with the names of their documents."""
     if objects is not None:
-        for one in objects:
-            yield one.file, one.url
+        for object_ in objects:
+            yield object_.file, object_.url
         return
     for path in find_files(config.source, base_dir, suffixes_of(config)):
         yield path, name_of(path, base_dir)

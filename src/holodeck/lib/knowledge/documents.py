@@ -73,7 +73,7 @@ def find_files(source: str, base_dir: Path, suffixes: tuple[str, ...]) -> list[P
         raise ConfigError(source, f"has no file that ends with {', '.join(suffixes)}")
     if len(files) > MOST_FILES:
         raise ConfigError(source, f"has more than {MOST_FILES:,} files; name a smaller folder")
-    return [file_inside(one, base_dir) for one in files]
+    return [file_inside(file, base_dir) for file in files]
 
 
 def _local_path(source: str) -> str:
@@ -166,7 +166,7 @@ def sections_of(text: str) -> list[Section]:
     """Return the parts of a text, one for each page if it has pages; [] without text."""
     before, *pages = _PAGE.split(text)
     sections = [Section(before), *map(_page, pages[::2], pages[1::2])]
-    return [one for one in sections if one.text.strip()]
+    return [section for section in sections if section.text.strip()]
 
 
 def read_text(file: FileInput, processor: FileProcessor) -> str:

@@ -60,7 +60,7 @@ def _facts(passage: Passage, config: HierarchicalDocumentTool) -> dict[str, obje
 def find_definitions(passage: Passage) -> Iterator[tuple[str, str]]:
     """Yield each term that a chunk defines, with the sentence that does so."""
     patterns = [_DEFINED]
-    if any(_GLOSSARY.search(one) for one in passage.headings):
+    if any(_GLOSSARY.search(heading) for heading in passage.headings):
         patterns.append(_ENTRY)
     for pattern in patterns:
         for match in pattern.finditer(passage.text):

@@ -90,8 +90,8 @@ class ContextWriter:
 
     async def add(self, passages: Sequence[Passage], stats: RequestStats) -> list[Passage]:
         """Return the chunks of a document with their contexts. Raises BackendError."""
-        excerpt = "\n".join(one.text for one in passages[:20])[:_EXCERPT]
-        requests = [self._request(one, excerpt) for one in passages]
+        excerpt = "\n".join(passage.text for passage in passages[:20])[:_EXCERPT]
+        requests = [self._request(passage, excerpt) for passage in passages]
         keys = [self._key(request) for request in requests]
         known = await run_in_thread(partial(self._cache.get, keys), "holodeck-contexts")
         try:
@@ -103,8 +103,10 @@ class ContextWriter:
         except* BackendError as failed:
             raise failed.exceptions[0] from None
         return [
-            replace(one, facts={**one.facts, "context": task.result()}) if task.result() else one
-            for one, task in zip(passages, tasks, strict=True)
+            replace(passage, facts={**passage.facts, "context": task.result()})
+            if task.result()
+            else passage
+            for passage, task in zip(passages, tasks, strict=True)
         ]
 
     async def close(self) -> None:
@@ -184,11 +186,13 @@ class Ingestion:
         """
         started = time.perf_counter()
         known = await self.store.manifest()
-        wanted = {one.id: self._fingerprint(one) for one in documents}
+        wanted = {document.id: self._fingerprint(document) for document in documents}
         vanished = [name for name in known if name not in wanted]
         for name in vanished:
             await self.store.delete(name)
-        changed = [one for one in documents if known.get(one.id) != wanted[one.id]]
+        changed = [
+            document for document in documents if known.get(document.id) != wanted[document.id]
+        ]
         done = chunks = 0
         try:
             async for batch in self._batches(changed):
@@ -244,10 +248,10 @@ class Ingestion:
         wanted: Mapping[str, str],
     ) -> None:
         prepared = [
-            (document, [(one.text, _metadata(one, document)) for one in passages])
+            (document, [(passage.text, _metadata(passage, document)) for passage in passages])
             for document, passages in batch
         ]
-        texts = [searchable_text(*one) for _, chunks in prepared for one in chunks]
+        texts = [searchable_text(*chunk) for _, chunks in prepared for chunk in chunks]
         vectors = iter(await self.embedder.embed(texts, self.stats) if texts else [])
         for document, chunks in prepared:
             rows = [

@@ -56,8 +56,8 @@ def filtering_llm(agent: Agent) -> LLMProvider | None:
     It is that of `embedding_provider`, else that of the first tool with an `embedding_model`.
     Raises ConfigError.
     """
-    searches = [one for one in agent.tools or () if isinstance(one, KnowledgeTool)]
-    naming = [one for one in searches if one.embedding_model is not None]
+    searches = [tool for tool in agent.tools or () if isinstance(tool, KnowledgeTool)]
+    naming = [search for search in searches if search.embedding_model is not None]
     if naming:
         return embedding_llm(naming[0], agent)
     given = agent.embedding_provider

@@ -41,8 +41,10 @@ class ChunkIndex:
     """
 
     def __init__(self, chunks: Iterable[StoredText], keywords: KeywordSearch | None = None) -> None:
-        self._chunks = [Hit(one.id, one.document, one.text, 0, one.metadata) for one in chunks]
-        self.texts = [searchable_text(one.text, one.metadata) for one in self._chunks]
+        self._chunks = [
+            Hit(chunk.id, chunk.document, chunk.text, 0, chunk.metadata) for chunk in chunks
+        ]
+        self.texts = [searchable_text(chunk.text, chunk.metadata) for chunk in self._chunks]
         self._keywords = keywords
         self._index: KeywordIndex[int] = KeywordIndex()
         for number, text in enumerate(self.texts if keywords is None else ()):
@@ -78,7 +80,7 @@ class ChunkIndex:
 def _phrases(query: str) -> list[str]:
     quoted = ["".join(pair) for pair in _QUOTED.findall(query)]
     phrases = [query, *quoted, *_REFERENCE.findall(query)]
-    known = dict.fromkeys(_fold(one).rstrip(".-") for one in phrases)
+    known = dict.fromkeys(_fold(phrase).rstrip(".-") for phrase in phrases)
     return [one for one in known if one][:_MOST_PHRASES]
 
 
@@ -124,7 +126,7 @@ async def search(
             (await index.search(query, depth), settings.keyword_weight),
             (index.search_exact(query, depth), settings.exact_weight),
         ]
-        hits = _fuse([one for one in rankings if one[1]], settings)
+        hits = _fuse([ranking for ranking in rankings if ranking[1]], settings)
     floor = settings.min_score
     return [hit for hit in hits if floor is None or hit.score >= floor]
 

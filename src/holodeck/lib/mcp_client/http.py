@@ -38,8 +38,8 @@ def url_streams(server: ServerUrl) -> AbstractAsyncContextManager[Any]:
 @asynccontextmanager
 async def _websocket(server: ServerUrl) -> AsyncIterator[Any]:
     """Yield the streams; the client of the SDK sends no headers, and is to be removed."""
-    from websockets.asyncio.client import connect  # noqa: PLC0415 - few servers are websockets
-    from websockets.typing import Subprotocol  # noqa: PLC0415
+    from websockets.asyncio.client import connect
+    from websockets.typing import Subprotocol
 
     incoming, received = anyio.create_memory_object_stream[Any](0)
     to_send, outgoing = anyio.create_memory_object_stream[Any](0)
@@ -79,7 +79,7 @@ async def _read_socket(socket: Any, to: Any) -> None:
 
 async def _write_socket(socket: Any, source: Any) -> None:
     """Write the messages to the server, until the connection is closed."""
-    from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - see above
+    from websockets.exceptions import ConnectionClosed
 
     with suppress(ConnectionClosed, anyio.ClosedResourceError):
         async with source:
@@ -89,7 +89,7 @@ async def _write_socket(socket: Any, source: Any) -> None:
 
 @asynccontextmanager
 async def _streamable_http(server: ServerUrl) -> AsyncIterator[Any]:
-    import httpx  # noqa: PLC0415 - only servers at URLs need it
+    import httpx
     from mcp.client.streamable_http import streamable_http_client
 
     timeout = httpx.Timeout(
@@ -110,7 +110,7 @@ def _limited_client(
     auth: "httpx.Auth | None" = None,
 ) -> "httpx.AsyncClient":
     """Return a client that does not read what is too large for a message."""
-    import httpx  # noqa: PLC0415 - only servers at URLs need it
+    import httpx
 
     async def limit(response: httpx.Response) -> None:
         coding = response.headers.get("content-encoding", "identity").lower()
@@ -130,7 +130,7 @@ def _limited_client(
 @functools.cache
 def _limited_stream() -> Any:
     """Return the class of the body of a response, based on that of httpx, as it requires."""
-    import httpx  # noqa: PLC0415 - only servers at URLs need it
+    import httpx
 
     class LimitedStream(httpx.AsyncByteStream):
         """A stream of events may be of any length, but not a line of it."""

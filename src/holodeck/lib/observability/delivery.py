@@ -1,4 +1,4 @@
-"""Whether telemetry arrives. What does not is said once, when the run ends."""
+"""Whether telemetry arrives; what does not is logged once, when the run ends."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ class Meters:
                 provider.get_meter(KERNEL), KERNEL_DURATION, "Duration of a function.", _SECONDS
             )
 
-    def begin(self, attributes: Mapping[str, Any]) -> Measurement:
+    def begin(self, attributes: Mapping[str, Any]) -> SpanMeasurement:
         """Begin to measure an operation, which has the attributes of its span."""
-        return Measurement(self, attributes)
+        return SpanMeasurement(self, attributes)
 
     def record(self, attributes: Mapping[str, Any], seconds: float, *, with_tokens: bool) -> None:
         """Record an operation that has ended."""
@@ -112,7 +112,7 @@ class Meters:
                 self._tokens.record(attributes[key], {**labels, names.TOKEN_TYPE: kind})
 
 
-class Measurement:
+class SpanMeasurement:
     """An operation that is being measured."""
 
     def __init__(self, meters: Meters, attributes: Mapping[str, Any]) -> None:

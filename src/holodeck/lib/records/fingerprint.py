@@ -15,7 +15,7 @@ from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.cases.history import TranscriptFile
-from holodeck.models.evaluation import MetricSettings
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.records.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tools.config import ToolConfig

@@ -12,7 +12,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import RECORD_FILE
 from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run
 from holodeck.lib.selection.request import CaseHistory
-from holodeck.models.records.record import PastOutcome, PlannedCase, RunStarted
+from holodeck.models.records.record import PastOutcome, PlannedCase, RunHead
 from holodeck.models.test_result import TestResult
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def _count(results: dict[ResultId, _RecordedResult], query: HistoryQuery) -> int
     return sum(not (query.whole_runs and result.in_shard) for result in results.values())
 
 
-def _read_start(path: Path, query: HistoryQuery) -> RunStarted | None:
+def _read_start(path: Path, query: HistoryQuery) -> RunHead | None:
     """Read the first line of a record; return None unless it is a run of the wanted agent."""
     try:
         with path.open("rb") as file:
@@ -78,7 +78,7 @@ def _read_start(path: Path, query: HistoryQuery) -> RunStarted | None:
         return None
     if isinstance(head, int):
         logger.warning("%s was written by a later version; it is ignored", path)
-    if not isinstance(head, RunStarted) or head.agent_name != query.agent_name:
+    if not isinstance(head, RunHead) or head.agent_name != query.agent_name:
         return None
     if head.compared_with is not None and head.compared_with.is_second:
         return None  # of another agent, whatever its name
@@ -92,7 +92,7 @@ def _file_name(path: str) -> str:
     return written.name if written.suffix in {".yaml", ".yml"} else DEFAULT_AGENT_FILE
 
 
-def _is_shard(started: RunStarted) -> bool:
+def _is_shard(started: RunHead) -> bool:
     return started.selection is not None and started.selection.shard is not None
 
 

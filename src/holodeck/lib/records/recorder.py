@@ -34,8 +34,8 @@ from holodeck.models.records.record import (
     CaseSkipped,
     ComparedWith,
     PlannedCase,
-    RunFinished,
-    RunStarted,
+    RunEnd,
+    RunHead,
 )
 from holodeck.models.results.origin import RunOrigin
 
@@ -118,7 +118,7 @@ class Recorder:
         fingerprint, self._fingerprint = self._fingerprint, None  # large, and not needed again
         assert fingerprint is not None  # noqa: S101 - a run begins once
         origin = _origin_of(self._agent, fingerprint.parts)
-        head = RunStarted(
+        head = RunHead(
             id=self.id,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
             agent_name=self._agent.name,
@@ -150,7 +150,7 @@ class Recorder:
         self._file.append(*first, *map(json_line, carried))
 
     def _first_line(
-        self, head: RunStarted, planned: Sequence[PlannedCase], redactor: "Redactor"
+        self, head: RunHead, planned: Sequence[PlannedCase], redactor: "Redactor"
     ) -> Iterator[bytes]:
         """Yield the first line in parts: as one, 100,000 test cases would need ten times as much
         memory for a moment."""
@@ -181,7 +181,7 @@ class Recorder:
         loaded = {
             name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES
         }  # reading the versions of installed libraries would take too long
-        end = RunFinished(
+        end = RunEnd(
             timestamp=report.timestamp,
             exit_code=exit_code,
             interrupted=report.interrupted,

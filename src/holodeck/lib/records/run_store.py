@@ -25,8 +25,8 @@ from holodeck.models.records.record import (
     CaseSkipped,
     Event,
     PlannedCase,
-    RunFinished,
-    RunStarted,
+    RunEnd,
+    RunHead,
 )
 from holodeck.models.test_result import Outcome, TestResult
 
@@ -45,11 +45,11 @@ class Run:
     """A recorded run."""
 
     path: Path
-    started: RunStarted | None
+    started: RunHead | None
     """None if the first line cannot be read."""
     finished: Mapping[int, CaseFinished]
     """The finished cases by their index in the file, in that order."""
-    ended: RunFinished | None
+    ended: RunEnd | None
     """None if the run was killed or is still running."""
     is_running: bool = False
     warnings: tuple[str, ...] = ()
@@ -179,8 +179,8 @@ def _read_overview(path: Path) -> RunOverview:
             last = line
             finished += line.startswith(_CASE_FINISHED) and line.endswith(b"\n")
     head, end = parse_event(first), parse_event(last)
-    started = head if isinstance(head, RunStarted) else None
-    ended = end if isinstance(end, RunFinished) else None
+    started = head if isinstance(head, RunHead) else None
+    ended = end if isinstance(end, RunEnd) else None
     return RunOverview(
         id=path.parent.name,
         started=started.started if started else "",
@@ -221,13 +221,13 @@ def _read_lines(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Run:
     for event in _read_events(lines, path, warnings):
         is_empty = False
         match event:
-            case RunStarted():
+            case RunHead():
                 started = event
             case CaseFinished():
                 finished[event.index] = event
             case CaseSkipped():
                 skipped[event.index] = event
-            case RunFinished():
+            case RunEnd():
                 ended = event
     if is_empty and warnings:
         raise ConfigError(str(path), f"is not the record of a run: {warnings[0]}")

@@ -63,7 +63,7 @@ _OPTION = re.compile(
     r"([^\s\"',;-][^\s\"',;]{5,})"
 )
 _ALL_NEEDLES = (
-    *(one for needles, _ in _PATTERNS for one in needles),
+    *(needle for needles, _ in _PATTERNS for needle in needles),
     *_NAME_NEEDLES,
     *_WHOLE_NEEDLES,
 )

@@ -42,7 +42,7 @@ def parse(text: str) -> Expression:
     """Parse an expression. Raises ConfigError with the position of the error."""
     tokens = _tokenize(text)
     matches = _Parser(text, tokens).parse()
-    return Expression(text, tuple(one.text for one in tokens if one.is_word), matches)
+    return Expression(text, tuple(token.text for token in tokens if token.is_word), matches)
 
 
 def _tokenize(text: str) -> list[_Token]:
@@ -84,13 +84,13 @@ class _Parser:
         parts = [self._parse_and()]
         while self._accept("or"):
             parts.append(self._parse_and())
-        return parts[0] if len(parts) == 1 else lambda text: any(one(text) for one in parts)
+        return parts[0] if len(parts) == 1 else lambda text: any(part(text) for part in parts)
 
     def _parse_and(self) -> Matcher:
         parts = [self._parse_not()]
         while self._accept("and"):
             parts.append(self._parse_not())
-        return parts[0] if len(parts) == 1 else lambda text: all(one(text) for one in parts)
+        return parts[0] if len(parts) == 1 else lambda text: all(part(text) for part in parts)
 
     def _parse_not(self) -> Matcher:
         is_negated = False

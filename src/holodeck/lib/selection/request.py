@@ -69,9 +69,9 @@ class SelectionRequest:
         """Return the options that request this selection, without `--allow-empty`."""
         options = (
             *(("--id", one) for one in self.ids),
-            *(("--suite", one) for one in self.suites),
-            *(("--tag", one) for one in self.tags),
-            *(("--exclude-tag", one) for one in self.excluded_tags),
+            *(("--suite", suite) for suite in self.suites),
+            *(("--tag", tag) for tag in self.tags),
+            *(("--exclude-tag", tag) for tag in self.excluded_tags),
             ("-k", self.keyword.text if self.keyword else None),
             ("--last-failed", "" if self.last_failed else None),
             ("--new", "" if self.new else None),

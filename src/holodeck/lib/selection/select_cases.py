@@ -60,12 +60,14 @@ def select(
     """
     history = history or [UNKNOWN_HISTORY] * len(cases)
     filters = build_filters(request, cases, history)
-    unknown = [message for one in filters for message in one.unknown]
-    warnings = (*unknown, *(message for one in filters for message in one.hints))
-    is_unknown = any(one.unknown and (one.is_strict or one.count == 0) for one in filters)
+    unknown = [message for filter_ in filters for message in filter_.unknown]
+    warnings = (*unknown, *(message for filter_ in filters for message in filter_.hints))
+    is_unknown = any(
+        filter_.unknown and (filter_.is_strict or filter_.count == 0) for filter_ in filters
+    )
     if is_unknown and not request.allow_empty:
         raise NothingSelected("\n".join(unknown))
-    indexes = [at for at in range(len(cases)) if all(one.matches[at] for one in filters)]
+    indexes = [at for at in range(len(cases)) if all(filter_.matches[at] for filter_ in filters)]
     if cases and not indexes and not request.allow_empty:
         raise NothingSelected(_explain_no_match(filters))
     indexes = _order(indexes, cases, request, history)[: request.limit]
@@ -91,7 +93,7 @@ def select(
 def _explain_no_match(filters: Sequence[Filter]) -> str:
     if len(filters) == 1:
         return f"{filters[0].flag} matches no case"
-    counts = ", ".join(f"{one.flag} ({one.count} alone)" for one in filters)
+    counts = ", ".join(f"{filter_.flag} ({filter_.count} alone)" for filter_ in filters)
     return f"no case matches all of {counts}"
 
 
@@ -100,21 +102,21 @@ def build_filters(
 ) -> list[Filter]:
     filters = []
     for flag, kind, wanted, names in (
-        ("--id", "the id", request.ids, [one.id for one in cases]),
-        ("--suite", "the suite", request.suites, [one.suite for one in cases]),
+        ("--id", "the id", request.ids, [case.id for case in cases]),
+        ("--suite", "the suite", request.suites, [case.suite for case in cases]),
     ):
         if wanted:
             unknown = _unknown_names(flag, kind, wanted, filter(None, names))
-            matches = [one in wanted for one in names]
+            matches = [name in wanted for name in names]
             filters.append(Filter(flag, matches, unknown, is_strict=True))
     for flag, wanted, is_excluded in (
         ("--tag", request.tags, False),
         ("--exclude-tag", request.excluded_tags, True),
     ):
         if wanted:
-            known = [tag for one in cases for tag in one.tags]
+            known = [tag for case in cases for tag in case.tags]
             unknown = _unknown_names(flag, "the tag", wanted, known)
-            matches = [set(one.tags).isdisjoint(wanted) == is_excluded for one in cases]
+            matches = [set(case.tags).isdisjoint(wanted) == is_excluded for case in cases]
             hints = () if is_excluded else _near_tags(flag, wanted, cases)
             filters.append(Filter(flag, matches, unknown, hints=hints))
     if request.keyword is not None:
@@ -136,8 +138,8 @@ def _by_keyword(request: SelectionRequest, cases: Sequence[TestCaseModel]) -> Fi
         texts.append(
             "\n".join(names if case.name or case.id else [*names, case.user_input]).casefold()
         )
-    words = [one for one in request.keyword.words if not any(one in text for text in texts)]
-    titles = [repr(one_line(case_title(one), _MAX_NAME)) for one in cases[:3]]
+    words = [word for word in request.keyword.words if not any(word in text for text in texts)]
+    titles = [repr(one_line(case_title(case), _MAX_NAME)) for case in cases[:3]]
     examples = f"; known: {', '.join(titles)}{', …' if len(cases) > 3 else ''}" if titles else ""
     unknown = tuple(f"-k: no name, id or suite contains {word!r}{examples}" for word in words)
     return Filter("-k", list(map(request.keyword.matches, texts)), unknown)
@@ -161,7 +163,7 @@ def _unknown_names(
 ) -> tuple[str, ...]:
     """Return a message for each wanted name that is unknown."""
     names = sorted(set(known))
-    unknown = [one for one in dict.fromkeys(wanted) if one not in names]
+    unknown = [name for name in dict.fromkeys(wanted) if name not in names]
     return tuple(f"{flag}: no case has {kind} {one!r}{_suggest(one, names)}" for one in unknown)
 
 
@@ -248,9 +250,9 @@ def split_into_shards(durations: Mapping[int, float | None], count: int) -> list
     The result does not depend on the order of the indexes. The longest case comes first; each goes
     to the shard with the shortest duration so far. An unknown duration counts as the median.
     """
-    known = [one for one in durations.values() if one is not None]
+    known = [duration for duration in durations.values() if duration is not None]
     usual = median(known) if known else 1.0
-    weights = {at: usual if one is None else one for at, one in durations.items()}
+    weights = {at: usual if duration is None else duration for at, duration in durations.items()}
     shards: list[list[int]] = [[] for _ in range(count)]
     loads = [(0.0, 0, number) for number in range(count)]
     for index in sorted(weights, key=lambda at: (-weights[at], at)):

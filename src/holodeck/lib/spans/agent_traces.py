@@ -120,9 +120,9 @@ class AgentTraces:
         """Mark what follows in this task, other than calls of the agent, as the harness's code."""
         owner.set("harness")
 
-    def call(self) -> "AgentCall":
+    def call(self) -> "TracedCall":
         """Return the trace of one call of the agent."""
-        return AgentCall(self)
+        return TracedCall(self)
 
     def why_nothing(self) -> str:
         """Return what may be the reason that no span has arrived."""
@@ -144,7 +144,7 @@ class AgentTraces:
         return "it has sent only those of other calls"
 
 
-class AgentCall:
+class TracedCall:
     """One call of the agent, with a trace of its own.
 
     Args:
@@ -176,7 +176,7 @@ class AgentCall:
             process_spans.watch(self._store)
         if self._traces.place == "built in":
             process_spans.watch_run(self._store)
-        self._store.unowned = None  # what began before is none of the agent's
+        self._store.unowned = None  # what began before is not the agent's
         token = owner.set(self._store)
         try:
             with begin_trace(self._trace_id, self._span_id):

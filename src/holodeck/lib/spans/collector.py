@@ -8,13 +8,12 @@ provider, one of ours takes its place while a store is open.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import get_tracer
@@ -167,18 +166,20 @@ class ProcessCollector(SpanCollector):
 
     def __init__(self) -> None:
         super().__init__()
-        self._watched: list[weakref.ref[Any]] = []
-        """The tracer providers that have the processor."""
+        self._uses_provider = False
+        """Whether the provider of this process was asked for, which may be ours."""
 
     def watch(self, store: SpanStore) -> None:
         """Let the tracer provider of this process feed the store, if it takes processors."""
         # Imported here because most runs have no spans.
         from holodeck.lib.support.process_tracer import (  # noqa: PLC0415
+            add_once,
             process_provider,
             sdk_provider,
         )
 
         with self._lock:
+            self._uses_provider = True
             provider = process_provider()
             provider = sdk_provider() if provider is None else provider
             if not hasattr(provider, "add_span_processor"):
@@ -187,25 +188,22 @@ class ProcessCollector(SpanCollector):
                     f"the tracer provider of this process ({name}) takes no span processor"
                 )
                 return
-            self._add_processor(provider)
+            add_once(provider, _processor())
             store.is_collecting = True
 
     def watch_run(self, store: SpanStore) -> None:
         """Let the tracer of the run feed the store, if the run is being traced."""
+        from holodeck.lib.support.process_tracer import add_once  # noqa: PLC0415 - as above
+
         processors = getattr(get_tracer(), "span_processor", None)
         if processors is not None:
             with self._lock:
-                self._add_processor(processors)
+                add_once(processors, _processor())
                 store.is_collecting = True
 
-    def _add_processor(self, provider: Any) -> None:
-        self._watched = [ref for ref in self._watched if ref() is not None]
-        if not any(ref() is provider for ref in self._watched):
-            provider.add_span_processor(_processor())
-            self._watched.append(weakref.ref(provider))
-
     def _stop(self) -> None:
-        if self._watched:
+        if self._uses_provider:
+            self._uses_provider = False
             # Imported already, by `watch`.
             from holodeck.lib.support.process_tracer import close_sdk_provider  # noqa: PLC0415
 

@@ -95,7 +95,7 @@ class SpanEvidence:
 
     Args:
         spans: Those of the agent under test; empty if none were seen.
-        gaps: What may have happened unseen; with it, it is said why no spans were seen.
+        gaps: What may have happened unseen; without spans, why none were seen.
         token_threshold: How much is shown; the rest the judge may look up.
         max_lookups: How often it may look something up.
     """
@@ -407,7 +407,7 @@ def _printable(text: str) -> str:
 
 
 def limited(text: str) -> str:
-    """Return the text, cut at the limit of one answer, which it then says."""
+    """Return the text, cut at the limit of one answer; a text that is cut says so."""
     if len(text) <= LOOKUP_LIMIT:
         return text
     return f"{text[:LOOKUP_LIMIT]}…\n(cut: {len(text):,} characters; ask for less)"

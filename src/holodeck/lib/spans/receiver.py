@@ -104,7 +104,7 @@ async def open_receiver(port: int) -> OtlpReceiver:
 
 
 async def close_receiver(receiver: OtlpReceiver) -> None:
-    """Close a receiver once nobody else uses it."""
+    """Close a receiver once no other agent uses it."""
     receiver.users -= 1
     if receiver.users:
         return
@@ -139,13 +139,13 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 
 class UnreadableRequest(Exception):
-    """The body is no export request of OTLP; the message says why."""
+    """A body that is not an export request of OTLP; the message says why."""
 
 
 def read_request(body: bytes, content_type: str) -> Any:
     """Return the ExportTraceServiceRequest in a body. Raises UnreadableRequest."""
-    from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
+    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415
         ExportTraceServiceRequest,
     )

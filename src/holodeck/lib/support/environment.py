@@ -19,7 +19,7 @@ def cache_dir() -> Path:
     if chosen:
         return Path(chosen).expanduser().absolute()
     # Imported here because most commands do not need it.
-    from platformdirs import user_cache_path  # noqa: PLC0415
+    from platformdirs import user_cache_path
 
     return user_cache_path("holodeck", appauthor=False)
 
@@ -27,7 +27,7 @@ def cache_dir() -> Path:
 def data_dir() -> Path:
     """Return the folder for what holodeck remembers about this user."""
     # Imported here because most commands do not need it.
-    from platformdirs import user_data_path  # noqa: PLC0415
+    from platformdirs import user_data_path
 
     return user_data_path("holodeck", appauthor=False)
 

@@ -10,6 +10,7 @@ backend loads it in environments without holodeck.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Mapping
 from enum import Enum
 from random import getrandbits
@@ -58,10 +59,16 @@ def listen(listener: Listener) -> bool:
         return True
     if not hasattr(provider, "add_span_processor"):
         return False
-    if not any(provider is known for known in _listened):
-        provider.add_span_processor(listener)
-        _listened.append(provider)
+    add_once(provider, listener)
     return records_all(provider) and not isinstance(provider.get_tracer(__name__), NoOpTracer)
+
+
+def add_once(target: Any, processor: object) -> None:
+    """Add a span processor to a provider of the SDK, which keeps it, unless it has it."""
+    _added[:] = [(ref, other) for ref, other in _added if ref() is not None]
+    if not any(ref() is target and other is processor for ref, other in _added):
+        target.add_span_processor(processor)
+        _added.append((weakref.ref(target), processor))
 
 
 def records_all(maker: Any) -> bool:
@@ -265,5 +272,5 @@ class _SmallSpan(Span):
 _KEEPS_ALL = re.compile(r"(ParentBased\{root:)?(AlwaysOnSampler|TraceIdRatioBased\{1(\.0)?\})")
 """What the descriptions of the SDK's samplers begin with that leave no span out."""
 _ours = _OurProvider()
-_listened: list[Any] = []
-"""The user's providers that have the listener."""
+_added: list[tuple[weakref.ref[Any], object]] = []
+"""What has got which span processor."""

@@ -104,16 +104,22 @@ def argument_passing(
     Raises UnusableAgent if the function cannot be called at all.
     """
     case_context = _case_context_parameter(parameters)
-    parameters = [one for one in parameters if one.name != case_context]
-    positional = [one for one in parameters if one.kind in _POSITIONAL]
-    if not positional and not any(one.kind is Parameter.VAR_POSITIONAL for one in parameters):
+    parameters = [parameter for parameter in parameters if parameter.name != case_context]
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    if not positional and not any(
+        parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters
+    ):
         raise UnusableAgent(f"{name} takes no input; name {SHAPES}")
-    others = [one for one in parameters[1:] if _is_required(one) and one.name != "context"]
+    others = [
+        parameter
+        for parameter in parameters[1:]
+        if _is_required(parameter) and parameter.name != "context"
+    ]
     if len(others) > 1 or (others and others[0] not in positional[1:2]):
         raise UnusableAgent(f"{name} needs {others[-1].name!r} besides the input and the context")
     if any(
-        one.name == "context" and one.kind is not Parameter.POSITIONAL_ONLY
-        for one in parameters[1:]
+        parameter.name == "context" and parameter.kind is not Parameter.POSITIONAL_ONLY
+        for parameter in parameters[1:]
     ):
         return "by name", case_context
     takes_second = positional[1:2] and _is_required(positional[1])
@@ -137,11 +143,13 @@ def is_async(call: Callable[..., Any]) -> bool:
 
 def _case_context_parameter(parameters: Sequence[Parameter]) -> str | None:
     """Return the parameter `case_context`, or `context` if it is annotated as a mapping."""
-    for one in parameters[1:]:
-        if one.kind not in _NAMED:
+    for parameter in parameters[1:]:
+        if parameter.kind not in _NAMED:
             continue
-        if one.name == "case_context" or (one.name == "context" and _is_mapping(one.annotation)):
-            return one.name
+        if parameter.name == "case_context" or (
+            parameter.name == "context" and _is_mapping(parameter.annotation)
+        ):
+            return parameter.name
     return None
 
 

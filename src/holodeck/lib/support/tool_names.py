@@ -123,7 +123,7 @@ def is_near(written: str, tool: str) -> bool:
     if any(fnmatchcase(ending, ours) for ending in endings):
         return True
     # The last word alone is another tool: `cancel_order` is not `order`.
-    meant = [_MARK.sub("", ours), *(one for one in _endings(ours) if "_" in one)]
+    meant = [_MARK.sub("", ours), *(ending for ending in _endings(ours) if "_" in ending)]
     return theirs in meant or any(is_similar(written, name) for name in (tool, *unprefixed(tool)))
 
 

@@ -26,7 +26,7 @@ _TOOLS_WITH_LISTS = ("uv", "pdm")
 def find_project(folder: Path) -> Path | None:
     """Return the nearest folder, from `folder` upwards, that is a project; None without one."""
     folder = folder.resolve()
-    return next((one for one in (folder, *folder.parents) if _is_project(one)), None)
+    return next((parent for parent in (folder, *folder.parents) if _is_project(parent)), None)
 
 
 def _is_project(folder: Path) -> bool:

@@ -27,9 +27,8 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import cache_dir
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
-from holodeck.models.metric import MetricKind
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
 from holodeck.models.setting import Setting
 from holodeck.models.test_case import TestCaseModel, TurnModel
@@ -51,7 +50,7 @@ class Check:
     evaluator: BaseEvaluator
     threshold: float | None = None
     fail_on_error: bool = False
-    kind: MetricKind = "standard"
+    kind: str = "standard"
     required: bool = True
     trust: "Trust | None" = None
     """How far the judge is trusted; None without a judge, and if that plays no part."""

@@ -133,11 +133,11 @@ class ConversationRunner:
     def _add_result(
         self, state: CaseState, result: ScenarioResult, ending: ConversationEnd | None
     ) -> None:
-        said = result.messages[len(state.history) :]
+        messages = result.messages[len(state.history) :]
         is_silent = ending is not None and ending.reasoning == SILENT
         state.ending = ending
         state.grades.criteria = [] if is_silent else self._rows(result)
-        state.messages = messages_beyond_turns(said, state.turns)
+        state.messages = messages_beyond_turns(messages, state.turns)
         state.grades.judge_cost = self._cost(result, AgentRole.JUDGE)
         state.simulator_cost = self._cost(result, AgentRole.USER)
 

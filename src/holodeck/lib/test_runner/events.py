@@ -100,7 +100,7 @@ class RunEvents:
         self._dispatcher = EventDispatcher([])
 
     def events_of(self, case: TestCaseModel) -> "CaseEvents | None":
-        """Return what publishes the events of one run of a case; None if nobody listens."""
+        """Return what publishes the events of one run of a case; None without listeners."""
         if self._dispatcher.is_idle:
             return None
         return CaseEvents(case, self._dispatcher, self._agent_name, self._run_id)

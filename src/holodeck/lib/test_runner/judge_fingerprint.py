@@ -12,8 +12,8 @@ from typing import Any
 from holodeck.lib.evaluators.build import evaluator_class
 from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
-from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
+from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
 
 _OWN_CODE = {

@@ -11,10 +11,9 @@ from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.evaluation import MetricSettings
-from holodeck.models.judged_metrics import JudgeMetric
 from holodeck.models.llm import LLMProvider
-from holodeck.models.metric import JudgedMetric
+from holodeck.models.metrics.base import JudgedMetric, MetricSettings
+from holodeck.models.metrics.judge import JudgeMetric
 from holodeck.models.metrics.judge_trust import (
     CHECKS_FILE,
     JudgeChecks,

@@ -33,7 +33,7 @@ class Estimate(Model):
     """The number of cases without results."""
 
 
-class Plan(Model):
+class RunPlan(Model):
     """What a run would do."""
 
     schema_version: Literal[1] = 1
@@ -67,7 +67,7 @@ def build_plan(
     settings: ExecutionConfig,
     history: Sequence[CaseHistory],
     selection: Selection | None,
-) -> Plan:
+) -> RunPlan:
     """Return what a run of the agent's cases would do; `history` is that of each case."""
     cases = agent.test_cases or []
     run = [
@@ -84,7 +84,7 @@ def build_plan(
     )
     least = judge_calls - cacheable
     is_judged = least > 0 if is_replaying else judge_calls > 0
-    return Plan(
+    return RunPlan(
         agent_name=agent.name,
         agent_config_path=agent_config_path,
         cases=len(run),
@@ -158,7 +158,7 @@ def _estimate(values: Sequence[float | None]) -> Estimate:
     return Estimate(known=fsum(known) if known else None, unknown_cases=len(values) - len(known))
 
 
-def describe_plan(plan: Plan) -> str:
+def describe_plan(plan: RunPlan) -> str:
     """Return the plan as text, a fact per line."""
     skipped = f", {plan.skipped} skipped" if plan.skipped else ""
     lines = [
@@ -185,7 +185,7 @@ def describe_plan(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _expected_judge_calls(plan: Plan) -> str:
+def _expected_judge_calls(plan: RunPlan) -> str:
     if plan.judge_calls.most == 0 or plan.expected_judge_calls.known is None:
         return ""
     return f", by earlier runs {_format_estimate(plan.expected_judge_calls, _count)}"

@@ -112,7 +112,7 @@ class RunState:
         self.skip(stop.row)
 
 
-class Run(Protocol):
+class RunningCase(Protocol):
     """One run of a case, in this process or in another."""
 
     async def run(self) -> FinishedRun:
@@ -132,7 +132,7 @@ class Lane:
     """Its prices say what a case costs."""
     run_state: RunState
     """Knows the cases that are left, and takes their results."""
-    new_run: Callable[[int, TestCaseModel], Run]
+    new_run: Callable[[int, TestCaseModel], RunningCase]
     """Returns a new run of the case at that index."""
     on_start: Callable[[TestCaseModel], None]
     """Called with each case right before it runs."""
@@ -165,7 +165,7 @@ class Schedule:
         self._budget = Budget(config, prices.unit if prices else "")
         for lane in lanes:
             self._budget.spend_before(lane.preparation_costs, lane.agent.prices)
-        self._running: dict[tuple[int, int], Run] = {}
+        self._running: dict[tuple[int, int], RunningCase] = {}
         """The runs of cases that are not repeated, by the numbers of agent and case."""
 
     async def run(self) -> None:

@@ -271,8 +271,8 @@ async def _check(
         return ScenarioResult(
             success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
         )
-    said = messages_beyond_turns(messages[len(state.history) :], state.turns)
-    conversation = conversation_of(state.history, state.turns, said)
+    further = messages_beyond_turns(messages[len(state.history) :], state.turns)
+    conversation = conversation_of(state.history, state.turns, further)
     turn = check_as_turn(expectations, state.turns[-1].input)
     outcome = await grade_turn(
         state, len(state.turns) - 1, turn, checks, observations, conversation

@@ -54,7 +54,7 @@ def _function(module: Any, config: FunctionTool, location: str) -> Callable[...,
     name, file = config.function, config.file
     value = getattr(module, name, None)
     if value is None:
-        known = [key for key, one in vars(module).items() if inspect.isfunction(one)]
+        known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
         raise ConfigError(
             location, f"there is no function {name!r} in {file}{did_you_mean(name, known)}"
         )

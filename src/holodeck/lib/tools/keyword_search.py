@@ -136,5 +136,5 @@ def fuse_ranks(
         for rank, item in enumerate(items, start=1):
             scores[item] = scores.get(item, 0.0) + weight / (rrf_k + rank)
     most = sum(weight for _, weight in weighted) / (rrf_k + 1)
-    ranked = sorted(scores.items(), key=lambda one: -one[1])
+    ranked = sorted(scores.items(), key=lambda item: -item[1])
     return [(item, score / most) for item, score in ranked] if most else []

@@ -188,7 +188,7 @@ class McpServer:
             text="\n".join(texts),
             value=result.structuredContent,
             passages=passages if self._config.is_retrieval else None,
-            images=tuple(ToolImage(one.data, one.media_type) for one in images_of(result)),
+            images=tuple(ToolImage(image.data, image.media_type) for image in images_of(result)),
             is_error=bool(result.isError),
         )
 
@@ -251,7 +251,7 @@ def variables_of_file(config: McpTool, agent_dir: Path) -> dict[str, str]:
     if config.env_file is None:
         return {}
     # Imported here because few servers have a file.
-    from dotenv import dotenv_values  # noqa: PLC0415
+    from dotenv import dotenv_values
 
     file = file_inside(config.env_file, config.base_dir(agent_dir))
     values = dotenv_values(stream=StringIO(file.read_text(encoding="utf-8-sig", errors="replace")))

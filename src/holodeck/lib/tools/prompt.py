@@ -49,7 +49,7 @@ class PromptTemplate:
                 hint = did_you_mean(name[1], parameters, known)
                 raise ConfigError(location, f"{place}unknown parameter {name[0]}{hint}")
         used = set(PLACEHOLDER.findall(text))
-        unused = next((one for one in parameters if one not in used), None)
+        unused = next((parameter for parameter in parameters if parameter not in used), None)
         if unused is not None:
             raise ConfigError(
                 location,

@@ -317,8 +317,8 @@ def _describe(done: int, total: int | None, what: str) -> str:
 
 
 def _build_bar(stream: TextIO) -> "Progress":
-    from rich.console import Console  # noqa: PLC0415 - only a download on a terminal needs it
-    from rich.progress import (  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import (
         BarColumn,
         DownloadColumn,
         Progress,

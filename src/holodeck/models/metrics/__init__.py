@@ -1,1 +1,1 @@
-"""Settings of metrics, and what checks of judges have shown."""
+"""Settings of metrics, one family a module, and what checks of judges have shown."""

@@ -1,4 +1,4 @@
-"""The lines of a run record: the start, a line per case, the end."""
+"""The lines of a run record: the head, a line per case, the end."""
 
 from typing import Literal
 
@@ -47,7 +47,7 @@ class ComparedWith(Model):
     settings are those of the first agent's file."""
 
 
-class RunStarted(Model):
+class RunHead(Model):
     """The first line: the configuration of the run."""
 
     event: Literal["run_started"] = "run_started"
@@ -103,7 +103,7 @@ class CaseSkipped(Model):
     result: TestResult
 
 
-class RunFinished(Model):
+class RunEnd(Model):
     """The last line of a run that was not killed."""
 
     event: Literal["run_finished"] = "run_finished"
@@ -122,11 +122,11 @@ class RunFinished(Model):
     summary: ReportSummary
 
 
-Event = RunStarted | CaseFinished | CaseSkipped | RunFinished
+Event = RunHead | CaseFinished | CaseSkipped | RunEnd
 EVENTS: dict[str, type[Event]] = {
-    "run_started": RunStarted,
+    "run_started": RunHead,
     "case_finished": CaseFinished,
     "case_skipped": CaseSkipped,
-    "run_finished": RunFinished,
+    "run_finished": RunEnd,
 }
 """Name of an event → its model."""

@@ -23,14 +23,14 @@ class CLIReporter:
 
     def __init__(self, console: "Console | None" = None) -> None:
         # Imported here because only this reporter needs rich.
-        from rich.console import Console  # noqa: PLC0415
+        from rich.console import Console
 
         self.console = console or Console()
 
     def report(self, result: RunResult) -> None:
         """Print the result; no text of agents and scorers is read as markup."""
-        from rich.table import Table  # noqa: PLC0415 - see above
-        from rich.text import Text  # noqa: PLC0415
+        from rich.table import Table
+        from rich.text import Text
 
         def text(content: str, style: str = "") -> Text:
             return Text(inert(content), style=style)

@@ -8,8 +8,8 @@ from holodeck.lib.evaluators.inputs import Observation
 from holodeck.lib.evaluators.nlp_metrics import ROUGEEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import BUILT_IN, Metric
-from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType
+from holodeck.models.evaluation import Metric
+from holodeck.models.metrics.base import MODULE_CALLABLE, metric_classes
 from holodeck.models.test_case import TestCaseModel
 from support.evaluators import EVALUATORS
 
@@ -21,9 +21,9 @@ def metric(**keys):
 
 
 def test_every_metric_of_the_configuration_has_an_evaluator():
-    typed = {"geval", "judge", *RAGMetricType, *DEEPEVAL_METRICS}
+    names = {name for model in metric_classes() for name in model.names()}
 
-    assert set(EVALUATORS) == set(BUILT_IN) | typed
+    assert set(EVALUATORS) == names - {MODULE_CALLABLE} | {"geval", "judge"}
 
 
 @pytest.mark.parametrize("name", EVALUATORS)

@@ -3,7 +3,7 @@ import pytest
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.deepeval import FaithfulnessEvaluator
 from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP
-from holodeck.models.evaluation import RAGMetricType
+from holodeck.models.metrics.deepeval import RAGMetricType
 
 
 def test_every_metric_about_passages_has_a_row():

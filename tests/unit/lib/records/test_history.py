@@ -9,7 +9,7 @@ from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.request import UNKNOWN_HISTORY
 from holodeck.models.price import Cost
-from holodeck.models.records.record import CaseFinished, PlannedCase, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunHead
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
@@ -31,7 +31,7 @@ def write(tmp_path):
         folder = tmp_path / ".holodeck" / "runs" / f"2026010{number}-000000-000000-aaaaaa"
         folder.mkdir(parents=True)
         head = {"agent_name": "a", "agent_config_path": "agent.yaml"} | fields
-        lines = [RunStarted(id=folder.name, started="", cases=cases, **head)]
+        lines = [RunHead(id=folder.name, started="", cases=cases, **head)]
         for at, outcome in enumerate(outcomes):
             result = a_result(outcome, execution_time_ms=took, timestamp=stamp or f"2026-{number}")
             lines.append(CaseFinished(index=at, hash="", result=result))

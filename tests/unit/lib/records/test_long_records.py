@@ -8,12 +8,12 @@ from holodeck.lib.records.run_store import Run, read_run
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.recorded import report_of
-from holodeck.models.records.record import CaseFinished, CaseSkipped, RunStarted
+from holodeck.models.records.record import CaseFinished, CaseSkipped, RunHead
 from holodeck.models.test_result import Outcome, TestResult
 from support.results import a_result
 
 COUNT = 1_300
-STARTED = RunStarted(
+STARTED = RunHead(
     id="a", started="2026-01-01T10:00:00+00:00", agent_name="a", agent_config_path="agent.yaml"
 )
 

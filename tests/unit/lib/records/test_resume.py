@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.run_store import Run, describe_changes, find_cases, reusable_results
-from holodeck.models.records.record import CaseFinished, PlannedCase, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunHead
 from holodeck.models.test_result import Outcome
 from support.results import a_result
 
@@ -18,7 +18,7 @@ def present(cases, parts=None):
 
 
 def a_run(cases=(), parts=None, finished=()):
-    started = RunStarted(
+    started = RunHead(
         id="x", started="", agent_name="a", agent_config_path="a", cases=cases, hashes=parts or {}
     )
     done = {one.index: one for one in finished}

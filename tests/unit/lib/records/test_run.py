@@ -9,7 +9,7 @@ from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import read_run
-from holodeck.models.records.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, PlannedCase, RunEnd, RunHead
 from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 
 
@@ -26,7 +26,7 @@ def result(name="a", response="hello", **fields):
     )
 
 
-STARTED = RunStarted(
+STARTED = RunHead(
     id="x",
     started="2026-01-01T00:00:00.000+00:00",
     agent_name="echo",
@@ -34,7 +34,7 @@ STARTED = RunStarted(
     cases=[PlannedCase(name=name, hash=name) for name in "abc"],
 )
 CASES = [CaseFinished(index=n, hash=name, result=result(name)) for n, name in enumerate("abc")]
-ENDED = RunFinished(
+ENDED = RunEnd(
     timestamp="2026-01-01T00:00:01+00:00",
     exit_code=0,
     planned_tests=3,

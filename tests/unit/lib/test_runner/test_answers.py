@@ -10,7 +10,7 @@ from fakes import ScriptedBackend
 from holodeck.lib.records.fingerprint import dump_cases, fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.models.records.record import CaseFinished, RunStarted
+from holodeck.models.records.record import CaseFinished, RunHead
 from support.agents import an_agent, contains, executor_of
 from support.rescore import rescore
 
@@ -32,7 +32,7 @@ async def recorded(tmp_path, *cases, redactor=Redactor()):  # noqa: B008 - holds
     backend = Told(lambda _: next(answers))
     fingerprint = fingerprint_of(agent)
     report = await executor_of(tmp_path, agent, backend).execute_tests()
-    started = RunStarted(
+    started = RunHead(
         id="x",
         started="2026-01-01T00:00:00+00:00",
         agent_name=agent.name,

@@ -11,7 +11,7 @@ from fakes import ScriptedBackend
 from holodeck.config.checks.agent import check
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.records.fingerprint import dump_cases
-from holodeck.models.records.record import RunStarted
+from holodeck.models.records.record import RunHead
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
 from support.rescore import rescore
@@ -298,7 +298,7 @@ HELD = {"name": "held", "script": [{"user": "a"}, "agent", "succeed"]}
 async def graded_again(server, folder, held, **case):
     """The recorded case under an agent.yaml that has this case now."""
     before = an_agent(server, HELD)
-    started = RunStarted(
+    started = RunHead(
         id="r",
         started="2026-01-01T00:00:00+00:00",
         agent_name="a",

@@ -82,7 +82,7 @@ def test_the_endpoint_is_part_of_the_judge_and_the_key_is_not(tmp_path, one, oth
 PRINT = """
 from pathlib import Path
 from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
-from holodeck.models.judged_metrics import JudgeMetric
+from holodeck.models.metrics.judge import JudgeMetric
 from holodeck.models.llm import LLMProvider
 
 judge = LLMProvider(provider="openai", name="wise")

@@ -6,7 +6,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.test_runner.checks import EvaluatorSet, JudgeProvider
 from holodeck.models.agent import Agent
-from holodeck.models.judged_metrics import RAGMetric
+from holodeck.models.metrics.deepeval import RAGMetric
 
 ENDPOINT = "http://127.0.0.1:1"
 

@@ -19,8 +19,8 @@ from holodeck.models.records.record import (
     CaseSkipped,
     ComparedWith,
     PlannedCase,
-    RunFinished,
-    RunStarted,
+    RunEnd,
+    RunHead,
 )
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
@@ -51,10 +51,10 @@ def record(tmp_path):
         ended = {"timestamp": result.timestamp, "exit_code": 0, "interrupted": not is_whole}
         head = {"agent_name": "helper", "agent_config_path": "agent.yaml", "hashes": hashes}
         lines = [
-            RunStarted(id=name, started=result.timestamp, cases=[PlannedCase(hash="h")], **head)
+            RunHead(id=name, started=result.timestamp, cases=[PlannedCase(hash="h")], **head)
             .model_copy(update=fields),
             CaseFinished(index=0, hash="h", result=result),
-            RunFinished(summary=summarize([result], 1), **ended),
+            RunEnd(summary=summarize([result], 1), **ended),
         ]  # fmt: skip
         path.write_bytes(b"".join(map(json_line, lines)))
         return name
@@ -211,7 +211,7 @@ def test_the_hashes_of_cases_are_those_of_the_results_also_where_some_were_skipp
     head = {"agent_name": "a", "agent_config_path": "agent.yaml", "commit": "abc"}
     result, skipped = a_result(test_name="last"), a_result(Outcome.SKIPPED, test_name="skipped")
     lines = [
-        RunStarted(
+        RunHead(
             id=run_id(1), started=result.timestamp, cases=cases, versions={"python": "3"}, **head
         ),
         CaseFinished(index=2, hash="2", result=result),

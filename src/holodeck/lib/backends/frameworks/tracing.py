@@ -251,20 +251,16 @@ def _has_our_provider() -> bool:
 
 def listen_to_tracer(tracer: Any) -> bool:
     """Hear of the spans of a tracer whose provider is not that of the process, if it is heard."""
-    from holodeck.lib.support.process_tracer import records_all
+    from holodeck.lib.support.process_tracer import add_once, records_all
 
     processor = getattr(tracer, "span_processor", None)
     if processor is None:
         return False
-    if not any(processor is known for known in _heard):
-        processor.add_span_processor(_listener)
-        _heard.append(processor)
+    add_once(processor, _listener)
     return records_all(tracer)
 
 
 _listener = SpanListener()
-_heard: list[Any] = []
-"""Span processors of the user's tracers that have the listener."""
 
 SWITCHES = {
     "semantic_kernel": _semantic_kernel,

@@ -1,6 +1,6 @@
 """Metrics of DeepEval about a conversation of several turns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
@@ -8,14 +8,11 @@ from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalBaseEvaluator,
-    DeepEvalOptions,
     ReasonOptions,
 )
 from holodeck.lib.evaluators.deepeval.cases import to_turn
-from holodeck.lib.evaluators.deepeval.geval import Criteria, check_score
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.judged_metrics import RubricBand
 
 
 class ConversationEvaluator(DeepEvalBaseEvaluator):
@@ -89,45 +86,3 @@ class RoleAdherenceEvaluator(ConversationEvaluator):
                 raise ValueError(f"'index' is {index}; the assistant's messages are {agents}")
         if len(set(named)) < len(named):
             raise ValueError("'verdicts' names a message twice")
-
-
-class ConversationalGEvalEvaluator(ConversationEvaluator):
-    """G-Eval for a conversation; the score of 0 to 10 becomes 0 to 1.
-
-    Args:
-        criteria: What makes a conversation good; without steps, the judge first derives them.
-        evaluation_steps: The steps to judge by.
-        strict_mode: Whether only a perfect score passes.
-        rubric: Bands of scores and what they mean.
-    """
-
-    metric = "conversational_geval"
-    deepeval_class = "ConversationalGEval"
-
-    def __init__(
-        self,
-        *,
-        criteria: str | None = None,
-        evaluation_steps: Sequence[str] | None = None,
-        rubric: Sequence[RubricBand] | None = None,
-        strict_mode: bool = False,
-        **options: Unpack[DeepEvalOptions],
-    ) -> None:
-        super().__init__(strict_mode=strict_mode, **options)
-        self._criteria = Criteria(criteria, evaluation_steps, rubric)
-
-    def _options(self) -> dict[str, Any]:
-        kinds = adapter.library().cases.MultiTurnParams
-        return {
-            "name": self.name,
-            "evaluation_params": [kinds.CONTENT, kinds.ROLE],
-            **self._criteria.options(),
-            "threshold": self.threshold,
-            "strict_mode": self.strict_mode,
-        }
-
-    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
-        check_score(answer, (0, 10))
-
-    def _weighted_scale(self) -> tuple[int, int] | None:
-        return None if self.strict_mode else (0, 10)

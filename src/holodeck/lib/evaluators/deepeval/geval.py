@@ -1,4 +1,4 @@
-"""DeepEval's G-Eval: criteria in your own words for one response."""
+"""DeepEval's G-Eval: criteria in your own words, for a response or a conversation."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
@@ -11,9 +11,10 @@ from holodeck.lib.evaluators.deepeval.base import (
     require_count,
     require_range,
 )
+from holodeck.lib.evaluators.deepeval.conversations import ConversationEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.judged_metrics import RubricBand
+from holodeck.models.metrics.deepeval import RubricBand
 
 
 class Criteria:
@@ -126,6 +127,48 @@ class GEvalEvaluator(DeepEvalBaseEvaluator):
         result = super()._result(metric, case)
         raw = round(low + result["score"] * (high - low), 6)
         return {**result, "raw_score": raw, "raw_scale": f"{low}-{high}"}
+
+
+class ConversationalGEvalEvaluator(ConversationEvaluator):
+    """G-Eval for a conversation; the score of 0 to 10 becomes 0 to 1.
+
+    Args:
+        criteria: What makes a conversation good; without steps, the judge first derives them.
+        evaluation_steps: The steps to judge by.
+        strict_mode: Whether only a perfect score passes.
+        rubric: Bands of scores and what they mean.
+    """
+
+    metric = "conversational_geval"
+    deepeval_class = "ConversationalGEval"
+
+    def __init__(
+        self,
+        *,
+        criteria: str | None = None,
+        evaluation_steps: Sequence[str] | None = None,
+        rubric: Sequence[RubricBand] | None = None,
+        strict_mode: bool = False,
+        **options: Unpack[DeepEvalOptions],
+    ) -> None:
+        super().__init__(strict_mode=strict_mode, **options)
+        self._criteria = Criteria(criteria, evaluation_steps, rubric)
+
+    def _options(self) -> dict[str, Any]:
+        kinds = adapter.library().cases.MultiTurnParams
+        return {
+            "name": self.name,
+            "evaluation_params": [kinds.CONTENT, kinds.ROLE],
+            **self._criteria.options(),
+            "threshold": self.threshold,
+            "strict_mode": self.strict_mode,
+        }
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+        check_score(answer, (0, 10))
+
+    def _weighted_scale(self) -> tuple[int, int] | None:
+        return None if self.strict_mode else (0, 10)
 
 
 def check_score(answer: JsonObject, scale: tuple[int, int], *, is_whole: bool = False) -> None:

@@ -7,8 +7,8 @@ from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.evaluation import RAGMetricType
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.deepeval import RAGMetricType
 
 
 class FaithfulnessEvaluator(DeepEvalBaseEvaluator):

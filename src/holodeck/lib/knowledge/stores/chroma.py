@@ -52,7 +52,9 @@ class ChromaAdapter:
         client = self._client = self._connect()
         names = (self._name, f"{self._name}_manifest")
         if empty:
-            for name in {one.name for one in client.list_collections()}.intersection(names):
+            for name in {collection.name for collection in client.list_collections()}.intersection(
+                names
+            ):
                 client.delete_collection(name)
         chunks = _collection(client, names[0], dimensions)
         self._open = chunks, _collection(client, names[1], 1)
@@ -64,7 +66,7 @@ class ChromaAdapter:
 
     def _connect(self) -> "ClientAPI":
         import chromadb
-        import httpx  # noqa: PLC0415 - as Chroma itself does
+        import httpx
         from chromadb.config import Settings
 
         settings = Settings(anonymized_telemetry=False)
@@ -157,7 +159,7 @@ class ChromaAdapter:
             _session_of(client).close()  # which Chroma leaves open
 
     def explain(self, error: Exception) -> str | None:
-        import httpx  # noqa: PLC0415 - as Chroma itself does
+        import httpx
 
         if isinstance(error, httpx.TimeoutException):
             return no_answer(self._config.timeout)
@@ -197,6 +199,11 @@ def _metadata(row: Row) -> dict[str, Any]:
 
 def _rows(texts: Sequence[str], metadatas: Sequence[Any]) -> list[Row]:
     return [
-        Row(RowKey(one["document"], one["position"]), one["id"], text, one["metadata"])
-        for text, one in zip(texts, metadatas, strict=True)
+        Row(
+            RowKey(metadata["document"], metadata["position"]),
+            metadata["id"],
+            text,
+            metadata["metadata"],
+        )
+        for text, metadata in zip(texts, metadatas, strict=True)
     ]

@@ -66,7 +66,9 @@ class NamedStore:
         self._provider = config.provider
         self._limit_s = config.timeout
         secrets = (config.connection_string, config.api_key)
-        self._redactor = Redactor(one.get_secret_value() for one in secrets if one is not None)
+        self._redactor = Redactor(
+            secret.get_secret_value() for secret in secrets if secret is not None
+        )
 
     async def open(self, dimensions: int, *, empty: bool = False) -> None:
         await self._call(self._store.open(dimensions, empty=empty))
@@ -167,7 +169,9 @@ class Collection:
         self._provider = config.provider
         self._limit = config.timeout
         secrets = (config.connection_string, config.api_key)
-        self._redactor = Redactor(one.get_secret_value() for one in secrets if one is not None)
+        self._redactor = Redactor(
+            secret.get_secret_value() for secret in secrets if secret is not None
+        )
         self._lock = threading.Lock()
         self._dimensions = 0
         self._is_open = False

@@ -50,7 +50,7 @@ def explain_connection(error: Exception, key: str) -> str | None:
     `key` is the setting that holds the credentials.
     """
     causes = list(_chain(error))
-    texts = " ".join(str(one) for one in causes).lower()
+    texts = " ".join(str(cause) for cause in causes).lower()
     if any(words in texts for words in _CREDENTIALS):
         return f"the server rejects the credentials ({_one_line(error)}); change {key!r}"
     for one in causes:

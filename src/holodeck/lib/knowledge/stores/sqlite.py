@@ -41,10 +41,12 @@ class InMemoryAdapter:
 
     def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
         self.delete(document)
-        self._rows.update((row.key, (row, one)) for row, one in zip(rows, vectors, strict=True))
+        self._rows.update(
+            (row.key, (row, vector)) for row, vector in zip(rows, vectors, strict=True)
+        )
 
     def delete(self, document: str) -> None:
-        self._rows = {key: one for key, one in self._rows.items() if key.document != document}
+        self._rows = {key: row for key, row in self._rows.items() if key.document != document}
         self._manifest.pop(document, None)
         self._index = None
 

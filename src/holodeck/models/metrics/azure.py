@@ -1,0 +1,206 @@
+"""Metrics of Azure AI Evaluation: scored by a judge, by a project in Azure, or by labels."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard
+
+from pydantic import Field, field_validator, model_validator
+
+from holodeck.models.base import Model, NonBlank, Ratio, ServerAddress
+from holodeck.models.metrics.base import CUSTOM_PROMPT, ClassMetric, JudgedMetric, MetricSettings
+
+AzureName = Literal[
+    "groundedness",
+    "relevance",
+    "coherence",
+    "fluency",
+    "similarity",
+    "retrieval",
+    "response_completeness",
+    "intent_resolution",
+    "task_adherence",
+    "tool_call_accuracy",
+]
+
+SafetyName = Literal[
+    "safety",
+    "violence",
+    "sexual",
+    "self_harm",
+    "hate_unfairness",
+    "indirect_attack",
+    "protected_material",
+    "code_vulnerability",
+    "groundedness_pro",
+]
+
+
+_WORST, _BEST = 1, 5
+_SCALE = f"{_WORST}-{_BEST}"
+"""The scale of most metrics of Azure AI Evaluation."""
+
+
+@dataclass(frozen=True)
+class _OnScale:
+    """A threshold that is written on the scale of 1 to 5."""
+
+    value: float
+
+    def ratio(self) -> float:
+        """Return it from 0 to 1. Raises ValueError if it is not on the scale."""
+        if not _WORST <= self.value <= _BEST:
+            raise ValueError(
+                f"found {self.value:g}; expected {_WORST} to {_BEST}, because 'scale' is {_SCALE};"
+                " a threshold from 0 to 1 needs no 'scale'"
+            )
+        return round((self.value - _WORST) / (_BEST - _WORST), 12)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class AzureMetric(JudgedMetric):
+    """A metric of Azure AI Evaluation. Its scale of 1 to 5 becomes 0 to 1 as (raw - 1) / 4;
+    `task_adherence` is 0 or 1."""
+
+    not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
+    not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"scale"}
+
+    type: Literal["standard", "azure"] = "azure"
+    """May be omitted."""
+    metric: AzureName
+    """The metric."""
+    threshold: Annotated[Ratio, Field(json_schema_extra={"maximum": _BEST})] = 0.5
+    """Score to reach, 0 to 1; 1 to 5 with `scale: 1-5`."""
+    scale: Literal["1-5", "0-1", 5, 1] | None = None
+    """The scale of `threshold`: with `1-5` (or 5), a threshold of 4 becomes (4 - 1) / 4 = 0.75.
+    Scores are 0 to 1 in any case."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mark_threshold_on_scale(cls, data: Any) -> Any:
+        """Leave the rest to the validator of the threshold, which hides no other problem.
+
+        The scale is dropped, because a valid model has a threshold from 0 to 1.
+        """
+        if not isinstance(data, dict) or data.get("scale") not in (_SCALE, _BEST):
+            return data
+        if data.get("metric") == "task_adherence":
+            return data
+        rest = {key: value for key, value in data.items() if key != "scale"}
+        threshold = data.get("threshold")
+        return {**rest, "threshold": _OnScale(threshold)} if _is_number(threshold) else rest
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _translate_threshold(cls, value: Any) -> Any:
+        if isinstance(value, _OnScale):
+            return value.ratio()
+        if _is_number(value) and 1 < value <= _BEST:
+            raise ValueError(
+                f"found {value:g}; expected 0 to 1; for a threshold on the scale of {_WORST} to"
+                f" {_BEST}, add 'scale: {_SCALE}'"
+            )
+        return value
+
+    @field_validator("scale")
+    @classmethod
+    def _check_scale(cls, value: Any) -> Any:
+        if value in (_SCALE, _BEST):
+            raise ValueError("task_adherence is 0 or 1; remove this key")
+        return value
+
+    @property
+    def evaluator_name(self) -> str:
+        return self.metric
+
+
+class AzureProject(Model):
+    """A hub-based project in Azure AI Foundry."""
+
+    subscription_id: NonBlank
+    """The subscription."""
+    resource_group_name: NonBlank
+    """The resource group."""
+    project_name: NonBlank
+    """The project."""
+
+
+class AzureSafetyMetric(MetricSettings):
+    """How harmless the response is, scored by a project in Azure: 1 - severity / 7.
+
+    The metrics from `indirect_attack` on are 1 (good) or 0.
+    """
+
+    not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
+    type: Literal["standard", "azure"] = "azure"
+    """May be omitted."""
+    metric: SafetyName
+    """The kind of harm; `safety` is the worst of violence, sexual, self-harm and hate."""
+    threshold: Ratio = 0.5
+    """Score to reach, 0 to 1; 0.5 allows a severity of 3 (low)."""
+    azure_ai_project: ServerAddress | AzureProject | None = None
+    """Required: the URL of the project, or the names of a hub-based one. Whoever runs the tests
+    must be signed in to Azure."""
+
+    @property
+    def evaluator_name(self) -> str:
+        return self.metric
+
+
+RetrievalMeasure = Literal[
+    "ndcg", "xdcg", "fidelity", "top1_relevance", "top3_max_relevance", "holes"
+]
+MAX_RELEVANCE = 4
+
+
+class DocumentRetrievalMetric(MetricSettings):
+    """The best documents were retrieved first, by your labels; computed by Azure AI Evaluation in
+    the process."""
+
+    not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
+
+    type: Literal["standard", "azure"] = "azure"
+    """May be omitted."""
+    metric: Literal["document_retrieval"]
+    threshold: Ratio = 0.5
+    """Score to reach, 0 to 1."""
+    relevance: Annotated[
+        dict[NonBlank, Annotated[int, Field(ge=0, le=MAX_RELEVANCE)]], Field(min_length=1)
+    ]
+    """How relevant each document is to the input, 0 to 4. A document is named by a text that its
+    passages contain, such as its title."""
+    measure: RetrievalMeasure = "ndcg"
+    """The score: NDCG or XDCG of the first three, the share of everything relevant that was found
+    (`fidelity`), the label of the first or the best of the first three, or the share of passages
+    with a label (`holes`)."""
+
+    @property
+    def evaluator_name(self) -> str:
+        return self.metric
+
+    @model_validator(mode="after")
+    def _check_relevant(self) -> "DocumentRetrievalMetric":
+        if not any(self.relevance.values()):
+            raise ValueError("'relevance' labels no document above 0, so nothing can be found")
+        return self
+
+
+class AzureClassMetric(ClassMetric):
+    """A class whose objects are called with texts (`query`, `response`, `context`, `ground_truth`)
+    and return a mapping: your own, or one of Azure AI Evaluation without a name under `metric:`."""
+
+    type: Literal["azure"] = "azure"
+    """A metric of Azure AI Evaluation."""
+    scale: Annotated[list[float], Field(min_length=2, max_length=2)]
+    """The worst and the best score of the class, such as `[1, 5]`, or `[7, 0]` if less is
+    better."""
+    score_key: NonBlank | None = None
+    """The key of the score in the class's result; required if there are several."""
+
+    @field_validator("scale")
+    @classmethod
+    def _check_scale(cls, value: list[float]) -> list[float]:
+        if value[0] == value[1]:
+            raise ValueError("the worst and the best score are equal; write for example [1, 5]")
+        return value

@@ -1,0 +1,224 @@
+"""The settings that metrics of an agent.yaml share, and which keys select each class of them."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
+
+from pydantic import Field, model_validator
+
+from holodeck.models.base import Json, Milliseconds, Model, NonBlank, Ratio
+from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.judge_trust import TrustSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
+MODULE_CALLABLE = "module:callable"
+"""Stands for the name of a callable of the user."""
+CUSTOM_PROMPT = "a question of your own is 'type: judge'"
+
+
+class MetricSettings(Model):
+    """The settings that every metric has."""
+
+    takes_base_dir: ClassVar[bool] = False
+    """Whether the evaluator imports Python objects of the user."""
+    without_name: ClassVar[str] = ""
+    """What a mapping without the key `metric` has instead, if several classes have the type."""
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric"})
+    """Fields that select the metric or its judge; all others are options of the evaluator."""
+
+    threshold: Ratio | None = None
+    """Score to reach, 0 to 1. Without one, the metric's own verdict counts, if it has a verdict."""
+    name: NonBlank | None = None
+    """The metric's name in reports, such as for two metrics of one kind."""
+    enabled: bool = True
+    """Whether the metric is computed."""
+    required: bool = True
+    """Whether the case fails if the metric does not pass; `false` only reports the metric."""
+    fail_on_error: bool = False
+    """What an error in the metric means: by default the case stays undecided (exit code 4); `true`
+    makes it a failure (exit code 1). A metric with an error never passes."""
+    retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
+    """How many times a metric that ends in an error is retried."""
+    timeout_ms: Milliseconds | None = None
+    """Time limit of the metric in milliseconds; 60000 by default."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Add the class to `metric_class`, if it has a type."""
+        super().__pydantic_init_subclass__(**options)
+        for kind in cls.types():
+            names = cls.names() if kind == "standard" else (*cls.names(), cls.without_name)
+            for name in names:
+                _CLASSES.setdefault((kind, name), cls)
+
+    @classmethod
+    def types(cls) -> tuple[str, ...]:
+        """Return the values that `type` may have; "standard" may be omitted in agent.yaml."""
+        return get_args(cls.model_fields["type"].annotation) if "type" in cls.model_fields else ()
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the values of `metric` that select the class; empty if its type alone does."""
+        annotation = cls.model_fields["metric"].annotation if "metric" in cls.model_fields else None
+        return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+    @classmethod
+    def tag(cls) -> str:
+        """Return how the locations of validation errors name the class: as a scorer does."""
+        return (*cls.names(), cls.__name__)[0]
+
+    @model_validator(mode="after")
+    def _check_fail_on_error(self) -> "MetricSettings":
+        if self.fail_on_error and not self.required:
+            raise ValueError("'required: false' never fails a case; remove 'fail_on_error'")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The family of metrics that reports name: "standard", "deepeval" and so on."""
+        return str(type(self).model_fields["type"].default)
+
+    @property
+    def evaluator_name(self) -> str:
+        """The name of the metric among all evaluators."""
+        return f"{self.kind} {self.without_name}".strip()
+
+    @property
+    def label(self) -> str:
+        """The metric's name in reports."""
+        return self.name or self.evaluator_name
+
+    @property
+    def user_code(self) -> str | None:
+        """The user's `module:callable` that computes the metric; None for built-in metrics."""
+        return None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        """Require `type` where it selects the metric: only in Python may it be omitted."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        if cls.types() and "standard" not in cls.types():
+            own = handler.resolve_ref_schema(schema)
+            own["properties"]["type"].pop("default")
+            own["required"] = ["type", *own.get("required", ())]
+        return schema
+
+    @property
+    def python_targets(self) -> "Mapping[tuple[str, ...], str]":
+        """The user's objects, as `module:object`, by their keys in the metric."""
+        return {}
+
+    def options(self) -> dict[str, Any]:
+        """Return the metric's own settings by their keys in agent.yaml."""
+        return {key: getattr(self, name) for key, name in _option_fields(type(self))}
+
+
+_CLASSES: dict[tuple[str, str], type[MetricSettings]] = {}
+"""The class of each type and name; a type alone has the name ""."""
+
+
+def metric_class(keys: "Mapping[str, Any]") -> type[MetricSettings] | None:
+    """Return the class that the keys of a mapping select; None if there is none."""
+    kind, name = keys.get("type") or "standard", keys.get("metric")
+    if name is None and "class" in keys:
+        name = "class"
+    if not isinstance(kind, str) or not isinstance(name, str | None):
+        return None
+    if kind == "standard" and ":" in (name or ""):
+        name = MODULE_CALLABLE
+    return _CLASSES.get((kind, name or "")) or _CLASSES.get((kind, ""))
+
+
+def metric_classes() -> tuple[type[MetricSettings], ...]:
+    """Return every class of metrics, those that need no `type` first."""
+    classes = dict.fromkeys(_CLASSES.values())
+    return tuple(
+        sorted(classes, key=lambda model: model.model_fields["type"].default != "standard")
+    )
+
+
+def metric_names() -> tuple[str, ...]:
+    """Return the names that `metric` accepts without a `type`."""
+    models = (model for model in metric_classes() if "standard" in model.types())
+    names = (name for model in models for name in model.names())
+    return tuple(name for name in names if name != MODULE_CALLABLE)
+
+
+def metric_types() -> tuple[str, ...]:
+    """Return the values that `type` may have."""
+    return tuple(dict.fromkeys(kind for model in metric_classes() for kind in model.types()))
+
+
+@cache
+def _option_fields(metric: type[MetricSettings]) -> tuple[tuple[str, str], ...]:
+    """Return the YAML key and the name of each option. Cached: every case may have metrics."""
+    excluded = MetricSettings.model_fields.keys() | metric.not_options
+    fields = metric.model_fields
+    return tuple((fields[name].alias or name, name) for name in fields if name not in excluded)
+
+
+class JudgedMetric(MetricSettings):
+    """The settings of a metric that a judge scores."""
+
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "judge_trust"})
+
+    threshold: Ratio = 0.5
+    """Score to reach, 0 to 1."""
+    model: LLMProvider | None = None
+    """The judge. Default: the model of `evaluations`, then the agent's own."""
+    judge_trust: TrustSetting | None = None
+    """What a judge means that no check with labels has shown to be good enough: an inconclusive
+    verdict (`require`), a note in the report (`warn`) or nothing (`off`); or a mapping of `mode`,
+    `min_kappa` and `max_false_passes`. If `execution` or the command line says something, too, the
+    stricter one counts."""
+
+
+_PYTHON = "python"
+"""The key of an argument that is a Python object."""
+
+
+class ClassMetric(JudgedMetric):
+    """A metric class that holodeck creates with `args`; the base of one model for each library."""
+
+    not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"name", "class_"}
+
+    takes_base_dir = True
+    without_name = "class"
+
+    class_: Annotated[str, Field(alias="class", pattern=r"^[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?$")]
+    """The class: its name in the library, or `module:Class` for one of yours, which is imported
+    from the folder of the agent.yaml first."""
+    args: dict[str, Json] = {}
+    """Arguments of the class by name. `{python: "module:object"}` is an object of yours."""
+    name: NonBlank | None = None
+    """The metric's name in reports; the name of the class by default."""
+
+    @property
+    def label(self) -> str:
+        return self.name or self.class_.rpartition(":")[2].rpartition(".")[2]
+
+    @property
+    def python_targets(self) -> dict[tuple[str, ...], str]:
+        """The class and the arguments that are Python objects of the user."""
+        objects = {key: python_target(value) for key, value in self.args.items()}
+        targets: dict[tuple[str, ...], str] = {
+            ("args", key): target for key, target in objects.items() if target is not None
+        }
+        return {**targets, ("class",): self.class_} if ":" in self.class_ else targets
+
+    def options(self) -> dict[str, Any]:
+        """Return the class and its arguments."""
+        return {**super().options(), "class_name": self.class_}
+
+
+def python_target(value: Any) -> str | None:
+    """Return `module:object` for an argument that is written as a Python object."""
+    target = value[_PYTHON] if isinstance(value, dict) and value.keys() == {_PYTHON} else None
+    return target if isinstance(target, str) else None
