@@ -43,6 +43,8 @@ WITHOUT_EFFECT = {
 """What `holodeck validate` says to have no effect, and keys that only say how others are meant."""
 
 CHOOSING = {
+    "CalledFunction.arguments",
+    "CalledFunction.name",
     "CodeMetric.grader",
     "FunctionTool.is_retrieval",
     "RAGMetric.metric_type",
