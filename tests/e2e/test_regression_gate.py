@@ -29,7 +29,7 @@ def answer(message):
 LAST_ANSWER = """
 def answer(message):
     if message == "three":
-        pathlib.Path(__file__).unlink()
+        globals().pop("answer")
     return true_answer(message)
 """
 

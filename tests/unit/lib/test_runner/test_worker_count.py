@@ -20,9 +20,15 @@ def count(monkeypatch):
     monkeypatch.setattr(workers.LocalProcesses, "cores", 4)
     notes = []
 
-    def counted(agent, cases, *, is_injected=False, is_debugged=False, **settings):
+    def counted(
+        agent, cases, *, is_injected=False, is_debugged=False, needs_child=False, **settings
+    ):
         config = ExecutionConfig(**settings)
-        facts = {"is_injected": is_injected, "is_debugged": is_debugged}
+        facts = {
+            "is_injected": is_injected,
+            "is_debugged": is_debugged,
+            "needs_child": needs_child,
+        }
         return count_workers(agent, config, cases, **facts, note=notes.append)
 
     counted.notes = notes
@@ -112,3 +118,10 @@ def test_ray_takes_a_worker_per_core_and_refuses_what_needs_this_process(count):
     assert count(KERNEL, 50, run_on="ray", workers=2) == 2
     with pytest.raises(ConfigError, match="'run_on' has no effect"):
         count(KERNEL, 50, run_on="ray", is_injected=True)
+
+
+def test_cases_that_need_another_process_get_a_worker_or_the_reason_against_it(count):
+    assert count(FUNCTION, 50, needs_child=True) == 1
+    assert count(FUNCTION, 50, needs_child=True, workers=3) == 3
+    with pytest.raises(ConfigError, match="rename the modules"):
+        count(FUNCTION, 50, needs_child=True, is_injected=True)
