@@ -1,4 +1,4 @@
-"""Static check of conversations: does the agent get the earlier messages?"""
+"""Static checks of what an agent gets and sends: earlier messages, and spans that cases check."""
 
 import ast
 from collections.abc import Iterator

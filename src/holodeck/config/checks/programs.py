@@ -1,4 +1,4 @@
-"""Static check of the backends `process` and `mcp`: programs and files; nothing is started."""
+"""Static checks of the programs of backends and MCP servers; nothing is started."""
 
 import codecs
 import os

@@ -1,4 +1,4 @@
-"""Checks of prompts: those of tools, and the instructions."""
+"""Static checks of tools with a prompt and of tools that search documents."""
 
 from holodeck.config.agent_files import read_tool_prompt
 from holodeck.config.checks.agent import check_model, warn_of_front_matter

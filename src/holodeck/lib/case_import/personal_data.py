@@ -1,4 +1,4 @@
-"""Replaces what identifies people in imported texts: an explicit list of patterns."""
+"""Chooses the cases to import, and replaces what identifies people in their texts."""
 
 import random
 import re

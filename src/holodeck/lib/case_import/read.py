@@ -1,4 +1,4 @@
-"""Finds out what a source of test cases is, and reads it."""
+"""Finds out what a source of test cases is, a log or a recorded run for example, and reads it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

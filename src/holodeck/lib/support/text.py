@@ -1,4 +1,4 @@
-"""Make text safe for terminals, logs and reports: no invisible characters, and no commands."""
+"""Text for terminals, logs and reports: made safe, and said of exceptions and unknown words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration may name: which modules, and nothing that runs if nobody trusts it."""
+"""What a configuration may name: modules that are there, and nothing untrusted."""
 
 import re
 import sys

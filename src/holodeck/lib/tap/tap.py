@@ -1,4 +1,4 @@
-"""The tap: a proxy on 127.0.0.1 in a thread of its own, and the channels through it."""
+"""The tap: a proxy on 127.0.0.1 in a thread of its own, its channels, and what it forwards."""
 
 import secrets
 import sys

@@ -8,7 +8,6 @@ from pathlib import Path
 from holodeck.errors import ReportError
 from holodeck.lib.reports.formats import FORMATS, write_report, write_report_text
 from holodeck.lib.reports.locations import SourceLinks
-from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.ui.live import write_text
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import TestReport
@@ -60,6 +59,9 @@ def render_report(
     render = FORMATS.load(report_format, location="--format")
     if report_format != "markdown":
         return render(report)
+    # Many pages of text: most runs print only the summary.
+    from holodeck.lib.test_runner.reporter import generate_markdown_report  # noqa: PLC0415
+
     return generate_markdown_report(report, detail or "all", links)
 
 

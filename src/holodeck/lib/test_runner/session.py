@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import holodeck
 from holodeck.config.loader import ConfigLoader
@@ -24,7 +24,6 @@ from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert, inert_json
 from holodeck.lib.test_runner.display import RunDisplay
-from holodeck.lib.test_runner.events import OnConversation, show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.interruption import Interruption, Runner, run_to_report
 from holodeck.lib.test_runner.options import RunOptions
@@ -39,6 +38,9 @@ from holodeck.models.records.record import ComparedWith
 from holodeck.models.results.origin import RunOrigin, Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.events import OnConversation
 
 R = TypeVar("R", bound=Model)
 
@@ -217,10 +219,13 @@ class RunSession(ABC, Generic[R]):
         self.display.update(index, result)
         self.display.write(self._lines(index))
 
-    def _on_conversation(self) -> OnConversation | None:
+    def _on_conversation(self) -> "OnConversation | None":
         """Return what displays conversations; None if nobody asked for it."""
         progress = self.display.progress
         if self.debug or (progress.verbose and not progress.quiet):
+            # The engine of conversations: most runs show none.
+            from holodeck.lib.test_runner.events import show_conversations  # noqa: PLC0415
+
             return show_conversations(self.redactor.redact, debug=self.debug)
         return None
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 MODULE_CALLABLE = "module:callable"
 """Stands for the name of a callable of the user."""
-CUSTOM_PROMPT = "a question of your own is 'type: judge'"
+MetricKind = Literal["standard", "rag", "geval", "deepeval", "azure", "judge", "code"]
+"""The families of metrics, as reports name them."""
+CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"
 
 
 class MetricSettings(Model):
@@ -79,9 +81,10 @@ class MetricSettings(Model):
         return self
 
     @property
-    def kind(self) -> str:
-        """The family of metrics that reports name: "standard", "deepeval" and so on."""
-        return str(type(self).model_fields["type"].default)
+    def kind(self) -> MetricKind:
+        """The family of metrics that reports name."""
+        kind: MetricKind = type(self).model_fields["type"].default
+        return kind
 
     @property
     def evaluator_name(self) -> str:

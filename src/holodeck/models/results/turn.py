@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.metrics.base import MetricKind
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
 from holodeck.models.results.evidence import Evidence, evidence
 from holodeck.models.results.outcome import (
@@ -35,7 +36,7 @@ class MetricResult(Model):
     """The result of one metric: a score, or the reason for an error."""
 
     metric_name: str
-    kind: str = "standard"
+    kind: MetricKind = "standard"
     score: float | None = None
     """None if the metric could not be computed."""
     threshold: float | None = None

@@ -27,7 +27,7 @@ from support.participants import a_user, an_agent
 CRITERION = "A span http.call has the status 503"
 SCRIPT = [scenario.user("q"), scenario.agent(), scenario.judge()]
 
-tracer = trace.get_tracer("shop")
+
 """Made before there is a provider, as in most modules."""
 
 
@@ -38,7 +38,9 @@ class Shop(scenario.AgentAdapter):
         self.attributes = {"status": status, **more}
 
     async def call(self, input):  # noqa: A002 - as documented
-        with tracer.start_as_current_span("http.call", attributes=self.attributes):
+        with trace.get_tracer("shop").start_as_current_span(
+            "http.call", attributes=self.attributes
+        ):
             await asyncio.sleep(0)
         return "One moment."
 
@@ -102,7 +104,7 @@ async def test_a_process_without_a_provider_has_none_afterwards(fake_openai):
 
     assert during == [["Shop.call", "http.call"]]
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    assert not tracer.start_span("later").is_recording()
+    assert not trace.get_tracer("shop").start_span("later").is_recording()
 
 
 async def test_the_provider_of_the_process_is_used_and_stays(fake_openai, exported):
@@ -181,13 +183,13 @@ async def test_scenarios_at_the_same_time_keep_their_spans_apart(fake_openai):
             self.name = name
 
         async def call(self, input):  # noqa: A002 - as documented
-            with tracer.start_as_current_span(f"work of {self.name}"):
+            with trace.get_tracer("shop").start_as_current_span(f"work of {self.name}"):
                 await together.wait()
                 await asyncio.to_thread(self.more)
             return "a"
 
         def more(self):
-            tracer.start_span(f"thread of {self.name}").end()
+            trace.get_tracer("shop").start_span(f"thread of {self.name}").end()
 
     def look(state):
         seen[state.description] = sorted(names(state.spans))
@@ -215,15 +217,17 @@ async def test_a_span_elsewhere_belongs_to_the_thread_that_it_names(fake_openai)
     class Detached(scenario.AgentAdapter):
         async def call(self, input):  # noqa: A002 - as documented
             nowhere = trace.set_span_in_context(trace.INVALID_SPAN)
-            root = tracer.start_span("root", context=nowhere)
+            root = trace.get_tracer("shop").start_span("root", context=nowhere)
             inside = trace.set_span_in_context(root)
-            inner = tracer.start_span("inner", context=inside)
-            tracer.start_span("innermost", context=trace.set_span_in_context(inner)).end()
+            inner = trace.get_tracer("shop").start_span("inner", context=inside)
+            trace.get_tracer("shop").start_span(
+                "innermost", context=trace.set_span_in_context(inner)
+            ).end()
             inner.end()
             root.set_attribute("langwatch.thread.id", input.thread_id)
             root.end()
-            tracer.start_span("after", context=inside).end()
-            tracer.start_span("of nobody", context=nowhere).end()
+            trace.get_tracer("shop").start_span("after", context=inside).end()
+            trace.get_tracer("shop").start_span("of nobody", context=nowhere).end()
             return "a"
 
     seen = []
@@ -244,7 +248,7 @@ async def test_spans_of_users_and_judges_are_not_evidence(fake_openai):
         role = scenario.AgentRole.USER
 
         async def call(self, input):  # noqa: A002 - as documented
-            with tracer.start_as_current_span("user.thinks"):
+            with trace.get_tracer("shop").start_as_current_span("user.thinks"):
                 return "q"
 
     participants = [User(), Shop(), judge_at(fake_openai)]
@@ -366,7 +370,7 @@ async def test_spans_of_threads_without_the_context_are_unknown(fake_openai):
     class Pooled(scenario.AgentAdapter):
         async def call(self, input):  # noqa: A002 - as documented
             with ThreadPoolExecutor() as pool:
-                pool.submit(lambda: tracer.start_span("http.call").end()).result()
+                pool.submit(lambda: trace.get_tracer("shop").start_span("http.call").end()).result()
             return "a"
 
     fake_openai.otherwise(verdict())
@@ -413,7 +417,7 @@ async def test_a_remote_agent_continues_the_trace_of_the_turn(fake_openai):
         def do_POST(self):
             headers = {name.lower(): value for name, value in self.headers.items()}
             context = propagate.extract(headers)
-            with tracer.start_as_current_span("get_weather", context=context):
+            with trace.get_tracer("shop").start_as_current_span("get_weather", context=context):
                 self.send_response(204)
             self.end_headers()
 
@@ -472,7 +476,7 @@ async def test_the_state_has_the_traces_and_the_retrieved_texts(fake_openai):
 
 async def test_tool_calls_of_spans_complete_those_of_messages(fake_openai):
     def tool_span(name, **attributes):
-        tracer.start_span(name, attributes=attributes).end()
+        trace.get_tracer("shop").start_span(name, attributes=attributes).end()
 
     class Caller(scenario.AgentAdapter):
         async def call(self, input):  # noqa: A002 - as documented

@@ -1,4 +1,4 @@
-"""What a vector store takes, returns and does."""
+"""What a vector store takes, returns and does, and the vectors that it compares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

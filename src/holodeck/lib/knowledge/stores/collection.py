@@ -1,4 +1,4 @@
-"""Stores behind the asynchronous protocol: threads, time limits and errors."""
+"""Stores behind the asynchronous protocol, those of users, too: threads, time limits, errors."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig, VectorStoreProvider
 
-_METHODS = (*("open", "replace", "delete", "search", "texts", "manifest", "set_manifest", "close"),)
+_METHODS = ("open", "replace", "delete", "search", "texts", "manifest", "set_manifest", "close")
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, and an array of its vectors in memory."""
+"""The embedded stores: one SQLite file with an array of its vectors, and one in memory only."""
 
 import os
 import sqlite3
