@@ -52,13 +52,15 @@ def run(agent_dir):
         (PASSES, "execution: {llm_timeout: -1}\n", ["agent.yaml:9:26", "llm_timeout", "-1"]),
         (PASSES, "description: ${NOT_SET_ANYWHERE}\n", ["agent.yaml:9:14", "NOT_SET_ANYWHERE"]),
         (PASSES, "tools: [1, 2\n", ["agent.yaml:10:1"]),
+        ("{metric: json_schema, schema: {$ref: 'file:///x'}}", "", ["agent.yaml:8:", "$ref"]),
         (PASSES, "tools: [{type: mcp, name: x}]\n", ["agent.yaml:9:", "'command' is missing"]),
     ],
     ids=[
         "unknown key", "unknown key deep", "duplicate key", "unknown metric", "missing input",
         "missing name", "other type", "unknown type", "nothing to compare", "out of range",
         "bad pattern",
-        "missing metric", "bad filter", "bad setting", "unset variable", "broken YAML", "tool type",
+        "missing metric", "bad filter", "bad setting", "unset variable", "broken YAML",
+        "schema elsewhere", "tool type",
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place_before_any_call(run, metric, more, said):

@@ -80,6 +80,7 @@ REFUSED = {
     "a NUL": HEAD + "description: a\0b\n",
     "a control character": HEAD + "description: a\x1bb\n",
     "a number of 100,000 digits": CASE + "  ground_truth: " + "9" * 100_000 + "\n",
+    "a hexadecimal number of 4,000 digits": CASE + "  ground_truth: 0x" + "f" * 4_000 + "\n",
     "a list for a name": HEAD.replace("name: x", "name: [" + "x, " * 100_000 + "]"),
     "a key twice": HEAD + "name: y\n",
     "a key of a case twice": CASE + "  input: again\n",
