@@ -22,7 +22,7 @@ from holodeck.lib.backends.base import (
     AgentBackend,
     AgentSession,
     ExecutionResult,
-    history_problem,
+    capabilities_of,
 )
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
@@ -302,7 +302,7 @@ async def test_a_session_that_begins_in_the_middle_remembers_what_was_said_befor
         await session.send(message)
 
     assert reached.heard() == [["one", "two"], ["one", "two", "three"]]
-    assert history_problem(reached.backend, "create_session") is None
+    assert capabilities_of(reached.backend).history_problems == {}
     await session.close()
 
 
@@ -332,7 +332,7 @@ async def test_earlier_tool_calls_and_their_results_reach_the_model(reached):
 @pytest.mark.parametrize("reached", [klass], indirect=True, ids=["klass"])
 @pytest.mark.parametrize("method", ["invoke_once", "create_session"])
 async def test_an_agent_that_cannot_be_told_says_why(reached, method):
-    assert "'context'" in history_problem(reached.backend, method)
+    assert "'context'" in capabilities_of(reached.backend).history_problems[method]
 
 
 @every_way

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, MissingExtra
-from holodeck.lib.backends.base import ExecutionResult, Message, Method
+from holodeck.lib.backends.base import Capabilities, ExecutionResult, Message, without_history
 from holodeck.lib.files.remote_files import is_allowed
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
@@ -56,6 +56,11 @@ class A2aBackend:
                 raise
             raise BackendInitError(f"the agent card cannot be read: {error}") from error
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Earlier messages do not reach the agent, whose own messages make a task."""
+        return Capabilities(history_problems=without_history(NO_HISTORY))
+
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
@@ -66,10 +71,6 @@ class A2aBackend:
             raise BackendSessionError(NO_HISTORY)
         await self.initialize()
         return A2aSession(self._client, self._name, self._timeout)
-
-    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
-        """Return why the agent cannot be given earlier messages."""
-        return NO_HISTORY
 
     async def teardown(self) -> None:
         """Close the connections."""

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from holodeck.errors import BackendError as BackendError  # noqa: PLC0414 - documented here
 from holodeck.errors import BackendInitError as BackendInitError  # noqa: PLC0414
@@ -14,6 +14,9 @@ from holodeck.errors import ConfigError
 from holodeck.models.results.evidence import Fact, Source
 from holodeck.models.results.outcome import Attempt, ModelCost, ModelRequest, RaisedError
 from holodeck.models.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from holodeck.lib.tools.base import Tool
 
 
 class _Named(TypedDict):
@@ -169,31 +172,6 @@ class AgentBackend(Protocol):
         ...
 
 
-@runtime_checkable
-class HasConcurrency(Protocol):
-    """A backend that knows how many messages its agent takes at a time."""
-
-    @property
-    def concurrency(self) -> int:
-        """That number; known once the backend is initialized."""
-        ...
-
-
-@runtime_checkable
-class AcceptsImages(Protocol):
-    """A backend that may be able to send images to its model."""
-
-    @property
-    def accepts_images(self) -> bool:
-        """Whether a message may be a `models.cases.attachments.MessageWithImages`."""
-        ...
-
-
-def accepts_images(backend: AgentBackend) -> bool:
-    """Return whether messages to the agent may hold images."""
-    return isinstance(backend, AcceptsImages) and backend.accepts_images
-
-
 Method = Literal["invoke_once", "create_session"]
 """How the runner calls an agent: for one message, or for a conversation."""
 
@@ -204,30 +182,59 @@ NO_CONTEXT_PARAMETER = (
 NO_MESSAGES_PLACEHOLDER = (
     "the request has no place for earlier messages; write '{messages}' in backend.request"
 )
+NO_CASE_CONTEXT = "the backend passes no context to its agent; remove it"
+NO_CASE_CONTEXT_PARAMETER = (
+    "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
+    " that is annotated as a dict"
+)
 
 
-@runtime_checkable
-class ReportsHistorySupport(Protocol):
-    """A backend that may be unable to pass on earlier messages."""
+@dataclass(frozen=True)
+class Capabilities:
+    """What an agent can do, as far as its backend knows it once it is initialized.
 
-    def history_problem(self, method: Method) -> str | None:
-        """Return why the agent cannot be given earlier messages; None if it can.
+    A backend may declare it as its attribute `capabilities`.
+    """
 
-        Called once the backend is initialized.
-        """
-        ...
+    concurrency: int | None = None
+    """How many messages it takes at a time; None if only its provider limits them."""
+    runs_user_code: bool = False
+    """Whether the agent is code of the user in this process."""
+    accepts_images: bool = False
+    """Whether a message may be a `models.cases.attachments.MessageWithImages`."""
+    history_problems: Mapping[Method, str] = field(default_factory=dict)
+    """Why the agent cannot be given earlier messages, for each way to call it; empty if it can."""
+    context_problem: str | None = NO_CASE_CONTEXT
+    """Why the context of a test case does not reach it; None if `in_context` passes it on."""
+    tools: "Sequence[Tool] | None" = None
+    """The tools that its model is offered; None if unknown."""
+    preparation_costs: Sequence[ModelCost] = ()
+    """What models cost that were asked before the first message."""
 
 
-def history_problem(backend: AgentBackend, method: Method) -> str | None:
-    """Return why a conversation cannot begin with earlier messages; None if it can."""
-    if isinstance(backend, ReportsHistorySupport):
-        return backend.history_problem(method)
-    called = backend.invoke_once if method == "invoke_once" else backend.create_session
-    if "context" in inspect.signature(called).parameters:
-        return None
-    return (
-        f"the agent cannot be given earlier messages: {method} of"
-        f" {type(backend).__name__} has no parameter 'context'"
+def without_history(problem: str | None) -> dict[Method, str]:
+    """Return the `history_problems` of an agent that has this one however it is called."""
+    return {} if problem is None else {"invoke_once": problem, "create_session": problem}
+
+
+def capabilities_of(backend: AgentBackend) -> Capabilities:
+    """Return what a backend declares; for one that declares nothing, what its methods show."""
+    declared = getattr(backend, "capabilities", None)
+    if isinstance(declared, Capabilities):
+        return declared
+    methods: dict[Method, Any] = {
+        "invoke_once": backend.invoke_once,
+        "create_session": backend.create_session,
+    }
+    problems: dict[Method, str] = {
+        name: f"the agent cannot be given earlier messages: {name} of {type(backend).__name__} has"
+        " no parameter 'context'"
+        for name, method in methods.items()
+        if "context" not in inspect.signature(method).parameters
+    }
+    takes_context = isinstance(backend, AcceptsContext)
+    return Capabilities(
+        history_problems=problems, context_problem=None if takes_context else NO_CASE_CONTEXT
     )
 
 
@@ -254,21 +261,13 @@ def remember(session: AgentSession, messages: Sequence[Message]) -> None:
 CaseContext = Mapping[str, Any]
 """The `context` of a test case, which the agent gets besides the input."""
 
-NO_CASE_CONTEXT_PARAMETER = (
-    "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
-    " that is annotated as a dict"
-)
-
 
 @runtime_checkable
 class AcceptsContext(Protocol):
     """A backend that can pass the context of a test case to its agent."""
 
     def in_context(self, context: CaseContext) -> AgentBackend:
-        """Return the backend for one case with that context.
-
-        Raises ConfigError if the agent takes none.
-        """
+        """Return the backend for one case with that context."""
         ...
 
 
@@ -315,8 +314,9 @@ def backend_in_context(
     """
     if context is None:
         return backend
-    if not isinstance(backend, AcceptsContext):
-        raise ConfigError(location, "the backend passes no context to its agent; remove it")
+    problem = capabilities_of(backend).context_problem
+    if problem is not None or not isinstance(backend, AcceptsContext):
+        raise ConfigError(location, problem or NO_CASE_CONTEXT)
     try:
         return backend.in_context(deepcopy(dict(context)))
     except ConfigError as error:

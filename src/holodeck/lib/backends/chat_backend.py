@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.base import Capabilities, ExecutionResult, Message, ToolCall, ToolResult
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.backends.tool_work import ToolWork
 from holodeck.lib.llm.client import ChatClient, RequestStats
@@ -27,7 +27,6 @@ from holodeck.lib.tools.base import (
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
-from holodeck.models.results.outcome import ModelCost
 
 if TYPE_CHECKING:
     from holodeck.lib.tools.toolbox import ToolFilterManager
@@ -130,17 +129,14 @@ class ChatBackend:
             turn.body_start = self._start_of_body([*turn.tools.values()])
 
     @property
-    def tools(self) -> tuple[Tool, ...] | None:
-        """The tools of the agent; None if they are not known before `initialize`."""
-        return () if self._toolbox is None else self._toolbox.tools
-
-    @property
-    def preparation_costs(self) -> Sequence[ModelCost]:
-        return () if self._toolbox is None else self._toolbox.preparation_costs
-
-    @property
-    def accepts_images(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        """It takes images; its tools are known once initialized."""
+        toolbox = self._toolbox
+        return Capabilities(
+            accepts_images=True,
+            tools=() if toolbox is None else toolbox.tools,
+            preparation_costs=() if toolbox is None else toolbox.preparation_costs,
+        )
 
     async def initialize(self) -> None:
         """Open the tools; the first request shows whether the endpoint answers."""

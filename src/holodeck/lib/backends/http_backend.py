@@ -13,10 +13,11 @@ from weakref import WeakKeyDictionary
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
     NO_MESSAGES_PLACEHOLDER,
+    Capabilities,
     CaseContext,
     ExecutionResult,
     Message,
-    Method,
+    without_history,
 )
 from holodeck.lib.backends.json_paths import (
     Step,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 MAX_EXCERPT = 200
 TAP_URL = "tap_url"
 """The placeholder for the URL of the tap."""
+
+NO_CONTEXT_PLACEHOLDER = (
+    "the request has no place for the context of a case; write '{context}' in backend.request"
+)
 
 
 class HttpBackend:
@@ -97,14 +102,7 @@ class HttpBackend:
         self._context: CaseContext = {}
 
     def in_context(self, context: CaseContext) -> "HttpBackend":
-        """Return the backend for a case with a context.
-
-        Raises ConfigError if the request has no place for it.
-        """
-        if not self._has("context"):
-            raise ConfigError(
-                "backend.request", "has no place for the context of a case; write '{context}'"
-            )
+        """Return the backend for a case with a context."""
         bound = copy(self)
         bound._context = context  # noqa: SLF001 - a copy of its own class
         return bound
@@ -126,9 +124,14 @@ class HttpBackend:
     async def create_session(self, context: Sequence[Message] | None = None) -> "HttpSession":
         return HttpSession(self, context or ())
 
-    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
-        """Return why the agent cannot be given earlier messages; None if it can."""
-        return None if self._has("messages") else NO_MESSAGES_PLACEHOLDER
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the request has a place for."""
+        problem = None if self._has("messages") else NO_MESSAGES_PLACEHOLDER
+        return Capabilities(
+            history_problems=without_history(problem),
+            context_problem=None if self._has("context") else NO_CONTEXT_PLACEHOLDER,
+        )
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
@@ -227,9 +230,9 @@ class HttpSession:
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add earlier messages. Raises ConfigError if the request has no place for them."""
-        reason = self._backend.history_problem("create_session")
-        if reason is not None:
-            raise ConfigError("backend.request", reason)
+        problem = self._backend.capabilities.history_problems.get("create_session")
+        if problem is not None:
+            raise ConfigError("backend.request", problem)
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:

@@ -10,8 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import BackendInitError, BackendSessionError
-from holodeck.lib.backends.base import ExecutionResult, Message, Method, ToolCall, ToolResult
-from holodeck.lib.llm.limiter import MAX_SLOTS
+from holodeck.lib.backends.base import (
+    Capabilities,
+    ExecutionResult,
+    Message,
+    ToolCall,
+    ToolResult,
+    without_history,
+)
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.mcp_client.connection import McpConnection
 from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
@@ -59,9 +65,10 @@ class McpBackend:
         self._timeout = call_limits(execution).timeout
 
     @property
-    def concurrency(self) -> int:
-        """How many conversations take place at a time: a few, if each starts a process."""
-        return MAX_SLOTS if self._config.command is None else _PROCESSES
+    def capabilities(self) -> Capabilities:
+        """A few conversations take place at a time if each starts a process."""
+        concurrency = None if self._config.command is None else _PROCESSES
+        return Capabilities(concurrency, history_problems=without_history(NO_HISTORY))
 
     async def initialize(self) -> None:
         """Connect once, so that a server that does not work is one error. Raises BackendError."""
@@ -86,10 +93,6 @@ class McpBackend:
         connection = McpConnection(_server_of(self._config, self._base_dir))
         await call_with_limit(connection.open, self._timeout)
         return McpSession(connection, self._timeout)
-
-    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
-        """Return why the server cannot be given earlier messages."""
-        return NO_HISTORY
 
     async def teardown(self) -> None:
         """Do nothing: conversations close their connections."""

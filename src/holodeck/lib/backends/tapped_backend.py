@@ -13,14 +13,14 @@ from holodeck.lib.backends.base import (
     AgentBackend,
     AgentSession,
     BackendInContext,
+    Capabilities,
     CaseContext,
     ExecutionResult,
     Message,
-    Method,
     ToolCall,
     ToolResult,
     backend_in_context,
-    history_problem,
+    capabilities_of,
     open_session,
     remember,
 )
@@ -83,16 +83,13 @@ class TappedBackend:
         return await self.open(context)
 
     def in_context(self, context: CaseContext) -> AgentBackend:
-        """Return the backend for a case with a context.
-
-        Raises ConfigError if the agent takes none.
-        """
-        backend_in_context(self._backend, context, LOCATION)
+        """Return the backend for a case with a context."""
         return BackendInContext(self, context)
 
-    def history_problem(self, method: Method) -> str | None:
-        """Return why the agent cannot be given earlier messages; None if it can."""
-        return history_problem(self._backend, method)
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the agent, whose concurrency only a tap per conversation allows."""
+        return replace(capabilities_of(self._backend), concurrency=None, runs_user_code=False)
 
     async def teardown(self) -> None:
         """Release the agent, then stop the tap."""

@@ -13,6 +13,7 @@ from holodeck.config.environment import Environment
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
     AgentBackend,
+    Capabilities,
     ExecutionResult,
     Message,
     ToolCall,
@@ -37,7 +38,7 @@ from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.results.outcome import Attempt, ModelCost
+from holodeck.models.results.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -347,20 +348,14 @@ class AgentFactory:
         return LocalWeights(store, base_dir, DownloadProgress())
 
     @property
-    def tools(self) -> tuple[Tool, ...] | None:
-        """The tools of the agent; None if they are not known before `initialize`."""
-        return self._toolbox.tools
-
-    @property
-    def preparation_costs(self) -> Sequence[ModelCost]:
-        """What models cost that were asked while the tools were opened."""
-        return self._toolbox.preparation_costs
-
-    @property
-    def accepts_images(self) -> bool:
-        """Whether images reach the model: those that run here take text only."""
+    def capabilities(self) -> Capabilities:
+        """Its tools are known once initialized; models that run here take text only."""
         model = self.agent_config.model
-        return model is not None and PROVIDERS[model.provider].protocol != "local"
+        return Capabilities(
+            accepts_images=model is not None and PROVIDERS[model.provider].protocol != "local",
+            tools=self._toolbox.tools,
+            preparation_costs=self._toolbox.preparation_costs,
+        )
 
     async def _open_tools(self) -> None:
         """Open the tools that are not functions, unless they are open."""
@@ -405,7 +400,7 @@ class AgentFactory:
         run.attempt_timeout = self.attempt_timeout
         run.chat_history = _new_history(context)
         if self._toolbox.has_sources:
-            run.offered_tools = [tool.name for tool in self.tools or ()]
+            run.offered_tools = [tool.name for tool in self._toolbox.tools or ()]
         return run
 
     async def initialize(self) -> None:

@@ -1,24 +1,18 @@
 """How many cases of an agent may run at once in this process."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from holodeck.lib.backends.base import AgentBackend, HasConcurrency
+from holodeck.lib.backends.base import AgentBackend, capabilities_of
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.models.agent import Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 
-if TYPE_CHECKING:
-    from holodeck.lib.backends.python.backend import CallableBackend
-
 ONE_AT_A_TIME = (
     "the cases ran one after the other in each process, because 'tap: true' cannot tell the"
     " requests of Python code apart; '--workers' runs several"
 )
-ASYNC_CONCURRENCY = 10
-"""How many cases of the user's async code run at once under `parallel_test_cases: auto`."""
 
 
 def concurrency_of(
@@ -51,21 +45,7 @@ def concurrency_of(
         return 1
     if isinstance(setting, int):
         return setting
-    if isinstance(backend, HasConcurrency):
-        return backend.concurrency
-    code = python_code_of(backend, agent, is_injected=is_injected)
-    if code is not None:
-        return ASYNC_CONCURRENCY if code.shares_nothing else 1
+    concurrency = capabilities_of(backend).concurrency
+    if concurrency is not None:
+        return concurrency
     return 1 if is_injected else MAX_SLOTS
-
-
-def python_code_of(
-    backend: AgentBackend, agent: Agent, *, is_injected: bool
-) -> "CallableBackend | None":
-    """Return the backend if it is Python code of the user, else None."""
-    if not (is_injected or agent.has_own_model):
-        return None
-    # Imported here because most agents are not Python code.
-    from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
-
-    return backend if isinstance(backend, CallableBackend) else None

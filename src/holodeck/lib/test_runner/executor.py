@@ -18,7 +18,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import require_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, HoloDeckError
-from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.backends.base import AgentBackend, capabilities_of
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.checks.tool_checks import validate_tool_calls
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -29,12 +29,11 @@ from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
-from holodeck.lib.test_runner.concurrency import concurrency_of, python_code_of
+from holodeck.lib.test_runner.concurrency import concurrency_of
 from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.options import NO_OPTIONS, RunOptions
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
-from holodeck.lib.tools.toolbox import HasPreparationCosts
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent
@@ -47,7 +46,6 @@ from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
-    from holodeck.lib.tools.base import Tool
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -347,7 +345,7 @@ class TestExecutor:
 
     def _note_opened_tools(self, backend: AgentBackend) -> None:
         """Let metrics and checks know the tools that are known only now. Raises ConfigError."""
-        offered: Sequence[Tool] | None = getattr(backend, "tools", None)
+        offered = capabilities_of(backend).tools
         if self._is_injected or self.agent_config.has_own_model or offered is None:
             return
         self._setup.observations.offered = offered
@@ -383,7 +381,7 @@ class TestExecutor:
         self.is_one_at_a_time = (
             config.parallel_test_cases == "auto"
             and concurrency == 1
-            and python_code_of(backend, self.agent_config, is_injected=is_injected) is not None
+            and capabilities_of(backend).runs_user_code
         )
         return Lane(
             self.agent_config,
@@ -400,9 +398,7 @@ class TestExecutor:
     def _preparation_costs(self, backend: AgentBackend) -> Sequence[ModelCost]:
         """Return what models cost that were asked before the first case; it is noted if somebody
         counts."""
-        if not isinstance(backend, HasPreparationCosts):
-            return ()
-        costs, limits = backend.preparation_costs, self.config
+        costs, limits = capabilities_of(backend).preparation_costs, self.config
         is_limited = any((limits.max_cost, limits.max_tokens, limits.max_calls))
         if costs and (is_limited or self.agent_config.prices is not None):
             calls = plural(sum(one.calls for one in costs), "request", form=",")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
+from holodeck.lib.backends.base import AgentBackend, Message, Method, capabilities_of
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.conversation.messages import (
     EARLIER,
@@ -45,9 +45,11 @@ def histories_of(agent: Agent) -> dict[int, History]:
 def require_history_support(agent: Agent, backend: AgentBackend) -> None:
     """Raise ConfigError if a case has earlier messages and the backend does not accept them."""
     for index, case in enumerate(agent.test_cases or []):
-        why = None if case.history is None else history_problem(backend, method_for(case))
-        if why is not None:
-            raise ConfigError(location_of(agent, "test_cases", index, "history"), why)
+        if case.history is None:
+            continue
+        problem = capabilities_of(backend).history_problems.get(method_for(case))
+        if problem is not None:
+            raise ConfigError(location_of(agent, "test_cases", index, "history"), problem)
 
 
 def method_for(case: TestCaseModel) -> Method:

@@ -14,7 +14,7 @@ from holodeck.lib.backends.base import (
     AgentBackend,
     AgentSession,
     ExecutionResult,
-    accepts_images,
+    capabilities_of,
     open_session,
 )
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
@@ -62,7 +62,7 @@ async def observe(
     every conversation before it begins. `traces` collects the spans of the agent.
     """
     case = state.case
-    load = partial(load_file, files, accepts_images=accepts_images(backend))
+    load = partial(load_file, files, accepts_images=capabilities_of(backend).accepts_images)
     take_turn: TakeTurn = partial(_take_turn, state, load, agent_name)
     if traces is not None:
         # Imported here because few cases check spans.

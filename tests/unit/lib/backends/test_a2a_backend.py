@@ -252,6 +252,6 @@ async def test_a_card_that_cannot_be_read_is_an_error(url, path):
 
 
 async def test_earlier_messages_are_refused(backend):
-    assert "takes no earlier messages" in backend.history_problem("invoke_once")
+    assert "takes no earlier messages" in backend.capabilities.history_problems["invoke_once"]
     with pytest.raises(BackendSessionError, match="takes no earlier messages"):
         await backend.invoke_once("message", [{"role": "user", "content": "hello"}])

@@ -6,7 +6,12 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.base import ExecutionResult, backend_in_context
+from holodeck.lib.backends.base import (
+    Capabilities,
+    ExecutionResult,
+    backend_in_context,
+    capabilities_of,
+)
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.models.backend import HttpBackendConfig
@@ -167,3 +172,16 @@ def test_a_url_whose_request_has_no_place_for_it_is_refused():
         ConfigError, match=r"no place for the context of a case; write '\{context\}'"
     ):
         backend_in_context(backend, USER, "here")
+
+
+async def test_a_backend_may_declare_what_its_agent_can_do():
+    class Declaring(Backend):
+        capabilities = Capabilities(concurrency=3, context_problem="it is signed out")
+
+    backend = CallableBackend(Declaring())
+    await backend.initialize()
+
+    assert backend.capabilities.concurrency == 3
+    with pytest.raises(ConfigError, match="it is signed out"):
+        backend_in_context(Declaring(), USER, "here")
+    assert capabilities_of(Backend()).concurrency is None

@@ -207,7 +207,10 @@ async def test_an_unknown_tool_and_earlier_messages_are_errors(folder):
         await backend.invoke_once("lookup_orders {}")
     with pytest.raises(BackendSessionError, match="takes no earlier messages"):
         await backend.invoke_once("count", [{"role": "user", "content": "hello"}])
-    assert backend.history_problem("invoke_once") == "an MCP server takes no earlier messages"
+    assert (
+        backend.capabilities.history_problems["invoke_once"]
+        == "an MCP server takes no earlier messages"
+    )
 
 
 @pytest.mark.parametrize("text", ["Where is order 7?", "lookup_order {order: 7}", "", "a [1]"])

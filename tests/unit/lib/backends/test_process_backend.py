@@ -12,7 +12,6 @@ from holodeck.errors import (
     BackendInitError,
     BackendSessionError,
     BackendTimeoutError,
-    ConfigError,
 )
 from holodeck.lib.backends import frameworks
 from holodeck.lib.backends.process import guard
@@ -218,9 +217,8 @@ async def test_the_context_of_a_case_reaches_the_agent(reach):
 async def test_an_agent_that_takes_no_context_and_no_history_says_so(reach):
     backend = await reach("def agent(message):\n    return message\n")
 
-    assert "'context'" in backend.history_problem("invoke_once")
-    with pytest.raises(ConfigError, match="the agent takes no context"):
-        backend.in_context({"user": "kim"})
+    assert "'context'" in backend.capabilities.history_problems["invoke_once"]
+    assert "the agent takes no context" in backend.capabilities.context_problem
 
 
 async def test_variables_and_the_working_folder_are_set(reach, tmp_path):
@@ -240,7 +238,7 @@ async def test_variables_and_the_working_folder_are_set(reach, tmp_path):
 async def test_auto_runs_as_many_cases_as_the_processes_take(reach, code, concurrency):
     backend = await reach(code, workers=2)
 
-    assert backend.concurrency == 2 * concurrency
+    assert backend.capabilities.concurrency == 2 * concurrency
 
 
 async def test_processes_work_at_the_same_time_and_each_takes_one_message(reach, tmp_path):

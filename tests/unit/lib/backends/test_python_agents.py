@@ -59,7 +59,7 @@ async def test_each_case_has_an_agent_of_its_own(counter, shape):
 
     assert await answers(backend) == ["a 1", "b 1"]
     assert counter.made == 2
-    assert backend.shares_nothing
+    assert backend.capabilities.concurrency == 10
     await backend.teardown()
 
 
@@ -70,7 +70,7 @@ async def test_all_cases_share_the_agent_with_the_scope_run(counter, shape):
 
     assert await answers(backend) == ["a 1", "b 2"]
     assert counter.made == 1
-    assert not backend.shares_nothing
+    assert backend.capabilities.concurrency == 1
     await backend.teardown()
 
 

@@ -17,10 +17,11 @@ from holodeck.errors import BackendError, BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
+    Capabilities,
     CaseContext,
     ExecutionResult,
     Message,
-    Method,
+    without_history,
 )
 from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.parsing import complete_result, parse_result
@@ -89,11 +90,6 @@ class ProcessBackend:
         self._names = count(1)
 
     @property
-    def concurrency(self) -> int:
-        """How many messages the agent takes at a time; known once initialized."""
-        return self.pool.concurrency
-
-    @property
     def abilities(self) -> Abilities:
         """What the agent can do; known once initialized."""
         return self.pool.abilities
@@ -116,30 +112,28 @@ class ProcessBackend:
         return ProcessSession(self, str(next(self._names)), context or ())
 
     def in_context(self, context: CaseContext) -> "ProcessBackend":
-        """Return the backend for a case with a context.
-
-        Raises ConfigError if the agent takes none.
-        """
-        if self.pool.is_started and not self.abilities.context:
-            raise ConfigError(
-                LOCATION, NO_CASE_CONTEXT_PARAMETER if self.is_python else _NO_CONTEXT
-            )
+        """Return the backend for a case with a context."""
         bound = copy(self)
         bound.case_context = context
         return bound
 
-    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
-        """Return why the agent cannot be given earlier messages; None if it can.
-
-        Known once initialized.
-        """
-        if not self.pool.is_started or self.abilities.history:
-            return None
-        return NO_CONTEXT_PARAMETER if self.is_python else _NO_HISTORY
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the process says; known once initialized."""
+        if not self.pool.is_started:
+            return Capabilities(context_problem=None)
+        no_history, no_context = _NO_HISTORY, _NO_CONTEXT
+        if self.is_python:
+            no_history, no_context = NO_CONTEXT_PARAMETER, NO_CASE_CONTEXT_PARAMETER
+        return Capabilities(
+            self.pool.concurrency,
+            history_problems=without_history(None if self.abilities.history else no_history),
+            context_problem=None if self.abilities.context else no_context,
+        )
 
     def describe(self) -> AgentDescription:
         """Return what the agent is. Known once initialized."""
-        problem = self.history_problem("create_session")
+        problem = self.capabilities.history_problems.get("create_session")
         return AgentDescription("agent in a process", self.abilities.tools, problem)
 
     async def teardown(self) -> None:
@@ -189,9 +183,9 @@ class ProcessSession:
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add earlier messages. Raises ConfigError if the agent takes none."""
-        reason = self._backend.history_problem("create_session")
-        if reason is not None:
-            raise ConfigError(LOCATION, reason)
+        problem = self._backend.capabilities.history_problems.get("create_session")
+        if problem is not None:
+            raise ConfigError(LOCATION, problem)
         self._messages += messages
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ import inspect
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,24 @@ from holodeck.lib.backends import base
 from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
-    AcceptsContext,
     AgentBackend,
     AgentSession,
     BackendInContext,
+    Capabilities,
     CaseContext,
     ExecutionResult,
     Message,
-    Method,
     backend_in_context,
+    capabilities_of,
     open_session,
+    without_history,
 )
 from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.frameworks.base import FrameworkError
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.explain import problem_with, what_fits
 from holodeck.lib.backends.python.host import (
+    ASYNC_CONCURRENCY,
     Conversation,
     FunctionAgent,
     Host,
@@ -106,13 +109,6 @@ class CallableBackend:
         """What makes the agent of each conversation; None if all share one."""
         self._shared_state: SharedState | None = None
 
-    @property
-    def shares_nothing(self) -> bool:
-        """Whether cases share no object and wait without blocking, so that several may run
-        concurrently by default: a coroutine function, a class whose method is one, or an agent of
-        a framework. Known once initialized."""
-        return self._host is not None and self._host.shares_nothing
-
     async def initialize(self) -> None:
         """Import the agent, and make it if a class or a function does. Raises BackendInitError."""
         if self._backend is not None or self._host is not None:
@@ -136,13 +132,7 @@ class CallableBackend:
         return await self.open(context or ())
 
     def in_context(self, context: CaseContext) -> AgentBackend:
-        """Return the backend for a case with a context.
-
-        Raises ConfigError if the agent takes none.
-        """
-        takes_none = self._backend is not None and not isinstance(self._backend, AcceptsContext)
-        if takes_none or (self._host is not None and not self._host.agent.takes_context):
-            raise ConfigError(LOCATION, NO_CASE_CONTEXT_PARAMETER)
+        """Return the backend for a case with a context."""
         return BackendInContext(self, context)
 
     async def ask(
@@ -176,19 +166,33 @@ class CallableBackend:
         )
         return PythonSession(conversation, host.agent, self._timeout, self._shared_state)
 
-    def history_problem(self, method: Method) -> str | None:
-        """Return why the agent cannot be given earlier messages; None if it can.
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the agent can do; known once initialized.
 
-        Known once initialized.
+        Several cases run at a time by default if they share no object and wait without blocking: a
+        coroutine function, a class whose method is one, or an agent of a framework.
         """
         if self._backend is not None:
-            return base.history_problem(self._backend, method)
-        takes_history = self._host is None or self._host.agent.takes_history
-        return None if takes_history else NO_CONTEXT_PARAMETER
+            inner = capabilities_of(self._backend)
+            problem = inner.context_problem and NO_CASE_CONTEXT_PARAMETER
+            concurrency = inner.concurrency or 1
+            return replace(
+                inner, concurrency=concurrency, runs_user_code=True, context_problem=problem
+            )
+        if self._host is None:
+            return Capabilities(1, runs_user_code=True, context_problem=None)
+        agent = self._host.agent
+        return Capabilities(
+            ASYNC_CONCURRENCY if self._host.shares_nothing else 1,
+            runs_user_code=True,
+            history_problems=without_history(None if agent.takes_history else NO_CONTEXT_PARAMETER),
+            context_problem=None if agent.takes_context else NO_CASE_CONTEXT_PARAMETER,
+        )
 
     def describe(self) -> AgentDescription:
         """Return what the agent is. Known once initialized."""
-        problem = self.history_problem("create_session")
+        problem = self.capabilities.history_problems.get("create_session")
         if self._host is None:
             return AgentDescription(f"AgentBackend {type(self._backend).__name__}", None, problem)
         agent, kind = self._host.agent, self._host.agent.kind

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ASYNC_CONCURRENCY = 10
+"""How many messages an agent takes at a time, by default, if its conversations share nothing."""
 Messages = Sequence[Any]
 """Earlier messages of a conversation, each a mapping with `role` and `content`."""
 CaseContext = Mapping[str, Any]

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.lib.backends.python.host import (
+    ASYNC_CONCURRENCY,
     Conversation,
     Host,
     HostedAgent,
@@ -39,8 +40,6 @@ from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS, UnusableAgent
 
 PROTOCOL = 1
-ASYNC_CONCURRENCY = 10
-"""Messages that an async agent gets at a time."""
 EXIT_S = 5.0
 """How long agents may take to close once stdin has ended."""
 BACKEND_METHODS = ("initialize", "invoke_once", "create_session", "teardown")

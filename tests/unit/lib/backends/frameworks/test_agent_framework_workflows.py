@@ -252,7 +252,7 @@ async def test_a_builder_whose_workflows_share_executors_is_used_in_turn():
     answers = [(await one.send("hello")).response for one in (ada, ada, bob, ada, bob)]
 
     assert answers == ["1", "2", "1", "3", "2"]
-    assert backend.shares_nothing is False
+    assert backend.capabilities.concurrency == 1
     await backend.teardown()
 
 
