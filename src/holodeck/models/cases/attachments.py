@@ -26,7 +26,7 @@ class Image:
 
 
 class MessageWithImages(str):
-    """The text of a message, with images for a backend that accepts them (`AcceptsImages`)."""
+    """The text of a message, with images, for a backend whose `Capabilities` accept them."""
 
     __slots__ = ("images",)
     images: tuple[Image, ...]
