@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import PREPARE_S, Observation, RetriedRun, ScoredEvaluator
+from holodeck.lib.evaluators.base import PREPARE_S, BaseEvaluator, Observation, RetriedRun
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.processes.background_loop import LoopThread
 from holodeck.lib.processes.child_process import (
@@ -67,14 +67,14 @@ class NotSendable(Exception):
     """What the grader is called with cannot be sent to another process."""
 
 
-def may_run_elsewhere(target: str, base_dir: Path | None) -> bool:
+def may_run_elsewhere(target: str, base_dir: Path) -> bool:
     """Whether a grader of the agent's folder gives the same verdict in another process.
 
     One that shares a module with the agent or with other code of this process has to run here:
     elsewhere, it would not see what they changed. So has one whose imports cannot be known.
     """
-    file = None if base_dir is None else module_file(target, base_dir)
-    if base_dir is None or file is None or sys.gettrace() is not None:  # a debugger, or coverage
+    file = module_file(target, base_dir)
+    if file is None or sys.gettrace() is not None:  # a debugger, or coverage
         return False
     imports = imports_of(file, code_roots(base_dir))
     files = files_of_agents().items()
@@ -87,10 +87,9 @@ def may_run_elsewhere(target: str, base_dir: Path | None) -> bool:
 class Isolation:
     """How one grader is called in the process, if it may be."""
 
-    def __init__(self, process: "GraderProcess", target: str, base_dir: Path | None) -> None:
+    def __init__(self, process: "GraderProcess", call: GraderCall) -> None:
         self._process = process
-        self._target = target
-        self._base_dir = base_dir
+        self._call = call
         self._decided: tuple[int, bool] | None = None
 
     @property
@@ -98,21 +97,16 @@ class Isolation:
         """Whether the grader may run elsewhere, as far as is known by now."""
         loaded = len(files_of_agents())
         if self._decided is None or self._decided[0] != loaded:
-            self._decided = loaded, may_run_elsewhere(self._target, self._base_dir)
+            self._decided = loaded, may_run_elsewhere(self._call.target, self._call.base_dir)
         return self._decided[1]
 
-    async def prepare(self, evaluator: ScoredEvaluator) -> None:
+    async def prepare(self) -> None:
         """Start the process and load the grader there. Raises EvaluationError."""
-        await self._process.prepare(self._call(evaluator))
+        await self._process.prepare(self._call)
 
-    def new_run(self, evaluator: ScoredEvaluator, here: RetriedRun) -> RetriedRun:
+    def new_run(self, evaluator: BaseEvaluator, here: RetriedRun) -> RetriedRun:
         """Return an evaluation in the process, or `here` if the inputs cannot be sent there."""
-        return _IsolatedRun(self._process, self._call(evaluator), evaluator, here)
-
-    def _call(self, evaluator: ScoredEvaluator) -> "GraderCall":
-        assert self._base_dir is not None  # noqa: S101 - `is_possible` says so
-        settings = (evaluator.threshold, evaluator.retry_config)
-        return GraderCall(self._target, self._base_dir, *settings)
+        return _IsolatedRun(self._process, self._call, evaluator, here)
 
 
 class _IsolatedRun(RetriedRun):
@@ -122,7 +116,7 @@ class _IsolatedRun(RetriedRun):
         self,
         process: "GraderProcess",
         call: GraderCall,
-        evaluator: ScoredEvaluator,
+        evaluator: BaseEvaluator,
         here: RetriedRun,
     ) -> None:
         super().__init__(evaluator)
