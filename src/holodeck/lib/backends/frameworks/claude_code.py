@@ -27,7 +27,7 @@ _GUARD = Path(__file__).parents[1] / "process" / "guard.py"
 _OWN_GROUP = "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-class Guard:
+class SharedGroupGuard:
     """A process that kills process groups once this one has ended, however it ended.
 
     It runs while there is a group to watch.
@@ -72,7 +72,7 @@ class ClaudeCode:
         guard: Ends the process if this one is killed.
     """
 
-    def __init__(self, options: Any, guard: Guard) -> None:
+    def __init__(self, options: Any, guard: SharedGroupGuard) -> None:
         self.client: Any = None
         """The client of the SDK, once it is connected."""
         self._options = options
