@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fakes import AgentFolder, FakeOpenAI
+from support.golden import compare_with_golden, write_golden
 from support.pace import Hang
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
@@ -18,11 +19,23 @@ settings.register_profile(
 settings.register_profile("long", max_examples=3000, deadline=None, suppress_health_check=SLOW)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="Write the golden files of the examples anew."
+    )
+
+
 def pytest_configure(config):
     """How long properties are searched: bounded and the same each time by default, so that what is
     red was red before the change too; long and by chance with `--hypothesis-profile=long`."""
     if not config.getoption("--hypothesis-profile", None):
         settings.load_profile("ci")
+
+
+@pytest.fixture
+def golden(request):
+    """Compares the reports and records of a folder with the golden files of a name."""
+    return write_golden if request.config.getoption("--update-golden") else compare_with_golden
 
 
 @pytest.fixture

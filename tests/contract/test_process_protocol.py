@@ -125,12 +125,13 @@ async def test_the_agent_in_node_writes_what_the_schema_says(reach, tmp_path):
 
 
 @needs_node
-def test_the_example_in_node_passes(tmp_path):
+def test_the_example_in_node_passes_with_the_golden_reports(tmp_path, golden):
     folder = shutil.copytree(NODE, tmp_path / "node")
 
-    ran = run_cli("test", cwd=folder)
+    ran = run_cli("test", "-o", "report.json", "-o", "report.md", cwd=folder)
 
     assert (ran.code, "2/2 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
+    golden("node", folder, "report.json", "report.md")
 
 
 def test_the_documentation_shows_the_example_in_node():

@@ -34,8 +34,8 @@ def example(tmp_path, fake_openai):
     folder = tmp_path / "migration"
     shutil.copytree(EXAMPLE, folder)
     for name in ("old", "new"):
-        python = os.environ.get(f"{name.upper()}_PYTHON", sys.executable)
-        change(folder / f"{name}.yaml", f".venv-{name}/bin/python", python)
+        python = os.environ.get(f"{name.upper()}_PYTHON")
+        (folder / f".venv-{name}").symlink_to(Path(python).parents[1] if python else sys.prefix)
     fake_openai.otherwise(answer)
     return folder
 
@@ -54,7 +54,7 @@ def compare(example, fake_openai):
         env = {"OPENAI_BASE_URL": fake_openai.url, "OPENAI_API_KEY": "not-a-real-key"}
         ran = run_cli(
             "test", "old.yaml", "--against", against, "--fail-on", "regression", "-o", "r.json",
-            *args, cwd=example, env=env,
+            "-o", "r.md", *args, cwd=example, env=env,
         )  # fmt: skip
         assert_plain(ran)
         pairs = json.loads((example / "r.json").read_text())["pairs"]
@@ -64,7 +64,9 @@ def compare(example, fake_openai):
 
 
 @pytest.mark.parametrize("in_processes", [True, False], ids=["processes", "one process"])
-def test_a_faithful_twin_has_the_same_tool_calls_and_results(compare, example, in_processes):
+def test_a_faithful_twin_has_the_same_tool_calls_and_the_golden_reports(
+    compare, example, golden, in_processes
+):
     if not in_processes:
         for name in ("old", "new"):
             file = example / f"{name}.yaml"
@@ -80,6 +82,8 @@ def test_a_faithful_twin_has_the_same_tool_calls_and_results(compare, example, i
     assert [pair["trajectories"]["state"] for pair in pairs.values()] == ["same"] * 3
     assert {pair["trajectories"]["unknown_results"] for pair in pairs.values()} == {0}
     assert pairs["looks the order up"]["tokens"] == {"first": 30, "second": 30}
+    if in_processes:
+        golden("migration", example, "r.json", "r.md")
 
 
 def test_a_twin_without_its_tool_fails_the_comparison_at_that_step(compare, example):

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes import run_cli
+from fakes import Reply, run_cli
 
 ROOT = Path(__file__).resolve().parents[2]
-
-pytestmark = pytest.mark.model
 
 
 @pytest.fixture
@@ -29,6 +27,7 @@ def answers(report):
     ]
 
 
+@pytest.mark.model
 def test_the_example_passes_and_answers_the_same_run_after_run(folder):
     first, second = folder / "first.json", folder / "second.json"
 
@@ -42,8 +41,31 @@ def test_the_example_passes_and_answers_the_same_run_after_run(folder):
     assert answers(first) == answers(second)
 
 
+@pytest.mark.model
 def test_the_example_has_nothing_to_complain_about(folder):
     ran = run_cli("validate", "--strict", "agent.yaml.example", cwd=folder)
 
     assert ran.code == 0, ran.stderr
     assert "2 test cases, 1 tool" in ran.stdout
+
+
+def answer(request):
+    """What a scripted model says in place of the embedded one."""
+    if request.tool_results:
+        return request.tool_results[-1]
+    city = "Paris" if "Paris" in request.prompt else "Oslo"
+    return Reply(tool_calls=[("get_weather", {"city": city})])
+
+
+def test_the_example_on_a_scripted_model_has_the_golden_reports(folder, fake_openai, golden):
+    file = folder / "agent.yaml.example"
+    text = file.read_text()
+    assert "  provider: local #" in text
+    file.write_text(text.replace("  provider: local #", "  provider: openai\n  name: scripted #"))
+    fake_openai.otherwise(answer)
+    env = {"OPENAI_BASE_URL": fake_openai.url, "OPENAI_API_KEY": "not-a-real-key"}
+
+    ran = run_cli("test", file.name, "-o", "report.json", "-o", "report.md", cwd=folder, env=env)
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    golden("weather", folder, "report.json", "report.md")

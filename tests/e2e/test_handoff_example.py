@@ -26,12 +26,12 @@ def answer(request):
     return Reply(tool_calls=[(handing_over, {})])
 
 
-def test_the_three_agents_hand_over_and_the_report_shows_who_spoke(tmp_path):
+def test_the_three_agents_hand_over_and_the_golden_report_shows_who_spoke(tmp_path, golden):
     folder = tmp_path / "handoff"
     shutil.copytree(EXAMPLE, folder)
     with FakeOpenAI(answer) as server:
         ran = run_cli(
-            "test", "agent.yaml", "-o", "report.json",
+            "test", "agent.yaml", "-o", "report.json", "-o", "report.md",
             cwd=folder, env={"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "not-a-real-key"},
         )  # fmt: skip
 
@@ -48,3 +48,4 @@ def test_the_three_agents_hand_over_and_the_report_shows_who_spoke(tmp_path):
         ["triage", "orders", "refunds"],
         ["triage"],
     ]
+    golden("handoff", folder, "report.json", "report.md")

@@ -50,6 +50,11 @@ def runs(tmp_path_factory):
     return SimpleNamespace(folder=folder, gated=ran[2], compared=ran[3])
 
 
+def test_the_reports_and_records_are_the_golden_ones(runs, golden):
+    reports = ["before.json", "baseline.json", "after.json", "summary.md", "changes.md"]
+    golden("regression", runs.folder, *reports)
+
+
 def test_the_gate_names_what_broke_and_excuses_what_failed_before(runs):
     out = runs.gated.stdout
 

@@ -25,20 +25,23 @@ def answer(request):
     return Reply(tool_calls=[call for words, call in CALLS.items() if words in request.prompt])
 
 
-def test_the_example_calls_a_server_finds_documents_and_asks_a_prompt(tmp_path):
+def test_the_golden_run_calls_a_server_finds_documents_and_asks_a_prompt(tmp_path, golden):
     folder = tmp_path / "support"
     shutil.copytree(EXAMPLE, folder)
+    text = (folder / "agent.yaml").read_text()
+    for model in (LOCAL, EMBEDDED):
+        assert model in text
+        text = text.replace(model, "{provider: openai, name: scripted}")
+    (folder / "agent.yaml").write_text(text)
     with FakeOpenAI(answer) as server:
-        text = (folder / "agent.yaml").read_text()
-        for model in (LOCAL, EMBEDDED):
-            scripted = f"{{provider: openai, name: scripted, endpoint: '{server.url}'}}"
-            assert model in text
-            text = text.replace(model, scripted)
-        (folder / "agent.yaml").write_text(text)
+        env = {
+            "HOLODECK_CACHE_DIR": str(folder / "cache"),
+            "OPENAI_API_KEY": "not-a-real-key",
+            "OPENAI_BASE_URL": server.url,
+        }
         ran = run_cli(
-            "test", "agent.yaml", "-o", "report.json", "-o", "report.md",
-            cwd=folder, env={"HOLODECK_CACHE_DIR": str(tmp_path / "cache")},
-        )  # fmt: skip
+            "test", "agent.yaml", "-o", "report.json", "-o", "report.md", cwd=folder, env=env
+        )
 
     assert ran.code == 0, ran.stdout + ran.stderr
     report = json.loads((folder / "report.json").read_text())
@@ -49,3 +52,4 @@ def test_the_example_calls_a_server_finds_documents_and_asks_a_prompt(tmp_path):
     assert apology["model_cost"]["calls"] == 1
     assert [one["name"] for one in report["prompts"]] == ["instructions", "write_apology"]
     assert "1.0 by The shop (support, email)" in (folder / "report.md").read_text()
+    golden("support", folder, "report.json", "report.md")
