@@ -122,10 +122,6 @@ class ClaudeSession(FrameworkSession):
         guard: SharedGroupGuard,
         reported: set[str],
         context: Sequence["Message"],
-        options: Any,
-        guard: SharedGroupGuard,
-        reported: set[str],
-        context: Sequence["Message"],
     ) -> None:
         self.turn = TurnRecord()
         self._options = options
