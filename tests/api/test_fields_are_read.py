@@ -2,26 +2,21 @@
 
 To read is to access the attribute, or to name it to a function or loop, outside of `models`, in a
 module that names the field's model (or one of its relatives, or a model that holds it); so reading
-`tool.name` does not make `metric.name` a field that is read. The options of a metric are handed to
-its evaluator under their names, so there using the parameter counts.
+`tool.name` does not make `metric.name` a field that is read.
 """
 
 import ast
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Literal, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
 import holodeck
-from holodeck.lib.evaluators import EVALUATORS
 from holodeck.models.agent import KEYS_WITHOUT_EFFECT, Agent
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
-from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.suite import AgentFile
 
 SOURCES = Path(holodeck.__file__).parent
@@ -104,7 +99,7 @@ def unread_of(
     model: type[Model], models: list[type[Model]], sources: list[tuple[set[str], set[str]]]
 ) -> Iterator[str]:
     own = homes(model, models)
-    read = options_used(model).union(*(reads for names, reads in sources if own & names))
+    read = set[str]().union(*(reads for names, reads in sources if own & names))
     for field, info in model.model_fields.items():
         if not is_tag(info.annotation) and read.isdisjoint({field, info.alias}):
             yield f"{declarer(model, field).__name__}.{field}"
@@ -145,31 +140,6 @@ def related(one: type, other: type) -> bool:
     """Whether one of the two is made from the other."""
     shared = {Model, BaseModel, object}
     return one not in shared and (issubclass(one, other) or issubclass(other, one))
-
-
-def options_used(model: type[Model]) -> set[str]:
-    """The parameters that the evaluators of a metric use; none for what is no metric."""
-    if not issubclass(model, MetricSettings):
-        return set()
-    kind = model.types()[-1] if model.types() else ""
-    names = model.names() or (f"{kind} {model.without_name}".strip(),)
-    evaluators = [resolve_name(EVALUATORS[name]) for name in names if name in EVALUATORS]
-    files = {
-        sys.modules[base.__module__].__file__
-        for evaluator in evaluators
-        for base in evaluator.__mro__
-        if base.__module__.startswith("holodeck.lib.evaluators.")
-    }
-    used: set[str] = set()
-    for file in files:
-        tree = ast.parse(Path(file or "").read_text(encoding="utf-8"))
-        parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        used |= {
-            node.id
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name) and node.id in parameters
-        }
-    return used
 
 
 def declarer(model: type[Model], field: str) -> type[Model]:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.azure_retrieval import DocumentRetrievalEvaluator
+from holodeck.lib.evaluators.azure.retrieval import DocumentRetrievalEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
 
@@ -83,7 +83,8 @@ def test_the_keys_of_agent_yaml_reach_the_evaluator(kind):
     evaluator = built(relevance=LABELS, measure="fidelity", threshold=0.9, **kind)
 
     assert isinstance(evaluator, DocumentRetrievalEvaluator)
-    assert (evaluator.relevance, evaluator.measure) == (LABELS, "fidelity")
+    settings = evaluator.settings
+    assert (settings.relevance, settings.measure) == (LABELS, "fidelity")
     assert evaluator.threshold == 0.9
 
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators import azure_ai
-from holodeck.lib.evaluators.azure_ai import ContentSafetyEvaluator, ViolenceEvaluator
+from holodeck.lib.evaluators.azure import project as azure_project
+from holodeck.lib.evaluators.azure.project import ContentSafetyEvaluator, ViolenceEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
 from holodeck.models.metrics.azure import AzureProject, AzureSafetyMetric
@@ -283,4 +283,4 @@ async def test_a_reply_without_a_grade_is_an_error(found, project):
 
 
 def test_a_project_of_a_hub_is_named_by_three_names():
-    assert azure_ai.library_project(AzureProject(**HUB), "safety") == HUB
+    assert azure_project.library_project(AzureProject(**HUB), "safety") == HUB

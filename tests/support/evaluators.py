@@ -1,12 +1,13 @@
 """Every built-in metric and the evaluator class that computes it."""
 
-from pkgutil import resolve_name
-
-from holodeck.lib import evaluators
+from holodeck.lib.evaluators import FAMILIES
 from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators.build import evaluators_of
 
 EVALUATORS: dict[str, type[BaseEvaluator]] = {
-    name: resolve_name(target)
-    for name, target in evaluators.EVALUATORS.items()
+    name: evaluator
+    for family in FAMILIES
+    for names in evaluators_of(family)
+    for name, evaluator in names.items()
     if not name.endswith(" class")
 }

@@ -52,7 +52,7 @@ def test_a_threshold_on_azures_scale_is_translated_in_python():
     metric = EvaluationMetric(metric="relevance", threshold=4, scale=5)
 
     assert metric.threshold == 0.75
-    assert "scale" not in metric.options()
+    assert metric.scale is None
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_threshold_on_azures_scale_is_translated_in_python():
         ("task_adherence, scale: 1-5", "scale: task_adherence is 0 or 1; remove this key"),
         ("groundedness, threshold: 7", "threshold: found 7; expected at most 1"),
         ("bleu, threshold: 0.5, scale: 5", "'scale' is not supported yet (the scores of this"),
-        ("bleu, custom_prompt: Rate it", "is 'type: judge' or 'type: geval'"),
-        ("groundedness, custom_prompt: Rate it", "is 'type: judge' or 'type: geval'"),
+        ("bleu, custom_prompt: Rate it", "is 'type: judge'"),
+        ("groundedness, custom_prompt: Rate it", "is 'type: judge'"),
     ],
 )
 def test_a_scale_that_cannot_be_translated_says_what_to_write(folder, metric, said):

@@ -12,10 +12,10 @@ def band(first, last):
 
 
 WRONG = [
-    ({"type": "deepeval", "metric": "bias", "schema": {}}, "'schema' is not a key of bias"),
-    ({"type": "deepeval", "metric": "prompt_alignment"}, "'prompt_instructions' is missing"),
-    ({"type": "deepeval", "metric": "json_correctness"}, "'schema' is missing"),
-    ({"type": "deepeval", "metric": "role_adherence"}, "'chatbot_role' is missing"),
+    ({"type": "deepeval", "metric": "bias", "schema": {}}, "schema"),
+    ({"type": "deepeval", "metric": "prompt_alignment"}, "prompt_instructions"),
+    ({"type": "deepeval", "metric": "json_correctness"}, "schema"),
+    ({"type": "deepeval", "metric": "role_adherence"}, "chatbot_role"),
     ({"type": "deepeval", "metric": "conversational_geval"}, "'criteria' is missing"),
     ({"type": "deepeval", "metric": "bias", "threshold": 2}, "less than or equal to 1"),
     (GEVAL, "'criteria' is missing"),
@@ -38,5 +38,5 @@ def test_a_metric_has_the_keys_that_it_makes_use_of():
         {"type": "deepeval", "metric": "role_adherence", "chatbot_role": "a librarian"}
     )
 
-    assert bias.options() == {"include_reason": True, "strict_mode": True}
-    assert adherence.options()["chatbot_role"] == "a librarian"
+    assert (bias.include_reason, bias.strict_mode) == (True, True)
+    assert adherence.chatbot_role == "a librarian"

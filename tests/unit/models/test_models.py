@@ -1,7 +1,5 @@
 """The nouns: frozen, strict, and the same after a trip through JSON."""
 
-from typing import get_args
-
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -9,7 +7,7 @@ from holodeck.models.agent import Agent, Instructions
 from holodeck.models.base import Model
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
-from holodeck.models.metrics.base import MetricKind, metric_class, metric_classes, metric_names
+from holodeck.models.metrics.base import metric_class, metric_classes, metric_names
 from holodeck.models.metrics.text import ContainsMetric, CustomMetric
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestResult
@@ -220,8 +218,8 @@ def test_a_result_whose_verdict_contradicts_its_outcome_is_refused():
 
 
 def test_results_name_the_families_of_all_metrics_and_no_others():
-    defaults = {model.model_fields["type"].default for model in metric_classes()}
-
-    assert defaults == set(get_args(MetricKind))
+    for model in metric_classes():
+        kind = model.model_fields["type"].default
+        assert MetricResult(metric_name="a", kind=kind).kind == kind
     with pytest.raises(ValueError, match="kind"):
         MetricResult(metric_name="a", kind="geval2")

@@ -24,7 +24,7 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.support.patterns import compile_pattern, passes_every_text
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.base import ClassMetric, MetricSettings
 from holodeck.models.metrics.deepeval import GEvalMetric
 from holodeck.models.metrics.judge import JudgeMetric
 from holodeck.models.metrics.text import CodeMetric, NotContainsMetric, RegexMetric
@@ -78,12 +78,12 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
 def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
     """Check the names of the arguments of a class beside the agent.yaml."""
     target = metric.python_targets.get(("class",))
-    if target is None:
+    if target is None or not isinstance(metric, ClassMetric):
         return
     known = arguments_of_class(target, context.agent.base_dir, "metric")
     if known is None:
         return
-    for name in metric.options()["args"]:
+    for name in metric.args:
         if name not in known:
             hint = did_you_mean_or_list(name, known) or "; it takes none"
             context.error(

@@ -6,7 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import ValidationError
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder, Observation, OfferedTool, Turn
@@ -16,6 +18,8 @@ from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.support.text import describe
 from holodeck.models.llm import LLMProvider
+from holodeck.models.metrics.base import JudgedMetric, MetricSettings, class_of_metric
+from holodeck.models.metrics.text import ComparingMetric
 from holodeck.models.results.outcome import Vote
 
 __all__ = [
@@ -34,10 +38,14 @@ T = TypeVar("T")
 DEFAULT_THRESHOLD = 0.5
 METRIC_S = 60.0
 """How long the evaluation of one response may take by default."""
+ONE_IS_GOOD = "0-1, 1 is good"
+"""The scale of metrics that are named after something bad."""
 PREPARE_S = 1800.0
 """How long an evaluator may load what it loads once; that may be a download."""
 _PERMANENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 """Errors of the operating system that a retry does not solve."""
+_EMPTY_ERRORS = frozenset({"too_short", "string_pattern_mismatch"})
+"""What pydantic calls an empty list, and a text of white space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class Score:
 
 def _votes_in(value: Any) -> list[Vote]:
     """Return the votes of a result; an evaluator of the user may mean something else by them."""
-    return [one for one in value if isinstance(one, Vote)] if isinstance(value, list) else []
+    return [vote for vote in value if isinstance(vote, Vote)] if isinstance(value, list) else []
 
 
 def to_python(value: Any) -> Any:
@@ -213,8 +221,8 @@ class BaseEvaluator(ABC):
         if missing:
             raise EvaluationError(f"{self.name} needs {' and '.join(missing)}, which is missing")
 
-    def _validate_result(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        result = {key: to_python(value) for key, value in found.items()}
+    def _validate_result(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        result = {key: to_python(value) for key, value in values.items()}
         passed = result.get("passed")
         if passed is not None and not isinstance(passed, bool):
             raise EvaluationError(
@@ -271,46 +279,67 @@ class RetriedRun:
         logger.info("%s: attempt %d failed (%s); retrying in %.1f s", name, attempt, reason, delay)
 
 
-class EvaluatorOptions(TypedDict, total=False):
-    """The options of every evaluator."""
-
-    timeout: float | None
-    retry_config: RetryConfig | None
-
-
-class ComparisonOptions(EvaluatorOptions, total=False):
-    """The options of every evaluator that compares the response with a reference."""
-
-    value: str | None
-    values: Sequence[str] | None
-
-
 class ScoredEvaluator(BaseEvaluator):
-    """Computes a metric that yields one Score.
+    """Computes a built-in metric by its settings.
+
+    Its name, `metric`, is that of its settings. In Python, the settings may be keywords with the
+    names of agent.yaml.
 
     The result has the score under `score` and under the metric's own name, `passed` and
     `reasoning`. With a threshold, `passed` is `score >= threshold` (0 counts). Without one it is
     the metric's own verdict, or None if the metric has no verdict and is only reported.
+
+    Args:
+        threshold: Score from 0 to 1 to reach; by default the one of the settings.
+        settings: The settings of an agent.yaml; by default they are made from the keywords.
+        timeout: As for `BaseEvaluator`.
+        retry_config: As for `BaseEvaluator`.
+
+    Raises:
+        ConfigError: A setting is missing or invalid.
     """
 
-    def __init__(self, threshold: float | None = None, **options: Unpack[EvaluatorOptions]) -> None:
-        super().__init__(**options)
-        self.threshold = threshold
+    settings: MetricSettings
+    uses: ClassVar[tuple[str, ...]] = ()
+    """What a run lends it as keywords: `judge`, `base_dir` of the user's modules, `embeddings`."""
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        *,
+        settings: MetricSettings | None = None,
+        timeout: float | None = METRIC_S,
+        retry_config: RetryConfig | None = None,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(timeout, retry_config)
+        if settings is None:
+            settings = self._settings_from({"threshold": threshold, **keywords})
+        self.settings = settings
+        self.threshold = settings.threshold
+        self._configure()
+
+    @classmethod
+    def _settings_from(cls, keywords: Mapping[str, Any]) -> MetricSettings:
+        model = class_of_metric(cls.metric)
+        keys = {key: value for key, value in keywords.items() if value is not None}
+        if model.names():
+            keys["metric"] = cls.metric
+        try:
+            return model.model_validate(keys)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            message = problem["msg"].removeprefix("Value error, ")
+            if problem["type"] in _EMPTY_ERRORS:
+                message = "is empty, so every response would match; write the expected text"
+            key = next(iter(problem["loc"]), message.partition("'")[2].partition("'")[0])
+            raise ConfigError(str(key), message) from error
+
+    def _configure(self) -> None:
+        """Check the settings, and derive what every evaluation needs. Raises ConfigError."""
 
     def _result(self, score: Score, **more: float) -> dict[str, Any]:
-        passed = score.passed if self.threshold is None else score.score >= self.threshold
-        result = {
-            **more,
-            self.metric: score.score,
-            "score": score.score,
-            "passed": passed,
-            "reasoning": score.reason,
-            "scale": score.scale,
-            "inconclusive": score.inconclusive,
-        }
-        if score.raw_score is not None:
-            result |= {"raw_score": score.raw_score, "raw_scale": score.raw_scale}
-        return result
+        return {**more, **score_keys(self.metric, score, self.threshold)}
 
     def _response(self, kwargs: Mapping[str, Any]) -> str:
         response = kwargs[EvalParam.RESPONSE]
@@ -321,44 +350,37 @@ class ScoredEvaluator(BaseEvaluator):
         return response
 
 
+def score_keys(metric: str, score: Score, threshold: float | None) -> dict[str, Any]:
+    """Return the result of `evaluate` for a score of a metric."""
+    result = {
+        metric: score.score,
+        "score": score.score,
+        "passed": score.passed if threshold is None else score.score >= threshold,
+        "reasoning": score.reason,
+        "scale": score.scale,
+        "inconclusive": score.inconclusive,
+    }
+    if score.raw_score is not None:
+        result |= {"raw_score": score.raw_score, "raw_scale": score.raw_scale}
+    return result
+
+
 class ComparingEvaluator(ScoredEvaluator):
     """Compares the response with `value` or `values`, or else with the case's `ground_truth`."""
 
+    settings: ComparingMetric
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.RESPONSE, EvalParam.GROUND_TRUTH})
     )
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        value: str | None = None,
-        values: Sequence[str] | None = None,
-        **options: Unpack[EvaluatorOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        self._values = _references_of(value, values)
-
     def required_params(self) -> frozenset[EvalParam]:
-        if self._values is None:
+        if self.settings.expected_texts() is None:
             return self.PARAM_SPEC.required
         return self.PARAM_SPEC.required - {EvalParam.GROUND_TRUTH}
 
     def _references(self, kwargs: Mapping[str, Any]) -> Sequence[str]:
         """Return the expected texts, at least one."""
-        return self._values or (kwargs[EvalParam.GROUND_TRUTH],)
-
-
-def _references_of(value: str | None, values: Sequence[str] | None) -> tuple[str, ...] | None:
-    if value is not None and values is not None:
-        raise ConfigError("value", "write either 'value' or 'values', not both")
-    if value is None and values is None:
-        return None
-    key = "values" if value is None else "value"
-    expected = tuple(values) if values is not None else (str(value),)
-    if not expected or any(not text.strip() for text in expected):
-        raise ConfigError(key, "is empty, so every response would match; write the expected text")
-    return expected
+        return self.settings.expected_texts() or (kwargs[EvalParam.GROUND_TRUTH],)
 
 
 def quote(text: str, limit: int = 80) -> str:
@@ -366,49 +388,40 @@ def quote(text: str, limit: int = 80) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-class JudgedOptions(EvaluatorOptions, total=False):
-    """The options of every judged metric."""
-
-    model_config: LLMProvider | None
-    judge: Judge | None
-
-
-class JudgedEvaluator(BaseEvaluator):
+class JudgedEvaluator(ScoredEvaluator):
     """Computes a metric that a judge scores.
 
     Args:
         model_config: The judge model; required if no `judge` is given.
         threshold: Score from 0 to 1 to reach.
-        timeout: Seconds for one evaluation, not counting the wait for a free slot; None for no
-            limit.
-        retry_config: How an evaluation is retried. Requests to the judge have retries of their own,
-            so this is for what a library does with the answers.
         judge: A judge that several metrics share.
+        options: `timeout`, in seconds and without the wait for a free slot, `retry_config` and the
+            settings. Requests to the judge have retries of their own, so `retry_config` is for what
+            a library does with the answers.
     """
 
+    settings: JudgedMetric
+    uses: ClassVar[tuple[str, ...]] = ("judge",)
     uses_judge: ClassVar[bool] = True
 
     def __init__(
         self,
         *,
         model_config: LLMProvider | None = None,
-        threshold: float = DEFAULT_THRESHOLD,
-        timeout: float | None = METRIC_S,
-        retry_config: RetryConfig | None = None,
+        threshold: float | None = None,
         judge: Judge | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(timeout, retry_config)
-        self.model_config = model_config
-        self.threshold = threshold
         self._judge = judge
+        super().__init__(threshold, model=model_config, **options)
 
     @property
     def judge(self) -> Judge:
         """The judge. Raises ConfigError if there is no model for it."""
         if self._judge is None:
-            if self.model_config is None:
+            if self.settings.model is None:
                 raise ConfigError("model", f"{self.name} needs a model that judges")
-            self._judge = Judges().of(self.model_config)
+            self._judge = Judges().of(self.settings.model)
         return self._judge
 
 
@@ -416,7 +429,7 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines concurrently and return their results; the first error cancels the rest."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in coroutines]
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]

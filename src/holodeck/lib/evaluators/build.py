@@ -1,29 +1,27 @@
 """Builds the evaluator of a configured metric, and knows beforehand what it needs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators import EVALUATORS
-from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
+from holodeck.lib.evaluators import FAMILIES
+from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig, ScoredEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.user_code.code_root import importing_grader
-from holodeck.lib.user_code.registry import Registry, load_callable
+from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import JudgedMetric, MetricSettings
-from holodeck.models.metrics.text import (
-    CodeMetric,
-    ComparingMetric,
-    PassFailMetric,
-    SemanticSimilarityMetric,
-)
+from holodeck.models.metrics.text import CodeMetric, ComparingMetric, PassFailMetric
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ def build_evaluator(
     """
     options: dict[str, Any] = {
         "timeout": METRIC_S if metric.timeout_ms is None else metric.timeout_ms / 1000,
-        "retry_config": _retry_config(metric),
+        "retry_config": _retry_config(metric.retry_on_failure),
     }
     if metric.user_code is not None:
         with importing_grader():
@@ -59,23 +57,21 @@ def build_evaluator(
             options |= {"asks_judge": True, "judge": judge}
         elif isinstance(target, type) and issubclass(target, BaseEvaluator):
             return target(**options)
-        elif graders is not None:
+        elif graders is not None and base_dir is not None:
             # Imported here because few metrics are the user's code.
-            from holodeck.lib.evaluators.grader_process import Isolation  # noqa: PLC0415
+            from holodeck.lib.evaluators.grader_process import GraderCall, Isolation  # noqa: PLC0415
 
-            options["isolation"] = Isolation(graders(), metric.user_code, base_dir)
+            retry_config = options["retry_config"]
+            call = GraderCall(metric.user_code, base_dir, metric.threshold, retry_config)
+            options["isolation"] = Isolation(graders(), call)
         return CustomEvaluator(target, metric.threshold, **options)
-    evaluator = evaluator_class(metric)
+    evaluator = _built_in_class(metric.family, metric.evaluator_name)
     if evaluator.extra is not None and not all(map(_is_installed, evaluator.libraries)):
         raise MissingExtra(evaluator.extra, f"metric {metric.evaluator_name}")
-    if evaluator.uses_judge:
-        options["judge"] = judge
-    if metric.takes_base_dir:
-        options["base_dir"] = base_dir
-    if isinstance(metric, SemanticSimilarityMetric):
-        options["embeddings"] = embeddings
+    lent = {"judge": judge, "base_dir": base_dir, "embeddings": embeddings}
+    options |= {name: lent[name] for name in evaluator.uses}
     try:
-        return evaluator(**{"threshold": metric.threshold, **metric.options(), **options})
+        return evaluator(settings=metric, **options)
     except ConfigError as error:
         raise ConfigError(f"{location}.{error.field}", error.message) from error
 
@@ -86,7 +82,7 @@ def _require_judge_parameter(target: Callable[..., Any], name: str, location: st
         parameters = signature(target).parameters.values()
     except (TypeError, ValueError):  # a callable without a signature
         return
-    if not any(one.name == "judge" or one.kind is Parameter.VAR_KEYWORD for one in parameters):
+    if not any(item.name == "judge" or item.kind is Parameter.VAR_KEYWORD for item in parameters):
         raise ConfigError(
             f"{location}.judge",
             f"{name!r} has no parameter 'judge'; add it, or remove 'judge: true'",
@@ -97,10 +93,33 @@ def evaluator_class(metric: MetricSettings) -> type[BaseEvaluator]:
     """Return the class that computes the metric; its module is imported on first use."""
     if metric.user_code is not None:
         return CustomEvaluator
-    return _EVALUATORS.load(metric.evaluator_name)
+    return _built_in_class(metric.family, metric.evaluator_name)
 
 
-_EVALUATORS: Registry[type[BaseEvaluator]] = Registry("metric", EVALUATORS)
+@cache
+def _built_in_class(family: str, name: str) -> type[ScoredEvaluator]:
+    return next(names[name] for names in evaluators_of(family) if name in names)
+
+
+def evaluators_of(family: str) -> Iterator[Mapping[str, type[ScoredEvaluator]]]:
+    """Yield the evaluators of each module of a family, by the names of their metrics.
+
+    The modules are imported one after the other.
+    """
+    for name in FAMILIES[family]:
+        package = import_module(name)
+        yield _evaluators_in(package)
+        for module in iter_modules(getattr(package, "__path__", ())):
+            yield _evaluators_in(import_module(f"{name}.{module.name}"))
+
+
+def _evaluators_in(module: ModuleType) -> Mapping[str, type[ScoredEvaluator]]:
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    return {
+        value.metric: value
+        for value in classes
+        if issubclass(value, ScoredEvaluator) and "metric" in vars(value)
+    }
 
 
 def _is_installed(module: str) -> bool:
@@ -110,14 +129,11 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _retry_config(metric: MetricSettings) -> RetryConfig:
-    """With `retry_on_failure` every error is retried; by default only transient ones are."""
-    return _shared_retry_config(metric.retry_on_failure)
-
-
 @cache
-def _shared_retry_config(retries: int | None) -> RetryConfig:
-    """Return the same object for the metrics of thousands of test cases."""
+def _retry_config(retries: int | None) -> RetryConfig:
+    """Return how a metric is retried: with `retry_on_failure` after every error, by default only
+    after transient ones. The metrics of thousands of test cases share the object.
+    """
     if retries is None:
         return RetryConfig()
     return RetryConfig(max_retries=retries, every_error=True)
@@ -135,8 +151,8 @@ def needs_judge(metric: MetricSettings) -> bool:
 
 def judge_model_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
     """Return the judge model: the metric's, else that of `evaluations`, else the agent's own."""
-    own = metric.model if isinstance(metric, JudgedMetric) else None
-    return own or agent.judge_model
+    judge = metric.model if isinstance(metric, JudgedMetric) else None
+    return judge or agent.judge_model
 
 
 def can_fail(metric: MetricSettings) -> bool:
@@ -216,19 +232,19 @@ class RequiredInputs:
                 f"the metric {metric.label!r} needs a conversation; write 'turns', 'script',"
                 " 'simulate' or 'history', or give the case 'evaluations' of its own"
             )
-        names = " and ".join(dict.fromkeys(_INPUT_NAMES[one] for one in sorted(missing)))
+        names = " and ".join(dict.fromkeys(_INPUT_NAMES[param] for param in sorted(missing)))
         return f"the metric {metric.label!r} needs {names} in the {case_or_turn}"
 
     def _available(self, case: TurnModel) -> frozenset[EvalParam]:
         turns = (case.turns or ()) if isinstance(case, TestCaseModel) else ()
         is_one_input = isinstance(case, TestCaseModel) and bool(case.input) and not case.history
-        found: set[EvalParam] = set() if is_one_input else {EvalParam.TURNS}
+        available: set[EvalParam] = set() if is_one_input else {EvalParam.TURNS}
         if case.ground_truth is not None:
-            found |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}
+            available |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}
         if case.retrieval_context or self._may_retrieve:
-            found |= {EvalParam.RETRIEVAL_CONTEXT, EvalParam.CONTEXT}
+            available |= {EvalParam.RETRIEVAL_CONTEXT, EvalParam.CONTEXT}
         if case.expected_tools is not None:
-            found.add(EvalParam.EXPECTED_TOOLS)
-        if any(one.files for one in (case, *turns)):
-            found.add(EvalParam.CONTEXT)
-        return frozenset(found)
+            available.add(EvalParam.EXPECTED_TOOLS)
+        if any(turn.files for turn in (case, *turns)):
+            available.add(EvalParam.CONTEXT)
+        return frozenset(available)

@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, NoReturn, Unpack
+from typing import Any, NoReturn
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator, quote
+from holodeck.lib.evaluators.base import Score, ScoredEvaluator, quote
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.json_schemas import check_keywords, schemas_in
 from holodeck.lib.support.patterns import compile_pattern, find
 from holodeck.lib.support.text import unique_keys
+from holodeck.models.metrics.text import JsonSchemaMetric
 
 _PATTERN_SECONDS = 1.0
 _REFERENCES = {"$ref", "$dynamicRef"}
@@ -24,26 +25,18 @@ class JsonSchemaEvaluator(ScoredEvaluator):
     files or to the network.
     """
 
+    settings: JsonSchemaMetric
     metric = "json_schema"
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        schema: Mapping[str, Any],
-        allow_fenced: bool = False,
-        **options: Unpack[EvaluatorOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        self._validator = _validator(schema)
-        self._allow_fenced = allow_fenced
+    def _configure(self) -> None:
+        self._validator = _validator(self.settings.schema_)
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
         return self._result(await run_in_thread(lambda: self._grade(response)))
 
     def _grade(self, response: str) -> Score:
-        text = _without_fence(response) if self._allow_fenced else response
+        text = _without_fence(response) if self.settings.allow_fenced else response
         try:
             document = json.loads(
                 text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys

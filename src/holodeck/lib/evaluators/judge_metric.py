@@ -4,15 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
-from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import (
-    DEFAULT_THRESHOLD,
-    JudgedEvaluator,
-    JudgedOptions,
-    gather_all,
-)
+from holodeck.errors import EvaluationError
+from holodeck.lib.evaluators.base import JudgedEvaluator, Score, gather_all
 from holodeck.lib.evaluators.inputs import history_of
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
@@ -30,13 +25,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.metrics.judge import (
-    Criterion,
-    JudgeExample,
-    JudgeInput,
-    require_fitting_answers,
-    to_criterion,
-)
+from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.results.outcome import Vote
 
 ALTERNATIVES = 10
@@ -92,9 +81,9 @@ class QuestionAsker:
 
     async def _opinion(self, judge: Judge, question: Question, wording: int) -> Opinion:
         if self._has_probabilities:
-            found = await self._by_probabilities(judge, question, wording)
-            if found is not None:
-                return found
+            opinion = await self._by_probabilities(judge, question, wording)
+            if opinion is not None:
+                return opinion
         return await _by_json(judge, question, wording)
 
     async def _by_probabilities(
@@ -195,7 +184,7 @@ class CriterionScore:
     @property
     def score(self) -> float:
         """The median of the opinions; the lower one of two in the middle."""
-        return median_low(one.score for one in self.opinions)
+        return median_low(opinion.score for opinion in self.opinions)
 
     @property
     def is_close(self) -> bool:
@@ -226,7 +215,7 @@ class CriterionScore:
 
     def describe(self) -> str:
         """Return the question, the score and the threshold as text."""
-        votes = [self._format(one.score) for one in self.opinions]
+        votes = [self._format(opinion.score) for opinion in self.opinions]
         median = f" (median of {', '.join(votes)})" if len(votes) > 1 else ""
         line = (
             f"{self.criterion.question} {self._format(self.score, named=True)}{median},"
@@ -239,11 +228,11 @@ class CriterionScore:
         return [
             Vote(
                 question=self.criterion.question,
-                answer=one.mark,
-                score=one.score,
-                reason=one.reason,
+                answer=opinion.mark,
+                score=opinion.score,
+                reason=opinion.reason,
             )
-            for one in self.opinions
+            for opinion in self.opinions
         ]
 
     def _format(self, score: float, *, named: bool = False) -> str:
@@ -258,62 +247,38 @@ class JudgeEvaluator(JudgedEvaluator):
     If the judge's endpoint returns token probabilities, a criterion's score is the probability of a
     yes. Otherwise the judge answers with a reason and a verdict.
 
-    Args:
-        criteria: The questions, phrased so that yes (or 5) is good.
-        threshold: Score from 0 to 1 that every criterion without a threshold of its own must reach.
-        inputs: The parts of the case that the judge sees.
-        examples: Judged responses, shown before the one to judge.
-        votes: How many times each question is asked, worded differently; the median counts.
-        confirm_on_fail: How many more times it is asked if the score is below the threshold or
-            close to it.
-        margin: A score closer to the threshold than this is inconclusive.
-        include_reason: Whether the judge is asked for a reason if it gave none.
     """
 
+    settings: JudgeMetric
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}),
         optional=frozenset({*_PARAMS.values(), EvalParam.IMAGES}) - {EvalParam.RESPONSE},
     )
     metric = "judge"
 
-    def __init__(  # noqa: PLR0913 - the keys of the metric
-        self,
-        criteria: Sequence[str | Criterion],
-        threshold: float = DEFAULT_THRESHOLD,
-        *,
-        inputs: Sequence[JudgeInput] = ("history", "input", "response"),
-        examples: Sequence[JudgeExample] = (),
-        votes: int = 1,
-        confirm_on_fail: int = 0,
-        margin: float = 0.0,
-        include_reason: bool = False,
-        **options: Unpack[JudgedOptions],
-    ) -> None:
-        super().__init__(threshold=threshold, **options)
-        self.criteria = [to_criterion(one) for one in criteria]
-        _validate(self.criteria, examples, inputs)
-        self._inputs = [key for key in TAGS if key in inputs]
+    def _configure(self) -> None:
+        settings = self.settings
+        self._inputs = [key for key in TAGS if key in settings.inputs]
         self._examples = [
-            examples_for(criterion, number, examples, self._inputs)
-            for number, criterion in enumerate(self.criteria)
+            examples_for(criterion, number, settings.examples, self._inputs)
+            for number, criterion in enumerate(settings.questions)
         ]
-        self._votes = votes
-        self._confirmations = confirm_on_fail
-        self._margin = margin
-        self._include_reason = include_reason
         self._first_wording = 0
         self._asker = QuestionAsker()
 
     @property
     def rounds(self) -> int:
         """How many times everything can be asked without using a wording twice."""
-        return max(1, WORDINGS // (self._votes + self._confirmations))
+        return max(1, WORDINGS // self._most_votes)
+
+    @property
+    def _most_votes(self) -> int:
+        return self.settings.votes + self.settings.confirm_on_fail
 
     def reworded(self, number: int) -> "JudgeEvaluator":
         """Return the evaluator of round `number`, below `rounds`, with wordings of its own."""
         other = copy(self)
-        first = number * (self._votes + self._confirmations)
-        other._first_wording = first  # noqa: SLF001 - a copy of its own class
+        other._first_wording = number * self._most_votes  # noqa: SLF001 - a copy of its own class
         return other
 
     def required_params(self) -> frozenset[EvalParam]:
@@ -325,13 +290,13 @@ class JudgeEvaluator(JudgedEvaluator):
         images = (kwargs.get(EvalParam.IMAGES) or ()) if "input" in self._inputs else ()
         scores = await gather_all(
             self._score_criterion(Question(criterion, texts, examples, images))
-            for criterion, examples in zip(self.criteria, self._examples, strict=True)
+            for criterion, examples in zip(self.settings.questions, self._examples, strict=True)
         )
         refusal = self._asker.image_refusal
         if not images or refusal is None:
-            return self._result(scores)
+            return self._result_of(scores)
         note = f"judged without {plural(len(images), 'image')}: {one_line(refusal, MAX_REASON)}"
-        return {**self._result(scores), "note": note}
+        return {**self._result_of(scores), "note": note}
 
     async def _score_criterion(self, question: Question) -> CriterionScore:
         async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
@@ -341,19 +306,19 @@ class JudgeEvaluator(JudgedEvaluator):
             )
             return tuple(await gather_all(opinions))
 
-        criterion = question.criterion
-        threshold = self.threshold if criterion.threshold is None else criterion.threshold
-        opinions = await ask(range(self._votes))
-        score = CriterionScore(criterion, opinions, threshold, self._margin)
-        if self._confirmations and score.needs_confirmation:
-            opinions += await ask(range(self._votes, self._votes + self._confirmations))
-            score = CriterionScore(criterion, opinions, threshold, self._margin)
+        criterion, settings = question.criterion, self.settings
+        threshold = settings.threshold if criterion.threshold is None else criterion.threshold
+        opinions = await ask(range(settings.votes))
+        score = CriterionScore(criterion, opinions, threshold, settings.margin)
+        if settings.confirm_on_fail and score.needs_confirmation:
+            opinions += await ask(range(settings.votes, self._most_votes))
+            score = replace(score, opinions=opinions)
         return replace(score, reason=await self._reason(score, question))
 
     async def _reason(self, score: CriterionScore, question: Question) -> str | None:
         """Return the reason of the median opinion; ask the judge for it only if configured."""
-        median = next(one for one in score.opinions if one.score == score.score)
-        if median.reason is not None or not self._include_reason:
+        median = next(opinion for opinion in score.opinions if opinion.score == score.score)
+        if median.reason is not None or not self.settings.include_reason:
             return median.reason
         if self._asker.image_refusal is not None:
             question = replace(question, images=())
@@ -364,36 +329,19 @@ class JudgeEvaluator(JudgedEvaluator):
         texts: dict[JudgeInput, str] = {"history": join_turns(turns)} if turns else {}
         for key in self._inputs:
             if key != "history":
-                given = kwargs[_PARAMS[key].value]
-                texts[key] = given if isinstance(given, str) else join_passages(given)
+                value = kwargs[_PARAMS[key].value]
+                texts[key] = value if isinstance(value, str) else join_passages(value)
         return texts
 
-    def _result(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
-        score = min(one.rescale(self.threshold) for one in scores)
-        fails = any(not one.passed and not one.is_close for one in scores)
-        result: dict[str, Any] = {
-            "score": score,
-            self.metric: score,
-            "passed": all(one.passed for one in scores),
-            "inconclusive": not fails and any(one.is_close for one in scores),
-            "reasoning": "; ".join(one.describe() for one in scores),
-            "votes": [vote for one in scores for vote in one.votes()],
-        }
+    def _result_of(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
+        fails = any(not item.passed and not item.is_close for item in scores)
+        score = Score(
+            min(item.rescale(self.settings.threshold) for item in scores),
+            reason="; ".join(item.describe() for item in scores),
+            inconclusive=not fails and any(item.is_close for item in scores),
+        )
         if len(scores) == 1 and scores[0].criterion.kind == "1-5":
-            result |= {"raw_score": 1 + 4 * scores[0].score, "raw_scale": "1-5"}
-        return result
-
-
-def _validate(
-    criteria: list[Criterion], examples: Sequence[JudgeExample], inputs: Sequence[JudgeInput]
-) -> None:
-    """Check what agent.yaml's model checks, too. Raises ConfigError."""
-    if not criteria:
-        raise ConfigError("criteria", "is empty: write the questions for the judge")
-    if not inputs:
-        raise ConfigError("inputs", "is empty: name the inputs that the judge sees")
-    for index, example in enumerate(examples):
-        try:
-            require_fitting_answers(criteria, example, f"examples[{index}]")
-        except ValueError as error:
-            raise ConfigError("examples", str(error)) from error
+            score = replace(score, raw_score=1 + 4 * scores[0].score, raw_scale="1-5")
+        passed = all(item.passed for item in scores)
+        votes = [vote for item in scores for vote in item.votes()]
+        return {**self._result(score), "passed": passed, "votes": votes}

@@ -90,7 +90,7 @@ def example_texts(example: JudgeExample, shown: Sequence[JudgeInput]) -> Texts:
 
 def join_turns(turns: Sequence[Turn]) -> str:
     """Return what was said, line by line; no text can pass for another message."""
-    return "\n".join(f"{one.role}: {one.content}".replace("\n", "\n  ") for one in turns)
+    return "\n".join(f"{turn.role}: {turn.content}".replace("\n", "\n  ") for turn in turns)
 
 
 def join_passages(texts: Sequence[str]) -> str:
@@ -104,7 +104,7 @@ def word_prompt(question: Question, wording: int = 0) -> Messages:
     examples. The end of the question never changes: it affects small models too much.
     """
     marks = _marks(question.criterion, wording)
-    answers = [one.mark for one in question.examples]
+    answers = [example.mark for example in question.examples]
     messages = _conversation(question, answers, _AS_WORD.format(marks=marks), wording)
     messages[0]["content"] += f" Reply {marks}."
     return messages
@@ -113,7 +113,9 @@ def word_prompt(question: Question, wording: int = 0) -> Messages:
 def json_prompt(question: Question, wording: int = 0) -> Messages:
     """Return a prompt that asks for a reason and one of the criterion's marks, as JSON."""
     marks = _marks(question.criterion, wording)
-    answers = [json.dumps({"reason": _PRECEDENT, "answer": one.mark}) for one in question.examples]
+    answers = [
+        json.dumps({"reason": _PRECEDENT, "answer": example.mark}) for example in question.examples
+    ]
     return _conversation(question, answers, _AS_JSON.format(marks=marks), wording)
 
 

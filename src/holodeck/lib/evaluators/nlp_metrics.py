@@ -9,20 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, Unpack
+from typing import Any, Protocol, get_args
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import ComparingEvaluator, ComparisonOptions, Score, quote
+from holodeck.lib.evaluators.base import ComparingEvaluator, Score, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.evaluators.tokenizers import check_tokenizer, cut, note_about, uncut_scripts
 from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import plural
 from holodeck.lib.ui.activity import loading
-from holodeck.models.metrics.text import Tokenize
+from holodeck.models.metrics.text import ROUGEMetric, Variant, WordMetric
 
-Variant = Literal["rouge1", "rouge2", "rougeL"]
-
+_VARIANTS: tuple[Variant, ...] = get_args(Variant)
 _ASCII_WORDS = re.compile(r"[^\W_]+")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _JOINERS = str.maketrans("", "", "\u200c\u200d")
@@ -73,31 +72,20 @@ class OverlapEvaluator(ComparingEvaluator):
         """Score the response against one reference."""
 
 
-class WordOptions(ComparisonOptions, total=False):
-    """The options of every metric that compares words."""
-
-    tokenize: Tokenize | None
-
-
 class WordEvaluator(OverlapEvaluator):
     """Compares words, which `tokenize` finds in languages without spaces."""
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        tokenize: Tokenize | None = None,
-        **options: Unpack[ComparisonOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        check_tokenizer(tokenize)
-        self.tokenize = tokenize
+    settings: WordMetric
+
+    def _configure(self) -> None:
+        self._tokenize = self.settings.tokenize
+        check_tokenizer(self._tokenize)
 
     def _best(self, response: str, references: Sequence[str]) -> dict[str, Any]:
         result = super()._best(response, references)
-        uncut = uncut_scripts("\n".join((response, *references)), self.tokenize)
+        uncut = uncut_scripts("\n".join((response, *references)), self._tokenize)
         if uncut:
-            result["note"] = note_about(uncut, self.tokenize)
+            result["note"] = note_about(uncut, self._tokenize)
         return result
 
 
@@ -107,12 +95,13 @@ class F1ScoreEvaluator(WordEvaluator):
     metric = "f1_score"
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        found, expected = (_squad_words(cut(one, self.tokenize)) for one in (response, reference))
+        texts = response, reference
+        words, expected = (_squad_words(cut(text, self._tokenize)) for text in texts)
         _require_words(expected, reference, self.metric)
-        common = sum((Counter(found) & Counter(expected)).values())
-        score = 2 * common / (len(found) + len(expected))
+        common = sum((Counter(words) & Counter(expected)).values())
+        score = 2 * common / (len(words) + len(expected))
         return Overlap(
-            score, f"{common} of {len(found)} words are among the {len(expected)} expected"
+            score, f"{common} of {len(words)} words are among the {len(expected)} expected"
         )
 
 
@@ -137,7 +126,7 @@ class BLEUEvaluator(WordEvaluator):
 
     def _compare(self, response: str, reference: str) -> Overlap:
         bleu = _sacrebleu().sentence_bleu(
-            response, [reference], smooth_method="exp", tokenize=self.tokenize
+            response, [reference], smooth_method="exp", tokenize=self._tokenize
         )
         precisions = " ".join(f"{precision / 100:.2f}" for precision in bleu.precisions)
         detail = f"precision of 1 to 4 words in a row {precisions}, brevity {bleu.bp:.2f}"
@@ -151,39 +140,31 @@ class ROUGEEvaluator(WordEvaluator):
     of other alphabets, accented letters and vowel signs. This one keeps them.
     """
 
+    settings: ROUGEMetric
     metric = "rouge"
     extra = "nlp"
     libraries = ("rouge_score", "nltk")
-    variants: ClassVar[tuple[Variant, ...]] = ("rouge1", "rouge2", "rougeL")
-
-    def __init__(
-        self,
-        threshold: float | None = None,
-        variant: Variant = "rougeL",
-        **options: Unpack[WordOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        self.variant = variant
 
     async def prepare(self) -> None:
         await run_in_thread(_rouge)
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        scorer = _rouge()(list(self.variants), tokenizer=_StemmingTokenizer())
-        response, reference = cut(response, self.tokenize), cut(reference, self.tokenize)
-        found, expected = len(_words(response)), len(_words(reference))
+        scorer = _rouge()(list(_VARIANTS), tokenizer=_StemmingTokenizer())
+        response, reference = cut(response, self._tokenize), cut(reference, self._tokenize)
+        words, expected = len(_words(response)), len(_words(reference))
         _require_words(range(expected), reference, self.metric)
-        if found * expected > _MOST_CELLS:
+        if words * expected > _MOST_CELLS:
             raise EvaluationError(
-                f"{self.name}: {found} words against {expected} are too many to compare"
+                f"{self.name}: {words} words against {expected} are too many to compare"
             )
         scores = scorer.score(reference, response)
         measures: dict[str, float] = {
-            variant: float(scores[variant].fmeasure) for variant in self.variants
+            variant: float(scores[variant].fmeasure) for variant in _VARIANTS
         }
-        chosen = scores[self.variant]
-        detail = f"{self.variant} precision {chosen.precision:.2f}, recall {chosen.recall:.2f}"
-        return Overlap(measures[self.variant], detail, measures)
+        variant = self.settings.variant
+        chosen = scores[variant]
+        detail = f"{variant} precision {chosen.precision:.2f}, recall {chosen.recall:.2f}"
+        return Overlap(measures[variant], detail, measures)
 
 
 class METEOREvaluator(WordEvaluator):
@@ -202,11 +183,11 @@ class METEOREvaluator(WordEvaluator):
 
     def _compare(self, response: str, reference: str) -> Overlap:
         meteor_score, tokenizer = _meteor()
-        found, expected = (
-            tokenizer.tokenize(cut(one, self.tokenize)) for one in (response, reference)
+        tokens, expected = (
+            tokenizer.tokenize(cut(text, self._tokenize)) for text in (response, reference)
         )
-        score = float(meteor_score([expected], found, wordnet=_NoSynonyms()))
-        return Overlap(score, f"{plural(len(found), 'token')} against {len(expected)}")
+        score = float(meteor_score([expected], tokens, wordnet=_NoSynonyms()))
+        return Overlap(score, f"{plural(len(tokens), 'token')} against {len(expected)}")
 
 
 class _NoSynonyms:
@@ -232,7 +213,7 @@ def _words(text: str) -> list[str]:
     bare = text.translate(_JOINERS)
     if bare.isascii():
         return _ASCII_WORDS.findall(bare)
-    letters = (one if unicodedata.category(one)[0] in "LMN" else " " for one in bare)
+    letters = (char if unicodedata.category(char)[0] in "LMN" else " " for char in bare)
     return "".join(letters).split()
 
 
@@ -282,10 +263,6 @@ def _meteor() -> Any:
     return meteor_score, NLTKWordTokenizer()
 
 
-SIMILARITY_THRESHOLD = 0.7
-"""Most paraphrases reach it; texts about something else do not."""
-
-
 class TextSimilarity(Protocol):
     """Compares texts by meaning."""
 
@@ -301,11 +278,14 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
     denies.
 
     Args:
-        threshold: Score to reach; 0.7 by default.
+        threshold: Score to reach; 0.7 by default, which most paraphrases reach, and texts about
+            something else do not.
         embeddings: Loads the embedding model, and may block; the built-in model by default.
+        options: As for `ScoredEvaluator`.
     """
 
     metric = "semantic_similarity"
+    uses = ("embeddings",)
     has_verdict = True
     extra = "local"
     libraries = ("xllamacpp",)
@@ -315,9 +295,9 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
         threshold: float | None = None,
         *,
         embeddings: Callable[[], TextSimilarity] | None = None,
-        **options: Unpack[ComparisonOptions],
+        **options: Any,
     ) -> None:
-        super().__init__(SIMILARITY_THRESHOLD if threshold is None else threshold, **options)
+        super().__init__(threshold, **options)
         self._embeddings = embeddings or embedding_model
 
     @cached_property

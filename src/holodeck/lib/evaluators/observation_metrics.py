@@ -7,17 +7,20 @@ from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import (
     DEFAULT_THRESHOLD,
-    EvaluatorOptions,
+    METRIC_S,
+    BaseEvaluator,
     Observation,
     RetriedRun,
+    RetryConfig,
     Score,
     ScoredEvaluator,
     quote,
+    score_keys,
     to_python,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
@@ -26,6 +29,7 @@ from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, is_blank
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.lib.user_code.registry import load_callable
+from holodeck.models.metrics.text import LatencyMetric
 
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.grader_process import Isolation
@@ -36,7 +40,7 @@ _ALLOWED_RESULTS = (
 )
 
 
-class CustomEvaluator(ScoredEvaluator):
+class CustomEvaluator(BaseEvaluator):
     """Calls the user's code with the Observation; a plain function runs in a thread.
 
     The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
@@ -48,7 +52,7 @@ class CustomEvaluator(ScoredEvaluator):
     metric = "custom"
     uses_observation = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what every evaluator takes, and what graders need
         self,
         target: str | Callable[[Observation], Any],
         threshold: float | None = None,
@@ -57,9 +61,11 @@ class CustomEvaluator(ScoredEvaluator):
         asks_judge: bool = False,
         judge: Judge | None = None,
         isolation: "Isolation | None" = None,
-        **options: Unpack[EvaluatorOptions],
+        timeout: float | None = METRIC_S,
+        retry_config: RetryConfig | None = None,
     ) -> None:
-        super().__init__(threshold, **options)
+        super().__init__(timeout, retry_config)
+        self.threshold = threshold
         self._isolation = isolation
         self._asks_judge = asks_judge
         self._judge = judge
@@ -81,7 +87,7 @@ class CustomEvaluator(ScoredEvaluator):
 
     async def prepare(self) -> None:
         if self._isolation is not None and self.is_isolated:
-            await self._isolation.prepare(self)
+            await self._isolation.prepare()
 
     def _new_run(self) -> RetriedRun:
         run = super()._new_run()
@@ -91,7 +97,7 @@ class CustomEvaluator(ScoredEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         score = _to_score(await self._call(kwargs["observation"]), self.name)
-        result = self._result(score)
+        result = score_keys(self.metric, score, self.threshold)
         if score.passed is False:
             result["passed"] = False
         elif score.passed is None and self.threshold is None:
@@ -183,29 +189,18 @@ class LatencyEvaluator(ScoredEvaluator):
     """The agent took at most `max_ms`. The score is 1 within the limit, and `max_ms` divided by the
     time taken above it."""
 
+    settings: LatencyMetric
     metric = "latency"
     uses_observation = True
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        max_ms: float,
-        **options: Unpack[EvaluatorOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        self._max_ms = max_ms
-
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         observation: Observation = kwargs["observation"]
-        taken = observation.latency_ms
-        if taken is None:
+        taken_ms, max_ms = observation.latency_ms, self.settings.max_ms
+        if taken_ms is None:
             raise EvaluationError(f"{self.name} needs latency_ms, which was not measured")
-        passed = taken <= self._max_ms
-        score = 1.0 if passed else self._max_ms / taken
-        return self._result(
-            Score(score, passed, f"{taken:.0f} ms of {self._max_ms:.0f} ms allowed")
-        )
+        passed = taken_ms <= max_ms
+        score = 1.0 if passed else max_ms / taken_ms
+        return self._result(Score(score, passed, f"{taken_ms:.0f} ms of {max_ms} ms allowed"))
 
 
 NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor expected_tools"
@@ -250,13 +245,13 @@ def _compare_tools(observation: Observation) -> tuple[list[str], list[str]]:
     wanted = [name for name in observation.expected_tools or () if isinstance(name, str)]
     calls = observation.tool_calls if wanted else ()
     called = [call.name for call in calls if not call.blocked]
-    offered = [one.name for one in observation.tools] if observation.evidence.tools else []
+    offered = [tool.name for tool in observation.tools] if observation.evidence.tools else []
     faults, notes = [], []
     for name in wanted:
-        found = find_tool(name, [*called, *offered])
-        if found not in called:
+        called_name = find_tool(name, [*called, *offered])
+        if called_name not in called:
             hint = did_you_mean_tool(name, [*called, *offered])
             faults.append(f"no call of {name!r}; called: {', '.join(called) or 'nothing'}{hint}")
-        elif found != name:
-            notes.append(f"{name!r} matches {found!r}")
+        elif called_name != name:
+            notes.append(f"{name!r} matches {called_name!r}")
     return faults, notes

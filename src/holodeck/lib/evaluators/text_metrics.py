@@ -6,20 +6,21 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Unpack
+from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import (
-    ComparingEvaluator,
-    ComparisonOptions,
-    EvaluatorOptions,
-    Score,
-    ScoredEvaluator,
-    quote,
-)
+from holodeck.lib.evaluators.base import ComparingEvaluator, Score, ScoredEvaluator, quote
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.patterns import compile_pattern, find
 from holodeck.lib.support.text import is_blank
+from holodeck.models.metrics.text import (
+    ContainsMetric,
+    ExactMatchMetric,
+    NumericMetric,
+    Pick,
+    RegexMetric,
+    TextMetric,
+)
 
 _SPACE = re.compile(r"\s+")
 _EMPTY = "is empty after normalization"
@@ -58,32 +59,20 @@ def without_punctuation(text: str, also: str = "") -> str:
     return text.translate(dict.fromkeys(map(ord, drop)))
 
 
-class TextOptions(ComparisonOptions, total=False):
-    """The options of every literal comparison."""
-
-    ignore_case: bool
-    ignore_punctuation: bool
-    normalize_whitespace: bool
-
-
 class LiteralEvaluator(ComparingEvaluator):
     """Compares text after normalizing both sides in the same way; the score is 1 or 0."""
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        ignore_case: bool = False,
-        ignore_punctuation: bool = False,
-        normalize_whitespace: bool = False,
-        strip: bool = False,
-        **options: Unpack[ComparisonOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
+    settings: TextMetric
+
+    def _configure(self) -> None:
+        settings = self.settings
         self._normalization = Normalization(
-            ignore_case, ignore_punctuation, normalize_whitespace, strip
+            settings.ignore_case,
+            settings.ignore_punctuation,
+            settings.normalize_whitespace,
+            isinstance(settings, ExactMatchMetric) and settings.strip,
         )
-        for text in self._values or ():
+        for text in settings.expected_texts() or ():
             if self._is_empty(self._normalization.apply(text)):
                 raise ConfigError("value", f"{quote(text)} {_EMPTY}")
 
@@ -108,12 +97,8 @@ class LiteralEvaluator(ComparingEvaluator):
 class ExactMatchEvaluator(LiteralEvaluator):
     """The response equals the expected text or one of `values`; outer white space is ignored."""
 
+    settings: ExactMatchMetric
     metric = "exact_match"
-
-    def __init__(
-        self, threshold: float | None = None, *, strip: bool = True, **options: Unpack[TextOptions]
-    ) -> None:
-        super().__init__(threshold, strip=strip, **options)
 
     def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
         if response in expected:
@@ -124,27 +109,24 @@ class ExactMatchEvaluator(LiteralEvaluator):
         return False, f"{reason}; {_first_difference(next(iter(expected)), response)}"
 
 
+class EqualityEvaluator(ExactMatchEvaluator):
+    """Another name of `exact_match`."""
+
+    metric = "equality"
+
+
 class ContainsEvaluator(LiteralEvaluator):
     """The response contains all of the expected texts, or with match="any" at least one."""
 
+    settings: ContainsMetric
     metric = "contains"
-
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        match: Literal["all", "any"] = "all",
-        **options: Unpack[TextOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        self._match = match
 
     def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
         missing = [text for normal, text in expected.items() if normal not in response]
-        passed = not missing if self._match == "all" else len(missing) < len(expected)
+        passed = not missing if self.settings.match == "all" else len(missing) < len(expected)
         if passed:
-            found = [text for text in expected.values() if text not in missing]
-            return True, "found " + _list_texts(found, ", ")
+            present = [text for text in expected.values() if text not in missing]
+            return True, "found " + _list_texts(present, ", ")
         return False, "did not find " + _list_texts(missing, ", ")
 
 
@@ -185,47 +167,30 @@ class RegexEvaluator(ScoredEvaluator):
     `time_limit_ms` is an error, neither a hang nor a verdict.
     """
 
+    settings: RegexMetric
     metric = "regex"
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        pattern: str,
-        fullmatch: bool = False,
-        ignore_case: bool = False,
-        time_limit_ms: int = 1000,
-        **options: Unpack[EvaluatorOptions],
-    ) -> None:
-        super().__init__(threshold, **options)
-        if not pattern:
-            raise ConfigError("pattern", "is empty and would match every response")
-        self._pattern = compile_pattern(pattern, ignore_case=ignore_case)
+    def _configure(self) -> None:
+        pattern = self.settings.pattern
+        self._pattern = compile_pattern(pattern, ignore_case=self.settings.ignore_case)
         self._shown = quote(pattern)
-        self._fullmatch = fullmatch
-        self._seconds = time_limit_ms / 1000
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        response = self._response(kwargs)
+        response, limit_s = self._response(kwargs), self.settings.time_limit_ms / 1000
         try:
-            found = await run_in_thread(
-                lambda: find(self._pattern, response, self._seconds, whole=self._fullmatch)
+            match = await run_in_thread(
+                lambda: find(self._pattern, response, limit_s, whole=self.settings.fullmatch)
             )
         except TimeoutError as error:
             raise EvaluationError(
-                f"pattern {self._shown} took longer than {self._seconds:g} s on a response of "
+                f"pattern {self._shown} took longer than {limit_s:g} s on a response of "
                 f"{len(response)} characters; simplify it or raise 'time_limit_ms'"
             ) from error
-        return self._result(self._grade(found, response))
+        if match is not None:
+            return self._result(Score(1.0, True, f"{self._shown} matches {quote(match)}"))
+        fails = "does not match all of" if self.settings.fullmatch else "does not match"
+        return self._result(Score(0.0, False, f"{self._shown} {fails} {quote(response)}"))
 
-    def _grade(self, found: str | None, response: str) -> Score:
-        if found is not None:
-            return Score(1.0, True, f"{self._shown} matches {quote(found)}")
-        fails = "does not match all of" if self._fullmatch else "does not match"
-        return Score(0.0, False, f"{self._shown} {fails} {quote(response)}")
-
-
-Pick = Literal["only", "first", "last", "any"]
 
 # A run of digits, dots, commas and underscores that ends in a digit, with a sign, an exponent and a
 # percent sign. Digits that belong to a word (H2O, GPT-4, v1.2) do not count.
@@ -291,40 +256,24 @@ class NumericEvaluator(ComparingEvaluator):
     number, because a response that lists many is easily right by accident; "any" allows that.
     """
 
+    settings: NumericMetric
     metric = "numeric"
 
-    def __init__(  # noqa: PLR0913 - one parameter per key of agent.yaml
-        self,
-        threshold: float | None = None,
-        *,
-        value: float | str | None = None,
-        values: Sequence[float | str] | None = None,
-        absolute_tolerance: float = 1e-6,
-        relative_tolerance: float = 0.0,
-        accept_percent: bool = False,
-        accept_thousands_separators: bool = False,
-        pick: Pick = "only",
-        **options: Unpack[EvaluatorOptions],
-    ) -> None:
-        super().__init__(
-            threshold,
-            value=None if value is None else str(value),
-            values=None if values is None else [str(one) for one in values],
-            **options,
-        )
-        self._reader = NumberReader(accept_percent, accept_thousands_separators)
-        self._absolute, self._relative, self._pick = absolute_tolerance, relative_tolerance, pick
-        for one in self._values or ():
-            if len(self._reader.numbers(one)) != 1:
-                raise ConfigError("value" if values is None else "values", _not_one_number(one))
+    def _configure(self) -> None:
+        settings = self.settings
+        self._reader = NumberReader(settings.accept_percent, settings.accept_thousands_separators)
+        for text in settings.expected_texts() or ():
+            if len(self._reader.numbers(text)) != 1:
+                key = "value" if settings.values is None else "values"
+                raise ConfigError(key, _not_one_number(text))
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
         expected = [self._expected_number(text) for text in self._references(kwargs)]
-        found = self._reader.numbers(response)
-        picked = _select(found, self._pick)
-        passed = any(self._close(one, other) for one in picked for other in expected)
-        result = self._describe(found, picked, response)
+        numbers = self._reader.numbers(response)
+        picked = _select(numbers, self.settings.pick)
+        passed = any(self._is_close(number, other) for number in picked for other in expected)
+        result = self._describe(numbers, picked, response)
         reason = f"expected {_list_numbers(expected, ' or ')}, {result}"
         return self._result(Score(float(passed), passed, reason))
 
@@ -334,32 +283,33 @@ class NumericEvaluator(ComparingEvaluator):
             raise EvaluationError(f"{self.name}: ground_truth {_not_one_number(text)}")
         return numbers[0]
 
-    def _close(self, found: float, expected: float) -> bool:
-        return abs(found - expected) <= max(self._absolute, self._relative * abs(expected))
+    def _is_close(self, number: float, expected: float) -> bool:
+        tolerance = self.settings.relative_tolerance * abs(expected)
+        return abs(number - expected) <= max(self.settings.absolute_tolerance, tolerance)
 
-    def _describe(self, found: Sequence[float], picked: Sequence[float], response: str) -> str:
-        if not found:
+    def _describe(self, numbers: Sequence[float], picked: Sequence[float], response: str) -> str:
+        if not numbers:
             unread = self._reader.unreadable(response)[:3]
             hint = f" ({', '.join(map(repr, unread))} cannot be read as one)" if unread else ""
             return f"found no number{hint} in {quote(response)}"
         if not picked:
             return (
-                f"found {len(found)} numbers ({_list_numbers(found, ', ')}); "
+                f"found {len(numbers)} numbers ({_list_numbers(numbers, ', ')}); "
                 "set 'pick' to first, last or any, or let the agent respond with one number"
             )
         return f"got {_list_numbers(picked, ', ')}"
 
 
-def _select(found: Sequence[float], pick: Pick) -> Sequence[float]:
+def _select(numbers: Sequence[float], pick: Pick) -> Sequence[float]:
     match pick:
         case "first":
-            return found[:1]
+            return numbers[:1]
         case "last":
-            return found[-1:]
+            return numbers[-1:]
         case "only":
-            return found if len(found) == 1 else []
+            return numbers if len(numbers) == 1 else []
         case "any":
-            return found
+            return numbers
 
 
 def _list_numbers(numbers: Sequence[float], between: str) -> str:

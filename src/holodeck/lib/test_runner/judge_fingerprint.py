@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from holodeck.lib.evaluators import FAMILIES
 from holodeck.lib.evaluators.build import evaluator_class
 from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
@@ -93,9 +95,8 @@ def _scoring_code(metric: MetricSettings | str) -> str:
     if names is not None:
         return _hash_modules(*_SHARED_CODE, *names)
     assert isinstance(metric, MetricSettings)  # noqa: S101 - `criteria` is in the table
-    kind = evaluator_class(metric)
-    libraries = [_installed_version(library) for library in kind.libraries]
-    return " ".join([*libraries, _hash_modules(*_SHARED_CODE), _hash_of_adapter(kind.__module__)])
+    libraries = [_installed_version(library) for library in evaluator_class(metric).libraries]
+    return " ".join([*libraries, _hash_modules(*_SHARED_CODE), _hash_of_family(metric.family)])
 
 
 @cache
@@ -104,12 +105,12 @@ def _hash_modules(*names: str) -> str:
 
 
 @cache
-def _hash_of_adapter(name: str) -> str:
-    """Hash a module that calls a library with the modules beside it that do."""
-    file = _file_of(name)
-    is_package = file.parent.name != "evaluators"
-    siblings = "*.py" if is_package else f"{file.stem.partition('_')[0]}*.py"
-    return _hash_files(sorted(file.parent.glob(siblings)))
+def _hash_of_family(family: str) -> str:
+    """Hash the modules of a family of metrics, with those that call its library."""
+    paths = [_file_of(name) for name in FAMILIES[family]]
+    is_package = {path: path.stem == "__init__" for path in paths}
+    files = [path.parent.glob("*.py") if is_package[path] else [path] for path in paths]
+    return _hash_files(sorted(chain.from_iterable(files)))
 
 
 def _file_of(module: str) -> Path:

@@ -64,7 +64,7 @@ class AzureMetric(JudgedMetric):
     `task_adherence` is 0 or 1."""
 
     not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
-    not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"scale"}
+    family: ClassVar = "azure"
 
     type: Literal["standard", "azure"] = "azure"
     """May be omitted."""
@@ -110,10 +110,6 @@ class AzureMetric(JudgedMetric):
             raise ValueError("task_adherence is 0 or 1; remove this key")
         return value
 
-    @property
-    def evaluator_name(self) -> str:
-        return self.metric
-
 
 class AzureProject(Model):
     """A hub-based project in Azure AI Foundry."""
@@ -133,6 +129,8 @@ class AzureSafetyMetric(MetricSettings):
     """
 
     not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
+    family: ClassVar = "azure"
+
     type: Literal["standard", "azure"] = "azure"
     """May be omitted."""
     metric: SafetyName
@@ -142,10 +140,6 @@ class AzureSafetyMetric(MetricSettings):
     azure_ai_project: ServerAddress | AzureProject | None = None
     """Required: the URL of the project, or the names of a hub-based one. Whoever runs the tests
     must be signed in to Azure."""
-
-    @property
-    def evaluator_name(self) -> str:
-        return self.metric
 
 
 RetrievalMeasure = Literal[
@@ -159,6 +153,7 @@ class DocumentRetrievalMetric(MetricSettings):
     the process."""
 
     not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
+    family: ClassVar = "azure"
 
     type: Literal["standard", "azure"] = "azure"
     """May be omitted."""
@@ -175,10 +170,6 @@ class DocumentRetrievalMetric(MetricSettings):
     (`fidelity`), the label of the first or the best of the first three, or the share of passages
     with a label (`holes`)."""
 
-    @property
-    def evaluator_name(self) -> str:
-        return self.metric
-
     @model_validator(mode="after")
     def _check_relevant(self) -> "DocumentRetrievalMetric":
         if not any(self.relevance.values()):
@@ -189,6 +180,8 @@ class DocumentRetrievalMetric(MetricSettings):
 class AzureClassMetric(ClassMetric):
     """A class whose objects are called with texts (`query`, `response`, `context`, `ground_truth`)
     and return a mapping: your own, or one of Azure AI Evaluation without a name under `metric:`."""
+
+    family: ClassVar = "azure"
 
     type: Literal["azure"] = "azure"
     """A metric of Azure AI Evaluation."""

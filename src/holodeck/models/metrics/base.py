@@ -1,9 +1,8 @@
 """The settings that metrics of an agent.yaml share, and which keys select each class of them."""
 
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from holodeck.models.base import Json, Milliseconds, Model, NonBlank, Ratio
 from holodeck.models.llm import LLMProvider
@@ -18,20 +17,16 @@ if TYPE_CHECKING:
 
 MODULE_CALLABLE = "module:callable"
 """Stands for the name of a callable of the user."""
-MetricKind = Literal["standard", "rag", "geval", "deepeval", "azure", "judge", "code"]
-"""The families of metrics, as reports name them."""
-CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"
+CUSTOM_PROMPT = "a question of your own is 'type: judge'"
 
 
 class MetricSettings(Model):
     """The settings that every metric has."""
 
-    takes_base_dir: ClassVar[bool] = False
-    """Whether the evaluator imports Python objects of the user."""
+    family: ClassVar[str]
+    """The metrics that are computed in the same place; the user's code has none."""
     without_name: ClassVar[str] = ""
     """What a mapping without the key `metric` has instead, if several classes have the type."""
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric"})
-    """Fields that select the metric or its judge; all others are options of the evaluator."""
 
     threshold: Ratio | None = None
     """Score to reach, 0 to 1. Without one, the metric's own verdict counts, if it has a verdict."""
@@ -51,9 +46,9 @@ class MetricSettings(Model):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Add the class to `metric_class`, if it has a type."""
+        """Add the class to `metric_class`, if it has a type and is not the base of others."""
         super().__pydantic_init_subclass__(**options)
-        for kind in cls.types():
+        for kind in cls.types() if cls.names() or "metric" not in cls.model_fields else ():
             names = cls.names() if kind == "standard" else (*cls.names(), cls.without_name)
             for name in names:
                 _CLASSES.setdefault((kind, name), cls)
@@ -81,15 +76,14 @@ class MetricSettings(Model):
         return self
 
     @property
-    def kind(self) -> MetricKind:
-        """The family of metrics that reports name."""
-        kind: MetricKind = type(self).model_fields["type"].default
-        return kind
+    def kind(self) -> str:
+        """The type of metrics that reports name."""
+        return str(type(self).model_fields["type"].default)
 
     @property
     def evaluator_name(self) -> str:
         """The name of the metric among all evaluators."""
-        return f"{self.kind} {self.without_name}".strip()
+        return str(vars(self).get("metric") or f"{self.kind} {self.without_name}".strip())
 
     @property
     def label(self) -> str:
@@ -118,10 +112,6 @@ class MetricSettings(Model):
         """The user's objects, as `module:object`, by their keys in the metric."""
         return {}
 
-    def options(self) -> dict[str, Any]:
-        """Return the metric's own settings by their keys in agent.yaml."""
-        return {key: getattr(self, name) for key, name in _option_fields(type(self))}
-
 
 _CLASSES: dict[tuple[str, str], type[MetricSettings]] = {}
 """The class of each type and name; a type alone has the name ""."""
@@ -137,6 +127,17 @@ def metric_class(keys: "Mapping[str, Any]") -> type[MetricSettings] | None:
     if kind == "standard" and ":" in (name or ""):
         name = MODULE_CALLABLE
     return _CLASSES.get((kind, name or "")) or _CLASSES.get((kind, ""))
+
+
+def class_of_metric(name: str) -> type[MetricSettings]:
+    """Return the class of the metric with this name, or of this type if the type alone selects it.
+
+    Raises LookupError for a name that is unknown.
+    """
+    for model in _CLASSES.values():
+        if name in (model.names() or model.types()):
+            return model
+    raise LookupError(name)
 
 
 def metric_classes() -> tuple[type[MetricSettings], ...]:
@@ -159,18 +160,18 @@ def metric_types() -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for model in metric_classes() for kind in model.types()))
 
 
-@cache
-def _option_fields(metric: type[MetricSettings]) -> tuple[tuple[str, str], ...]:
-    """Return the YAML key and the name of each option. Cached: every case may have metrics."""
-    excluded = MetricSettings.model_fields.keys() | metric.not_options
-    fields = metric.model_fields
-    return tuple((fields[name].alias or name, name) for name in fields if name not in excluded)
+def _require_known_type(name: str) -> str:
+    if name not in metric_types():
+        raise ValueError(f"found {name!r}; expected one of {', '.join(metric_types())}")
+    return name
+
+
+MetricKind = Annotated[str, AfterValidator(_require_known_type)]
+"""The type of a metric, as reports name it."""
 
 
 class JudgedMetric(MetricSettings):
     """The settings of a metric that a judge scores."""
-
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "judge_trust"})
 
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1."""
@@ -190,9 +191,6 @@ _PYTHON = "python"
 class ClassMetric(JudgedMetric):
     """A metric class that holodeck creates with `args`; the base of one model for each library."""
 
-    not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"name", "class_"}
-
-    takes_base_dir = True
     without_name = "class"
 
     class_: Annotated[str, Field(alias="class", pattern=r"^[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?$")]
@@ -215,10 +213,6 @@ class ClassMetric(JudgedMetric):
             ("args", key): target for key, target in objects.items() if target is not None
         }
         return {**targets, ("class",): self.class_} if ":" in self.class_ else targets
-
-    def options(self) -> dict[str, Any]:
-        """Return the class and its arguments."""
-        return {**super().options(), "class_name": self.class_}
 
 
 def python_target(value: Any) -> str | None:

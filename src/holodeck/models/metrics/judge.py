@@ -53,9 +53,7 @@ class JudgeExample(Model):
 class JudgeMetric(JudgedMetric):
     """Short questions about the response; the worst answer is the score."""
 
-    not_options: ClassVar[frozenset[str]] = frozenset(
-        {"type", "metric", "model", "name", "judge_trust"}
-    )
+    family: ClassVar = "judge"
 
     type: Literal["judge"] = "judge"
     """Your own short questions."""

@@ -55,10 +55,6 @@ class EvaluationMetric(MetricSettings):
             return super().__new__(model)  # whose __init__ gets the keys
         return cast(EvaluationMetric, model(**keys))
 
-    @property
-    def evaluator_name(self) -> str:
-        return self.metric
-
 
 class ComparingMetric(EvaluationMetric):
     """Compares the response with `value` or `values`, or else with the case's `ground_truth`."""
@@ -76,13 +72,17 @@ class ComparingMetric(EvaluationMetric):
 
     def expected_texts(self) -> list[str] | None:
         """Return the expected texts; None means the case's ground truth."""
-        return self.values if self.value is None else [self.value]
+        expected = self.values if self.value is None else [self.value]
+        return None if expected is None else [str(text) for text in expected]
 
 
 class NLPMetric(ComparingMetric):
     """Measures how similar the response and the reference are."""
 
+    family: ClassVar = "similarity"
 
+
+Variant = Literal["rouge1", "rouge2", "rougeL"]
 Tokenize = Literal["zh", "ja-mecab", "char", "flores200"]
 
 
@@ -111,7 +111,7 @@ class ROUGEMetric(WordMetric):
     """ROUGE F-measure."""
 
     metric: Literal["rouge"]
-    variant: Literal["rouge1", "rouge2", "rougeL"] = "rougeL"
+    variant: Variant = "rougeL"
     """The variant whose F-measure is the score."""
 
 
@@ -131,6 +131,8 @@ class SemanticSimilarityMetric(NLPMetric):
 
 class TextMetric(ComparingMetric):
     """Compares text literally, after the configured normalization."""
+
+    family: ClassVar = "text"
 
     ignore_case: bool = False
     """Whether upper and lower case are the same."""
@@ -166,11 +168,15 @@ class PassFailMetric(EvaluationMetric):
     """The response contains the ground truth, and the agent called the expected tools by exactly
     their names."""
 
+    family: ClassVar = "observation"
+
     metric: Literal["passfail"]
 
 
 class RegexMetric(EvaluationMetric):
     """A regular expression matches the response."""
+
+    family: ClassVar = "text"
 
     metric: Literal["regex"]
     pattern: NonBlank
@@ -186,6 +192,8 @@ class RegexMetric(EvaluationMetric):
 class JsonSchemaMetric(EvaluationMetric):
     """The response is JSON that is valid by a schema."""
 
+    family: ClassVar = "json_schema"
+
     metric: Literal["json_schema"]
     schema_: dict[str, Json] = Field(alias="schema")
     """The JSON schema."""
@@ -193,8 +201,13 @@ class JsonSchemaMetric(EvaluationMetric):
     """Whether JSON inside a Markdown fence is accepted."""
 
 
+Pick = Literal["only", "first", "last", "any"]
+
+
 class NumericMetric(ComparingMetric):
     """The response contains the right number."""
+
+    family: ClassVar = "text"
 
     metric: Literal["numeric"]
     value: float | NonBlank | None = None  # type: ignore[assignment]
@@ -209,12 +222,14 @@ class NumericMetric(ComparingMetric):
     """Whether 45 % counts as 0.45."""
     accept_thousands_separators: bool = False
     """Whether 1,234 counts as 1234."""
-    pick: Literal["only", "first", "last", "any"] = "only"
+    pick: Pick = "only"
     """Which number of the response counts; `only` requires exactly one."""
 
 
 class LatencyMetric(EvaluationMetric):
     """The agent responds in time."""
+
+    family: ClassVar = "observation"
 
     metric: Literal["latency"]
     max_ms: Milliseconds
@@ -245,8 +260,6 @@ class CustomMetric(EvaluationMetric):
 
 class CodeMetric(MetricSettings):
     """A Python callable of yours that gets the whole observation of a case."""
-
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name", "judge"})
 
     type: Literal["code"] = "code"
     """Your own Python code."""

@@ -29,7 +29,7 @@ def test_every_metric_of_the_configuration_has_an_evaluator():
 @pytest.mark.parametrize("name", EVALUATORS)
 def test_the_evaluator_of_a_metric_has_its_name(name):
     assert issubclass(EVALUATORS[name], BaseEvaluator)
-    assert EVALUATORS[name].metric == {"equality": "exact_match"}.get(name, name)
+    assert EVALUATORS[name].metric == name
 
 
 def test_what_the_configuration_says_reaches_the_evaluator():
@@ -45,7 +45,8 @@ def test_what_the_configuration_says_reaches_the_evaluator():
     )
 
     assert isinstance(evaluator, ROUGEEvaluator)
-    assert (evaluator.variant, evaluator.threshold, evaluator.timeout) == ("rouge2", 0, 1.5)
+    assert (evaluator.settings.variant, evaluator.threshold) == ("rouge2", 0)
+    assert evaluator.timeout == 1.5
     assert evaluator.retry_config.max_retries == 2
     assert evaluator.retry_config.every_error
 

@@ -421,7 +421,7 @@ async def test_only_the_inputs_that_are_named_are_shown(build, server):
 )
 def test_without_questions_or_inputs_there_is_nothing_to_ask(keys, field):
     with pytest.raises(ConfigError) as caught:
-        JudgeEvaluator(**keys)
+        JudgeEvaluator(name="polite", **keys)
 
     assert caught.value.field == field
 

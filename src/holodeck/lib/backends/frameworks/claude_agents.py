@@ -12,7 +12,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     TurnRecord,
 )
-from holodeck.lib.backends.frameworks.claude_code import ClaudeCode, SharedGroupGuard
+from holodeck.lib.backends.frameworks.claude_code import ClaudeCode
 from holodeck.lib.backends.frameworks.claude_messages import ClaudeTurnReader, Tokens, to_messages
 
 if TYPE_CHECKING:
@@ -62,12 +62,11 @@ class ClaudeAdapter(FrameworkAdapter):
 
     def __init__(self, options: Any) -> None:
         self._options = options
-        self._guard = SharedGroupGuard()
         self._reported: set[str] = set()
         """The MCP servers without tools that were reported."""
 
     async def open(self, context: Sequence["Message"]) -> "ClaudeSession":
-        return ClaudeSession(self._options, self._guard, self._reported, context)
+        return ClaudeSession(self._options, self._reported, context)
 
     def tools(self) -> list[str] | None:
         """Return the names of the tools; None if files or other programs may add some."""
@@ -116,16 +115,9 @@ class ClaudeSession(FrameworkSession):
 
     traced_as = "Claude Agent SDK"
 
-    def __init__(
-        self,
-        options: Any,
-        guard: SharedGroupGuard,
-        reported: set[str],
-        context: Sequence["Message"],
-    ) -> None:
+    def __init__(self, options: Any, reported: set[str], context: Sequence["Message"]) -> None:
         self.turn = TurnRecord()
         self._options = options
-        self._guard = guard
         self._reported = reported
         self._process: ClaudeCode | None = None
         self._tokens: Tokens | None = None
@@ -204,7 +196,7 @@ class ClaudeSession(FrameworkSession):
         options = self._options
         if self._place or options.resume:
             options = replace(options, fork_session=True, **self._place)
-        self._process = ClaudeCode(options, self._guard)
+        self._process = ClaudeCode(options)
         self._tokens = None if options.resume else (0, 0)
         await self._process.start()
 

@@ -70,15 +70,15 @@ class JudgeRequests:
         if self.scale is None:
             raise AttributeError("no probabilities are needed")
         value, tokens = await self._send(prompt, library().score_schema, top_logprobs)
-        token = next((one for one in reversed(tokens) if one.text == str(value["score"])), None)
+        score = str(value["score"])
+        token = next((token for token in reversed(tokens) if token.text == score), None)
         scores = [] if token is None else _on_scale(token.alternatives, self.scale)
         self.why_unweighted = _why_unweighted(tokens, scores, self.scale)
-        found = [
+        alternatives = [
             SimpleNamespace(token=text, logprob=math.log(probability))
             for text, probability in scores
         ]
-        text = str(value["score"])
-        chosen = SimpleNamespace(token=text, top_logprobs=found)
+        chosen = SimpleNamespace(token=score, top_logprobs=alternatives)
         logprobs = None if self.why_unweighted else SimpleNamespace(content=[chosen])
         message = SimpleNamespace(content=json.dumps(value))
         return SimpleNamespace(choices=[SimpleNamespace(message=message, logprobs=logprobs)])
@@ -160,7 +160,7 @@ def _why_unweighted(
 
 
 def _names_ten(tokens: Sequence[Token]) -> bool:
-    return any(text == "10" for one in tokens for text, _ in one.alternatives)
+    return any(text == "10" for token in tokens for text, _ in token.alternatives)
 
 
 @cache
@@ -348,7 +348,8 @@ class Measurement:
     async def _cancel_other_requests(self) -> None:
         """Cancel the requests that DeepEval leaves running when one fails."""
         current = asyncio.current_task()
-        running = [one for one in self._requests.stop() if one is not current and not one.done()]
+        tasks = self._requests.stop()
+        running = [task for task in tasks if task is not current and not task.done()]
         for task in running:
             task.cancel()
         if running:

@@ -1,19 +1,16 @@
 """Metrics of DeepEval about how an agent works: its plan, steps, goals, tools and topics."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
-from holodeck.errors import ConfigError, EvaluationError
+from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import (
-    DeepEvalBaseEvaluator,
-    ReasonOptions,
-    require_range,
-)
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_range
 from holodeck.lib.evaluators.deepeval.cases import to_turn, trace_of, turns_of, turns_with_passages
 from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
+from holodeck.models.metrics.deepeval import TopicAdherenceMetric
 
 
 def _count(metric: Any, answer: JsonObject, key: str) -> None:
@@ -76,10 +73,10 @@ class ExchangesEvaluator(DeepEvalBaseEvaluator):
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         turns = turns_of(kwargs[EvalParam.EXCHANGES])
-        if not any(one.role == "user" for one in turns):
+        if not any(turn.role == "user" for turn in turns):
             raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
         return adapter.library().cases.ConversationalTestCase(
-            turns=[to_turn(one, mark_unseen=True) for one in turns]
+            turns=[to_turn(turn, mark_unseen=True) for turn in turns]
         )
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
@@ -97,23 +94,14 @@ class GoalAccuracyEvaluator(ExchangesEvaluator):
 
 
 class TopicAdherenceEvaluator(ExchangesEvaluator):
-    """The share of questions that the agent rightly answered, or rightly did not.
+    """The share of questions that the agent rightly answered, or rightly did not."""
 
-    Args:
-        relevant_topics: The topics that the agent is to talk about.
-    """
-
+    settings: TopicAdherenceMetric
     metric = "topic_adherence"
     deepeval_class = "TopicAdherenceMetric"
 
-    def __init__(self, *, relevant_topics: Sequence[str], **options: Unpack[ReasonOptions]) -> None:
-        super().__init__(**options)
-        self._topics = list(relevant_topics or [])
-        if not self._topics:
-            raise ConfigError("relevant_topics", "is missing: write the agent's topics")
-
     def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "relevant_topics": self._topics}
+        return {**super()._options(), "relevant_topics": self.settings.relevant_topics}
 
     def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
         return None if metric.items_found else "the judge found no question and answer"
@@ -130,14 +118,19 @@ class ToolUseEvaluator(ExchangesEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
-        if any(one.response.tool_calls is None for one in exchanges):
+        calls = [exchange.response.tool_calls for exchange in exchanges]
+        if None in calls:
             raise EvaluationError("the tool calls of a turn are unknown")
-        if not any(one.response.tool_calls for one in exchanges):
+        if not any(calls):
             return {**self._build_result(0.0, "the agent called no tool"), "inconclusive": True}
         make = adapter.library().cases.ToolCall
         tools = [
-            make(name=one.name, description=one.description, input_parameters=dict(one.parameters))
-            for one in kwargs[EvalParam.TOOLS]
+            make(
+                name=tool.name,
+                description=tool.description,
+                input_parameters=dict(tool.parameters),
+            )
+            for tool in kwargs[EvalParam.TOOLS]
         ]
         options = {**self._options(), "available_tools": tools}
         return await self._measure(self._test_case(kwargs), options)
@@ -174,15 +167,16 @@ class TurnFaithfulnessEvaluator(TurnRAGEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
         _count(metric, answer, "claims")
-        found = [one["reason"] for one in answer.get("verdicts", ()) if one["verdict"] == "no"]
-        metric.contradictions = [*getattr(metric, "contradictions", []), *filter(None, found)]
+        verdicts = answer.get("verdicts", ())
+        reasons = [verdict["reason"] for verdict in verdicts if verdict["verdict"] == "no"]
+        metric.contradictions = [*getattr(metric, "contradictions", []), *filter(None, reasons)]
 
-    def _result(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
         """Give the reasons of the verdicts as the reason."""
         if self.include_reason:
             reasons = dict.fromkeys(metric.contradictions)
             metric.reason = "; ".join(reasons) or "no claim contradicts the passages"
-        return super()._result(metric, case)
+        return super()._result_of(metric, case)
 
     def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
         return None if metric.items_found else "the judge found no claim in the responses"

@@ -1,18 +1,15 @@
 """Metrics of DeepEval about one response: harm, tasks, tool calls and JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.base import gather_all
+from holodeck.lib.evaluators.base import ONE_IS_GOOD, gather_all
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
-    ONE_IS_GOOD,
     DeepEvalBaseEvaluator,
-    ReasonOptions,
     require_count,
     require_range,
 )
@@ -22,6 +19,11 @@ from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
+from holodeck.models.metrics.deepeval import (
+    JsonCorrectnessMetric,
+    PromptAlignmentMetric,
+    SummarizationMetric,
+)
 from holodeck.models.test_case import ExpectedTool
 
 
@@ -83,26 +85,16 @@ _RESPONSE_TO_INPUT = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
 
 
 class SummarizationEvaluator(DeepEvalBaseEvaluator):
-    """The response summarizes the input: the lower of the scores for truth and for coverage.
+    """The response summarizes the input: the lower of the scores for truth and for coverage."""
 
-    Args:
-        assessment_questions: Questions that a good summary answers with yes; by default the judge
-            writes five.
-    """
-
+    settings: SummarizationMetric
     metric = "summarization"
     deepeval_class = "SummarizationMetric"
     empty_is_wrong = True
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_RESPONSE_TO_INPUT)
 
-    def __init__(
-        self, *, assessment_questions: Sequence[str] | None = None, **options: Unpack[ReasonOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._questions = list(assessment_questions or []) or None
-
     def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "assessment_questions": self._questions}
+        return {**super()._options(), "assessment_questions": self.settings.assessment_questions}
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.claims)
@@ -113,31 +105,24 @@ class SummarizationEvaluator(DeepEvalBaseEvaluator):
             require_count("questions", answer["questions"], None)
         if "answers" in answer:
             require_count("answers", answer["answers"], len(metric.assessment_questions))
-            for one in answer["answers"]:
-                if one.strip().lower() not in {"yes", "no"}:
-                    raise ValueError(f"'answers' has {one!r}, which is neither 'yes' nor 'no'")
+            for word in answer["answers"]:
+                if word.strip().lower() not in {"yes", "no"}:
+                    raise ValueError(f"'answers' has {word!r}, which is neither 'yes' nor 'no'")
 
 
 class PromptAlignmentEvaluator(DeepEvalBaseEvaluator):
     """The share of the instructions that the response follows."""
 
+    settings: PromptAlignmentMetric
     metric = "prompt_alignment"
     deepeval_class = "PromptAlignmentMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_RESPONSE_TO_INPUT)
 
-    def __init__(
-        self, *, prompt_instructions: Sequence[str], **options: Unpack[ReasonOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._instructions = list(prompt_instructions or [])
-        if not self._instructions:
-            raise ConfigError("prompt_instructions", "is missing: write the instructions")
-
     def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "prompt_instructions": self._instructions}
+        return {**super()._options(), "prompt_instructions": self.settings.prompt_instructions}
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(self._instructions)
+        return len(self.settings.prompt_instructions)
 
 
 class TaskCompletionEvaluator(DeepEvalBaseEvaluator):
@@ -179,14 +164,14 @@ class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator):
         called = [call.name for call in kwargs[EvalParam.TOOLS_CALLED]]
         expected = kwargs[EvalParam.EXPECTED_TOOLS]
         case.tools_called = [make(name=name) for name in called]
-        case.expected_tools = [make(name=_full_name(one, called)) for one in expected]
+        case.expected_tools = [make(name=_full_name(tool, called)) for tool in expected]
         return case
 
-    def _result(self, metric: Any, case: Any) -> dict[str, Any]:
-        result = super()._result(metric, case)
-        called = [one.name for one in case.tools_called]
-        missing = [one.name for one in case.expected_tools if one.name not in called]
-        hints = [f"no call of {one!r}{did_you_mean_tool(one, called)}" for one in missing]
+    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
+        result = super()._result_of(metric, case)
+        called = [call.name for call in case.tools_called]
+        missing = [tool.name for tool in case.expected_tools if tool.name not in called]
+        hints = [f"no call of {name!r}{did_you_mean_tool(name, called)}" for name in missing]
         return {**result, "reasoning": "; ".join(filter(None, [result["reasoning"], *hints]))}
 
 
@@ -205,17 +190,18 @@ class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         exchanges: Sequence[Exchange] = kwargs.get(EvalParam.EXCHANGES) or ()
-        judged = {at: one for at, one in enumerate(exchanges, 1) if one.response.tool_calls}
+        numbered = enumerate(exchanges, 1)
+        judged = {number: item for number, item in numbered if item.response.tool_calls}
         if len(exchanges) == 1 or not (judged and kwargs[EvalParam.TOOLS_CALLED]):
             return await super()._evaluate_impl(**kwargs)
-        found = await gather_all(
-            self._measure(self._case_of(one), self._options()) for one in judged.values()
+        results = await gather_all(
+            self._measure(self._case_of(exchange), self._options()) for exchange in judged.values()
         )
-        counts = [len(one.response.tool_calls or ()) for one in judged.values()]
-        right = sum(one["score"] * count for one, count in zip(found, counts, strict=True))
-        score = right / sum(counts)
-        reasons = zip(judged, found, strict=True)
-        reason = "; ".join(f"turn {at}: {one['reasoning']}" for at, one in reasons)
+        counts = [len(exchange.response.tool_calls or ()) for exchange in judged.values()]
+        pairs = zip(results, counts, strict=True)
+        score = sum(result["score"] * count for result, count in pairs) / sum(counts)
+        turns = zip(judged, results, strict=True)
+        reason = "; ".join(f"turn {number}: {result['reasoning']}" for number, result in turns)
         return self._build_result(
             0.0 if self.strict_mode and score < 1 else score, reason if self.include_reason else ""
         )
@@ -239,37 +225,30 @@ def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
     if isinstance(expected, ExpectedTool) and expected.match == "exact":
         return find_tool(expected.name, called) or expected.name
     name = expected if isinstance(expected, str) else expected.name
-    return next((one for one in called if name in one), name)
+    return next((full for full in called if name in full), name)
 
 
 class JsonCorrectnessEvaluator(DeepEvalBaseEvaluator):
-    """The response is JSON that is valid by a schema; the judge only explains the errors.
+    """The response is JSON that is valid by a schema; the judge only explains the errors."""
 
-    Args:
-        schema: The JSON schema, draft 2020-12, without references to anything outside it.
-    """
-
+    settings: JsonCorrectnessMetric
     metric = "json_correctness"
     deepeval_class = "JsonCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
     )
 
-    def __init__(
-        self, *, schema: Mapping[str, Any] | None, **options: Unpack[ReasonOptions]
-    ) -> None:
-        super().__init__(**options)
-        if schema is None:
-            raise ConfigError("schema", "is missing: write the JSON schema of the response")
-        self._schema = schema
-        self._schema_check = JsonSchemaEvaluator(schema=schema, timeout=None)
+    def _configure(self) -> None:
+        super()._configure()
+        self._schema_check = JsonSchemaEvaluator(schema=self.settings.schema_, timeout=None)
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        found = await self._schema_check.evaluate(response=kwargs[EvalParam.ACTUAL_OUTPUT])
-        fault = None if found["passed"] else found["reasoning"]
-        options = {**self._options(), "expected_schema": _CheckedSchema(self._schema, fault)}
+        check = await self._schema_check.evaluate(response=kwargs[EvalParam.ACTUAL_OUTPUT])
+        fault = None if check["passed"] else check["reasoning"]
+        schema = _CheckedSchema(self.settings.schema_, fault)
+        options = {**self._options(), "expected_schema": schema}
         result = await self._measure(self._test_case(kwargs), options)
-        return result if result["reasoning"] else {**result, "reasoning": found["reasoning"]}
+        return result if result["reasoning"] else {**result, "reasoning": check["reasoning"]}
 
 
 class _CheckedSchema:

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.class_arguments import class_arguments, takes_argument
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, DeepEvalOptions
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.evaluators.deepeval.cases import unseen_calls
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.text import describe, did_you_mean_or_list
 from holodeck.lib.user_code.registry import load_attribute
+from holodeck.models.metrics.deepeval import DeepEvalClassMetric
 from holodeck.models.test_case import ExpectedTool
 
 _SET_BY_US = {
@@ -45,12 +46,13 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
     is given, too. A score of 1 is good, and `is_successful()` must agree.
 
     Args:
-        class_name: The class in `deepeval.metrics`, or `module:Class`.
-        args: The arguments of the class.
         base_dir: Where the modules of the user are looked up first.
+        options: As for `JudgedEvaluator`.
     """
 
-    metric = "class"
+    settings: DeepEvalClassMetric
+    metric = "deepeval class"
+    uses = ("judge", "base_dir")
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset(),
         optional=frozenset({*_INPUTS.values()}),
@@ -58,17 +60,15 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         uses_retrieval_context=True,
     )
 
-    def __init__(
-        self,
-        *,
-        class_name: str,
-        args: Mapping[str, Any],
-        base_dir: Path | None = None,
-        **options: Unpack[DeepEvalOptions],
-    ) -> None:
+    def __init__(self, *, base_dir: Path | None = None, **options: Any) -> None:
+        self._base_dir = base_dir
         super().__init__(**options)
-        self._class = find_class(class_name, base_dir)
-        self._args = class_arguments(self._class, args, ours=_SET_BY_US, base_dir=base_dir)
+
+    def _configure(self) -> None:
+        super()._configure()
+        folder, args = self._base_dir, self.settings.args
+        self._class = find_class(self.settings.class_, folder)
+        self._args = class_arguments(self._class, args, ours=_SET_BY_US, base_dir=folder)
         self._required = _required_inputs(self._instance())
 
     @property
@@ -89,8 +89,8 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
             "verbose_mode": False,
             "eval_mode": "llm",
         }
-        given = {name: value for name, value in ours.items() if takes_argument(self._class, name)}
-        return {**self._args, **given}
+        taken = {name: value for name, value in ours.items() if takes_argument(self._class, name)}
+        return {**self._args, **taken}
 
     def _instance(self) -> Any:
         """Return the metric, for its declarations only."""
@@ -112,7 +112,7 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         case = self._test_case(kwargs)
         measurement = self._measurement(with_judge=True)
         await measurement.run(case, lambda _: None)
-        return self._result(measurement.metric, case)
+        return self._result_of(measurement.metric, case)
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         case = super()._test_case({**dict.fromkeys(self.PARAM_SPEC.optional), **kwargs})
@@ -126,10 +126,10 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         """The class checks the answers itself."""
 
-    def _result(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
         if getattr(metric, "error", None):
             raise EvaluationError(f"{self.name}: {metric.error}")
-        result = super()._result(metric, case)
+        result = super()._result_of(metric, case)
         succeeded = metric.is_successful()
         if succeeded and not result["passed"]:
             raise EvaluationError(
@@ -151,25 +151,25 @@ def find_class(name: str, base_dir: Path | None = None) -> type[Any]:
     if ":" not in name and short not in known:
         hint = did_you_mean_or_list(short, known)
         raise ConfigError("class", f"DeepEval has no metric class {short!r} for a response{hint}")
-    found = load_attribute(name, base_dir, location="class") if ":" in name else known[short]
-    if not (isinstance(found, type) and issubclass(found, metrics.BaseMetric)):
+    value = load_attribute(name, base_dir, location="class") if ":" in name else known[short]
+    if not (isinstance(value, type) and issubclass(value, metrics.BaseMetric)):
         raise ConfigError("class", f"{name!r} does not derive from DeepEval's BaseMetric")
-    return found
+    return value
 
 
 def _required_inputs(metric: Any) -> frozenset[EvalParam]:
     """Return the inputs that the metric requires. Raises ConfigError if a run has none of them."""
     declared: set[str] = set()
     for name in ("_required_params", "_required_test_case_params", "evaluation_params"):
-        found = getattr(metric, name, None)
-        if isinstance(found, list | tuple):
-            declared |= {str(getattr(one, "value", one)) for one in found}
+        params = getattr(metric, name, None)
+        if isinstance(params, list | tuple):
+            declared |= {str(getattr(param, "value", param)) for param in params}
     for name in ("mcp_servers", "trace"):
         if getattr(metric, f"_requires_{name}", False) or getattr(
             metric, f"requires_{name}", False
         ):
             declared.add(name)
-    if any(one.__module__.startswith(_IMAGES) for one in type(metric).__mro__):
+    if any(base.__module__.startswith(_IMAGES) for base in type(metric).__mro__):
         declared.add("images in the texts")
     unseen = sorted(declared - _INPUTS.keys())
     if unseen:
@@ -184,8 +184,8 @@ def _required_inputs(metric: Any) -> frozenset[EvalParam]:
 def _expected_calls(expected: Any) -> list[Any]:
     make = adapter.library().cases.ToolCall
     return [
-        make(name=one.name, input_parameters=dict(one.args) if one.args else None)
-        if isinstance(one, ExpectedTool)
-        else make(name=one)
-        for one in expected
+        make(name=tool.name, input_parameters=dict(tool.args) if tool.args else None)
+        if isinstance(tool, ExpectedTool)
+        else make(name=tool)
+        for tool in expected
     ]

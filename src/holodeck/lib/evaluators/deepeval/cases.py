@@ -1,6 +1,7 @@
 """Conversations and traces in DeepEval's format, made from what was observed."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from holodeck.errors import EvaluationError
@@ -23,7 +24,7 @@ def to_tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
     if calls is None:
         return None
     make = adapter.library().cases.ToolCall
-    return [make(name=one.name, input_parameters=one.args, output=one.result) for one in calls]
+    return [make(name=call.name, input_parameters=call.args, output=call.result) for call in calls]
 
 
 def unseen_calls() -> list[Any]:
@@ -54,8 +55,8 @@ def turns_of(exchanges: Iterable[Exchange]) -> list[Turn]:
     """Return the messages of exchanges, without what came before the first."""
     return [
         turn
-        for one in exchanges
-        for turn in (Turn("user", one.input), one.response)
+        for exchange in exchanges
+        for turn in (Turn("user", exchange.input), exchange.response)
         if turn.role == "assistant" or turn.content
     ]
 
@@ -65,12 +66,12 @@ def passages_of(exchanges: Sequence[Exchange], passages: Sequence[str]) -> list[
 
     Passages that the case gives, and those of tools that only return text, go to the first.
     """
-    found = [
-        [one for call in exchange.response.tool_calls or () for one in call.passages or ()]
+    retrieved: list[Sequence[str]] = [
+        [text for call in exchange.response.tool_calls or () for text in call.passages or ()]
         for exchange in exchanges
     ]
-    if [one for some in found for one in some] == list(passages):
-        return list(found)
+    if list(chain.from_iterable(retrieved)) == list(passages):
+        return retrieved
     return [passages, *([] for _ in exchanges[1:])]
 
 
@@ -79,12 +80,12 @@ def turns_with_passages(exchanges: Sequence[Exchange], passages: Sequence[str]) 
 
     DeepEval would give a turn without any the best score.
     """
-    found = passages_of(exchanges, passages)
-    start = next(at for at, one in enumerate(found) if one)
+    retrieved = passages_of(exchanges, passages)
+    start = next(index for index, texts in enumerate(retrieved) if texts)
     return [
-        to_turn(turn, some if turn.role == "assistant" else None, mark_unseen=True)
-        for one, some in zip(exchanges[start:], found[start:], strict=True)
-        for turn in turns_of([one])
+        to_turn(turn, texts if turn.role == "assistant" else None, mark_unseen=True)
+        for exchange, texts in zip(exchanges[start:], retrieved[start:], strict=True)
+        for turn in turns_of([exchange])
     ]
 
 
@@ -94,9 +95,9 @@ def trace_of(exchanges: Sequence[Exchange], agent: str = "agent") -> dict[str, A
     It has the form of DeepEval's own tracing: a span for each response, and in it a span for each
     tool call. Raises EvaluationError if the tool calls of a response are unknown.
     """
-    if any(one.response.tool_calls is None for one in exchanges):
+    if any(exchange.response.tool_calls is None for exchange in exchanges):
         raise EvaluationError("the tool calls of a turn are unknown, so its steps are")
-    spans = [_agent_span(one, agent) for one in exchanges]
+    spans = [_agent_span(exchange, agent) for exchange in exchanges]
     if len(spans) == 1:
         return spans[0]
     return {"name": "conversation", "type": "base", "children": spans}
@@ -109,7 +110,7 @@ def _agent_span(exchange: Exchange, agent: str) -> dict[str, Any]:
         "input": adapter.clean_text(exchange.input),
         "output": adapter.clean_text(exchange.response.content),
         "children": [
-            {"name": one.name, "type": "tool", "input": one.args, "output": one.result}
-            for one in exchange.response.tool_calls or ()
+            {"name": call.name, "type": "tool", "input": call.args, "output": call.result}
+            for call in exchange.response.tool_calls or ()
         ],
     }

@@ -31,7 +31,7 @@ class DeepEvalModelConfig(LLMProvider):
         **settings: Any,
     ) -> None:
         if provider not in list(ProviderEnum):
-            hint = did_you_mean_or_list(str(provider), [one.value for one in ProviderEnum])
+            hint = did_you_mean_or_list(str(provider), [known.value for known in ProviderEnum])
             raise ProviderNotSupportedError(f"unknown provider {str(provider)!r}{hint}")
         name = deployment_name or model_name
         super().__init__(provider=provider, name=name, temperature=temperature, **settings)

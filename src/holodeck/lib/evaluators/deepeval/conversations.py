@@ -1,18 +1,16 @@
 """Metrics of DeepEval about a conversation of several turns."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
-from holodeck.errors import ConfigError, EvaluationError
+from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import (
-    DeepEvalBaseEvaluator,
-    ReasonOptions,
-)
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.evaluators.deepeval.cases import to_turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
+from holodeck.models.metrics.deepeval import RoleAdherenceMetric
 
 
 class ConversationEvaluator(DeepEvalBaseEvaluator):
@@ -21,7 +19,8 @@ class ConversationEvaluator(DeepEvalBaseEvaluator):
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.TURNS}))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
-        turns = [one if isinstance(one, Turn) else Turn(**one) for one in kwargs[EvalParam.TURNS]]
+        messages = kwargs[EvalParam.TURNS]
+        turns = [turn if isinstance(turn, Turn) else Turn(**turn) for turn in messages]
         roles = [turn.role for turn in turns]
         if "user" not in roles or "assistant" not in roles[roles.index("user") :]:
             raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
@@ -63,17 +62,12 @@ class TurnRelevancyEvaluator(ConversationEvaluator):
 class RoleAdherenceEvaluator(ConversationEvaluator):
     """The share of the agent's turns that stay in its role."""
 
+    settings: RoleAdherenceMetric
     metric = "role_adherence"
     deepeval_class = "RoleAdherenceMetric"
 
-    def __init__(self, *, chatbot_role: str | None, **options: Unpack[ReasonOptions]) -> None:
-        super().__init__(**options)
-        if chatbot_role is None:
-            raise ConfigError("chatbot_role", "is missing: describe the role of the agent")
-        self._chatbot_role = chatbot_role
-
     def _role(self) -> str | None:
-        return adapter.clean_text(self._chatbot_role)
+        return adapter.clean_text(self.settings.chatbot_role)
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         """Check that the judge lists only turns of the agent: those that leave its role, if any."""

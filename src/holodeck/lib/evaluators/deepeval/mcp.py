@@ -45,10 +45,10 @@ class McpEvaluator(DeepEvalBaseEvaluator):
             require_range("score", answer["score"], 0, 1)
             metric.reasons = [*getattr(metric, "reasons", []), answer["reason"]]
 
-    def _result(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
         """Give the judge's reasons for all scores as the reason."""
         metric.reason = "; ".join(metric.reasons) if self.include_reason else ""
-        return super()._result(metric, case)
+        return super()._result_of(metric, case)
 
 
 class McpUseEvaluator(McpEvaluator):
@@ -80,11 +80,11 @@ class McpConversationEvaluator(McpEvaluator):
         return {**super()._options(), "include_reason": False}
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
-        requests = [one for one in kwargs[EvalParam.EXCHANGES] if one.input]
+        requests = [exchange for exchange in kwargs[EvalParam.EXCHANGES] if exchange.input]
         if not requests:
             raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
         return adapter.library().cases.ConversationalTestCase(
-            turns=[turn for one in requests for turn in _turns(one)],
+            turns=[turn for request in requests for turn in _turns(request)],
             mcp_servers=_servers(kwargs[EvalParam.TOOLS]),
         )
 

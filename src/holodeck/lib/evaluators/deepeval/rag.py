@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
@@ -11,7 +11,41 @@ from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.deepeval import RAGMetricType
 
 
-class FaithfulnessEvaluator(DeepEvalBaseEvaluator):
+class RAGEvaluator(DeepEvalBaseEvaluator):
+    """Scores retrieved passages, or a response by them.
+
+    Args:
+        model_config: The judge model; required if no `judge` is given.
+        threshold: Score from 0 to 1 to reach.
+        include_reason: Whether the judge gives a reason, with one extra request.
+        timeout: Seconds for one evaluation, not counting the wait for a free slot; None for no
+            limit.
+        retry_config: How an evaluation is retried.
+        options: `strict_mode`, whether only a perfect score passes; `judge`, a judge that several
+            metrics share; `settings`.
+    """
+
+    def __init__(
+        self,
+        *,
+        model_config: LLMProvider | None = None,
+        threshold: float = DEFAULT_THRESHOLD,
+        include_reason: bool = True,
+        timeout: float | None = METRIC_S,
+        retry_config: RetryConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            model_config=model_config,
+            threshold=threshold,
+            include_reason=include_reason,
+            timeout=timeout,
+            retry_config=retry_config,
+            **options,
+        )
+
+
+class FaithfulnessEvaluator(RAGEvaluator):
     """The share of the response's claims that the passages do not contradict."""
 
     metric = "faithfulness"
@@ -29,7 +63,7 @@ class FaithfulnessEvaluator(DeepEvalBaseEvaluator):
         return None if metric.claims else "the judge found no claim in the response"
 
 
-class AnswerRelevancyEvaluator(DeepEvalBaseEvaluator):
+class AnswerRelevancyEvaluator(RAGEvaluator):
     """The share of the response's statements that are relevant to the question."""
 
     metric = "answer_relevancy"
@@ -48,7 +82,7 @@ class AnswerRelevancyEvaluator(DeepEvalBaseEvaluator):
             require_count("statements", answer["statements"], None)
 
 
-class ContextualRelevancyEvaluator(DeepEvalBaseEvaluator):
+class ContextualRelevancyEvaluator(RAGEvaluator):
     """The share of the passages' statements that are relevant to the question."""
 
     metric = "contextual_relevancy"
@@ -60,7 +94,7 @@ class ContextualRelevancyEvaluator(DeepEvalBaseEvaluator):
     )
 
 
-class ContextualPrecisionEvaluator(DeepEvalBaseEvaluator):
+class ContextualPrecisionEvaluator(RAGEvaluator):
     """How far the useful passages rank above the others."""
 
     metric = "contextual_precision"
@@ -77,7 +111,7 @@ class ContextualPrecisionEvaluator(DeepEvalBaseEvaluator):
         return len(case.retrieval_context)
 
 
-class ContextualRecallEvaluator(DeepEvalBaseEvaluator):
+class ContextualRecallEvaluator(RAGEvaluator):
     """The share of the ground truth's sentences that the passages support."""
 
     metric = "contextual_recall"

@@ -2,12 +2,12 @@
 
 import os
 
-from holodeck.lib.backends.frameworks.claude_code import SharedGroupGuard
+from holodeck.lib.processes.process_guard import Guard
 from support.processes import descendants
 
 
 def test_a_guard_runs_while_there_is_a_group_to_watch():
-    guard, before = SharedGroupGuard(), set(descendants(os.getpid()))
+    guard, before = Guard(), set(descendants(os.getpid()))
 
     guard.release(987_654_321)  # that of a program that could not be started
     guard.watch(987_654_321)

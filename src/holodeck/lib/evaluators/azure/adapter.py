@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import OfferedTool, Turn, gather_all
+from holodeck.lib.evaluators.base import OfferedTool, Score, Turn, gather_all
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.ui.activity import loading
 from holodeck.models.test_result import ToolInvocation
@@ -45,10 +45,12 @@ def dialogue(history: Sequence[Turn], query: str) -> list[JsonObject]:
     begins = history[:1] and history[0].role == "assistant"
     messages = user_message(AGENT_SPEAKS_FIRST) if begins else []
     count = 0
-    for one in history:
-        calls = one.tool_calls or ()
-        own = agent_messages(one.content, calls, count + 1)
-        messages += user_message(one.content) if one.role == "user" else own
+    for turn in history:
+        calls = turn.tool_calls or ()
+        if turn.role == "user":
+            messages += user_message(turn.content)
+        else:
+            messages += agent_messages(turn.content, calls, count + 1)
         count += len(calls)
     return messages + user_message(query or AGENT_SPEAKS_FIRST)
 
@@ -60,14 +62,14 @@ def calls_as_text(history: Sequence[Turn]) -> list[Turn]:
     """
     from azure.ai.evaluation._common.utils import reformat_agent_response
 
-    def with_calls(one: Turn) -> Turn:
-        if not one.tool_calls:
-            return one
-        messages = agent_messages(one.content, one.tool_calls)
+    def with_calls(turn: Turn) -> Turn:
+        if not turn.tool_calls:
+            return turn
+        messages = agent_messages(turn.content, turn.tool_calls)
         text = reformat_agent_response(messages, include_tool_messages=True)
-        return replace(one, content=str(text), tool_calls=())
+        return replace(turn, content=str(text), tool_calls=())
 
-    return [with_calls(one) for one in history]
+    return [with_calls(turn) for turn in history]
 
 
 def tool_call_list(calls: Sequence[ToolInvocation], first: int = 1) -> list[JsonObject]:
@@ -165,7 +167,7 @@ class JudgedPrompt:
         return [
             {
                 "role": part["role"],
-                "content": _MARKER.sub(lambda found: texts[found[1]], part["content"]),
+                "content": _MARKER.sub(lambda match: texts[match[1]], part["content"]),
             }
             for part in self._prompt_with_markers(frozenset(inputs))
         ]
@@ -239,14 +241,14 @@ def require_labels(evaluator: Any) -> None:
     parse = evaluator._parse_eval_result  # noqa: SLF001 - only there the reply is seen
 
     def parse_labelled(reply: Any) -> Any:
-        found = parse(reply)
-        graded = any(key.endswith("_score") for key in found)
-        for one in reply["results"]:
-            given = (one.get("properties") or {}).get("scoreProperties") or {}
-            label = one.get("score") if graded else given.get("label")
+        parsed = parse(reply)
+        is_graded = any(key.endswith("_score") for key in parsed)
+        for result in reply["results"]:
+            properties = (result.get("properties") or {}).get("scoreProperties") or {}
+            label = result.get("score") if is_graded else properties.get("label")
             if label is None or (isinstance(label, str) and label.lower() not in _LABELS):
                 raise EvaluationError(f"the project in Azure returned no label: {label!r}")
-        return found
+        return parsed
 
     evaluator._parse_eval_result = parse_labelled  # noqa: SLF001 - as above
 
@@ -274,8 +276,8 @@ def run_parts_together(evaluator: Any) -> None:
 
     async def merged(inputs: JsonObject) -> JsonObject:
         parts = evaluator._evaluators  # noqa: SLF001 - has no other name
-        found = await gather_all(one._to_async()(**inputs) for one in parts)  # noqa: SLF001
-        return {key: value for result in found for key, value in result.items()}
+        results = await gather_all(part._to_async()(**inputs) for part in parts)  # noqa: SLF001
+        return {key: value for result in results for key, value in result.items()}
 
     evaluator._do_eval = merged  # noqa: SLF001 - as above
 
@@ -304,14 +306,14 @@ def library_classes() -> LibraryClasses:
     from azure.ai.evaluation._evaluators._common._base_model_eval import ModelEvaluatorBase
 
     bases = [*vars(_common).values(), ModelEvaluatorBase]
-    found: dict[str, type[Any]] = {}
+    by_name: dict[str, type[Any]] = {}
     for module in pkgutil.walk_packages(_evaluators.__path__, f"{_evaluators.__name__}."):
-        for one in vars(importlib.import_module(module.name)).values():
-            is_class = isinstance(one, type) and issubclass(one, _common.EvaluatorBase)
-            if is_class and one not in bases:
-                found[one.__name__.lstrip("_")] = one
+        for value in vars(importlib.import_module(module.name)).values():
+            is_class = isinstance(value, type) and issubclass(value, _common.EvaluatorBase)
+            if is_class and value not in bases:
+                by_name[value.__name__.lstrip("_")] = value
     return LibraryClasses(
-        found,
+        by_name,
         _common.EvaluatorBase,
         ModelEvaluatorBase,
         _common.MultiEvaluatorBase,
@@ -346,6 +348,10 @@ class Scale:
         if not number or not math.isfinite(raw) or not 0 <= self.part(raw) <= 1:
             raise EvaluationError(f"the score {raw!r} is not a number of the scale {self}")
         return self.part(raw)
+
+    def to_score(self, raw: Any, reason: str) -> Score:
+        """Return the score of a number of the scale. Raises EvaluationError."""
+        return Score(self.score(raw), reason=reason, raw_score=float(raw), raw_scale=str(self))
 
     def schema(self, more: Mapping[str, Any]) -> JsonObject:
         """Return the schema of a verdict in whole numbers, with the reason first so that it leads

@@ -1,15 +1,19 @@
 """How well the retrieved passages are ranked, by labels of the documents; computed locally."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.azure_adapter import load_retrieval_evaluator
-from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator
+from holodeck.lib.evaluators.azure.adapter import load_retrieval_evaluator
+from holodeck.lib.evaluators.base import Score, ScoredEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import plural
-from holodeck.models.metrics.azure import MAX_RELEVANCE, RetrievalMeasure
+from holodeck.models.metrics.azure import (
+    MAX_RELEVANCE,
+    DocumentRetrievalMetric,
+    RetrievalMeasure,
+)
 
 _RESULTS: Mapping[RetrievalMeasure, tuple[str, float]] = {
     "ndcg": ("ndcg@3", 1),
@@ -28,12 +32,9 @@ class DocumentRetrievalEvaluator(ScoredEvaluator):
     A passage belongs to the first document of `relevance` whose name or text it contains. Passages
     of no labeled document are "holes": they count as irrelevant, and the reason says how many.
 
-    Args:
-        threshold: Score to reach; 0.5 by default.
-        relevance: Document → how relevant it is to the input, 0 to 4.
-        measure: Which measure is the score.
     """
 
+    settings: DocumentRetrievalMetric
     metric = "document_retrieval"
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
@@ -41,18 +42,7 @@ class DocumentRetrievalEvaluator(ScoredEvaluator):
         required=frozenset({EvalParam.RETRIEVAL_CONTEXT}), uses_retrieval_context=True
     )
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        *,
-        relevance: Mapping[str, int],
-        measure: RetrievalMeasure = "ndcg",
-        **options: Unpack[EvaluatorOptions],
-    ) -> None:
-        super().__init__(0.5 if threshold is None else threshold, **options)
-        self.relevance = relevance
-        self.measure = measure
-        self._evaluator: Any = None
+    _evaluator: Any = None
 
     async def prepare(self) -> None:
         if self._evaluator is None:
@@ -60,35 +50,34 @@ class DocumentRetrievalEvaluator(ScoredEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         passages: Sequence[str] = kwargs[EvalParam.RETRIEVAL_CONTEXT]
-        found = list(dict.fromkeys(map(self._document_of, passages)))
-        measures = (await run_in_thread(lambda: self._measure(found)))[
-            "document_retrieval_properties"
-        ]
-        key, largest = _RESULTS[self.measure]
+        documents = list(dict.fromkeys(map(self._document_of, passages)))
+        result = await run_in_thread(lambda: self._measure(documents))
+        measures = result["document_retrieval_properties"]
+        key, largest = _RESULTS[self.settings.measure]
         raw = float(measures[key])
-        score = 1 - raw if self.measure == "holes" else raw / largest
+        score = 1 - raw if self.settings.measure == "holes" else raw / largest
         if not 0 <= score <= 1:
             raise EvaluationError(
                 f"the library returned {raw} for {key}, 0 to {largest:g} expected"
             )
-        listed = ", ".join(f"{name} {measures[own]:.4g}" for name, (own, _) in _RESULTS.items())
-        reason = (
-            f"{plural(len(found), 'document')} found, {measures['holes']} without a label; {listed}"
-        )
-        shown = Score(score, reason=reason, raw_score=raw, raw_scale=f"0-{largest:g}")
-        return self._result(shown)
+        listed = ", ".join(f"{name} {measures[key]:.4g}" for name, (key, _) in _RESULTS.items())
+        count = plural(len(documents), "document")
+        reason = f"{count} found, {measures['holes']} without a label; {listed}"
+        raw_scale = f"0-{largest:g}"
+        return self._result(Score(score, reason=reason, raw_score=raw, raw_scale=raw_scale))
 
-    def _measure(self, found: Sequence[str]) -> Any:
+    def _measure(self, documents: Sequence[str]) -> Any:
         return self._evaluator(
             retrieval_ground_truth=[
                 {"document_id": name, "query_relevance_label": label}
-                for name, label in self.relevance.items()
+                for name, label in self.settings.relevance.items()
             ],
             retrieved_documents=[
-                {"document_id": name, "relevance_score": -rank} for rank, name in enumerate(found)
+                {"document_id": name, "relevance_score": -rank}
+                for rank, name in enumerate(documents)
             ],
         )
 
     def _document_of(self, passage: str) -> str:
         """Return the labeled document that the passage is of, else the passage itself."""
-        return next((name for name in self.relevance if name in passage), passage)
+        return next((name for name in self.settings.relevance if name in passage), passage)
