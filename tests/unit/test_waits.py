@@ -52,8 +52,8 @@ UNLIMITED = {
 """File and call → why that wait needs no limit of its own."""
 TIMESTAMPS = {
     "cli/run_agents.py": "when a report was made",
-    "cli/runs.py": "the age of recorded runs",
-    "cli/view.py": "the age of folders of earlier pages",
+    "cli/commands/runs.py": "the age of recorded runs",
+    "cli/commands/view.py": "the age of folders of earlier pages",
     "lib/conversation/events.py": "when an event happened",
     "lib/files/documents.py": "the type of cells with a time of day",
     "lib/llm/endpoint.py": "when a token expires, which its server says as a date",
@@ -61,7 +61,7 @@ TIMESTAMPS = {
     "lib/llm/retry.py": "dates in Retry-After",
     "lib/records/recorder.py": "when a run began",
     "lib/test_runner/executor.py": "when a report was made",
-    "lib/test_runner/grade.py": "when a case was graded",
+    "lib/test_runner/grading/grade.py": "when a case was graded",
     "lib/judge_check/judge_check.py": "when a judge was checked",
     "lib/test_runner/repeats.py": "when a case was graded",
     "lib/test_runner/rescore.py": "when a report was made",

@@ -12,8 +12,8 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     TurnRecord,
 )
-from holodeck.lib.backends.frameworks.claude_code import ClaudeCode
-from holodeck.lib.backends.frameworks.claude_messages import ClaudeTurnReader, Tokens, to_messages
+from holodeck.lib.backends.frameworks.claude.code import ClaudeCode
+from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message

@@ -29,7 +29,7 @@ from holodeck.lib.reports.html import page_case, page_of
 from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
-from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.grading.recorded import report_of
 from holodeck.models.base import Json
 from holodeck.models.records.record import CaseFinished, CaseSkipped, RunEnd, RunHead
 
@@ -65,9 +65,9 @@ def _read(
     run: str, store: "RunStore", context: CliContext
 ) -> "tuple[TestReport, list[list[PastOutcome]]]":
     """Return the report of a run or in a file, and the past of its cases if that is recorded."""
-    from holodeck.cli.report import read_named
+    from holodeck.cli.commands.report import read_named
     from holodeck.lib.records.history import past_outcomes
-    from holodeck.lib.test_runner.recorded import is_report, report_of
+    from holodeck.lib.test_runner.grading.recorded import is_report, report_of
 
     if is_report(run):
         return read_named(run, store, context).report, []

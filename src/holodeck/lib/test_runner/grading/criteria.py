@@ -12,7 +12,7 @@ from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.support.text import describe, one_line, plural
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
-from holodeck.lib.test_runner.judge_trust import Trust
+from holodeck.lib.test_runner.grading.judge_trust import Trust
 from holodeck.lib.test_runner.messages import count_images
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.conversation import CriterionSettings

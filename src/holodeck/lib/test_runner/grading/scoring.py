@@ -17,7 +17,7 @@ from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.text import describe, plural
-from holodeck.lib.test_runner.checks import Check
+from holodeck.lib.test_runner.grading.checks import Check
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.test_result import MetricResult, PartResult, TestResult
 from holodeck.models.token_usage import UsageMeter

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from holodeck.errors import ConfigError
-from holodeck.lib.test_runner.judge_fingerprint import fingerprint_of_judge
+from holodeck.lib.test_runner.grading.judge_fingerprint import fingerprint_of_judge
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider

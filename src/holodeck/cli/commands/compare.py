@@ -100,9 +100,9 @@ def _with_preferences(
     """Return the comparison with the answers that the judge of the agent.yaml prefers."""
     from holodeck.cli.trust import confirm_endpoints
     from holodeck.errors import ConfigError
+    from holodeck.lib.compare.preferences import with_preferences
     from holodeck.lib.judge_check.judge_check import load_agent_judge
     from holodeck.lib.support.text import is_blank
-    from holodeck.lib.test_runner.preferences import with_preferences
 
     if is_blank(criteria):
         raise ConfigError("--arena", "is empty; write what makes an answer the better one")

@@ -20,7 +20,7 @@ from holodeck.lib.backends.frameworks.base import (
     per_conversation,
     split_run,
 )
-from holodeck.lib.backends.frameworks.langchain_callbacks import (
+from holodeck.lib.backends.frameworks.langchain.callbacks import (
     LangChainTurnReader,
     callback_handler,
     config_with,

@@ -19,15 +19,15 @@ from holodeck.lib.test_runner.case_state import (
     evidence_of,
     tools_in,
 )
-from holodeck.lib.test_runner.checks import CaseChecks, Check
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
+from holodeck.lib.test_runner.grading.checks import CaseChecks, Check
+from holodeck.lib.test_runner.grading.scoring import compute_metrics
 from holodeck.lib.test_runner.messages import (
     conversation_messages,
     conversation_of,
     count_images,
     to_judge_messages,
 )
-from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent

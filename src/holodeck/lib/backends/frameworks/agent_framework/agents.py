@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from holodeck.lib.backends.frameworks.agent_framework_messages import (
+from holodeck.lib.backends.frameworks.agent_framework.messages import (
     answer,
     check_options,
     has_client,
@@ -19,7 +19,7 @@ from holodeck.lib.backends.frameworks.agent_framework_messages import (
     token_counts,
     tool_names,
 )
-from holodeck.lib.backends.frameworks.agent_framework_workflows import adapt_workflow
+from holodeck.lib.backends.frameworks.agent_framework.workflows import adapt_workflow
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
     FrameworkSession,
@@ -33,7 +33,7 @@ import inspect
 import typing
 from typing import TYPE_CHECKING
 
-from holodeck.lib.backends.frameworks.agent_framework_workflows import pending_turn, response_of
+from holodeck.lib.backends.frameworks.agent_framework.workflows import pending_turn, response_of
 from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
 )

@@ -29,7 +29,7 @@ _SHARED_CODE = (
     "holodeck.lib.evaluators.inputs",
     "holodeck.lib.judging.judge",
     "holodeck.lib.llm.json_answer",
-    "holodeck.lib.test_runner.scoring",
+    "holodeck.lib.test_runner.grading.scoring",
 )
 """The modules that ask every judge, and read its answers."""
 _SAMPLING = ("provider", "name", "temperature", "top_p", "max_tokens")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from holodeck.lib.backends.frameworks.agent_framework_messages import (
+from holodeck.lib.backends.frameworks.agent_framework.messages import (
     answer,
     check_options,
     note_agent_tools,

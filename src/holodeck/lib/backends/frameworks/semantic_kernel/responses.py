@@ -9,7 +9,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     TurnRecord,
 )
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
+from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
     SemanticKernelTurnReader,
     names_of_tools,
     new_history,

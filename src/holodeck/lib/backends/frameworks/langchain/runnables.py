@@ -16,7 +16,7 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
     split_run,
 )
-from holodeck.lib.backends.frameworks.langchain_callbacks import (
+from holodeck.lib.backends.frameworks.langchain.callbacks import (
     LangChainTurnReader,
     callback_handler,
     config_with,

@@ -25,8 +25,8 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn
-from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn
+from holodeck.lib.test_runner.grading.checks import Check
+from holodeck.lib.test_runner.grading.grade import ObservationBuilder, grade_turn
 from holodeck.lib.test_runner.messages import (
     conversation_of,
     messages_beyond_turns,

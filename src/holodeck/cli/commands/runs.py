@@ -70,7 +70,7 @@ def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
 
 
 def _facts(run: "Run") -> dict[str, object]:
-    from holodeck.lib.test_runner.recorded import report_of
+    from holodeck.lib.test_runner.grading.recorded import report_of
 
     started, summary = run.started, report_of(run).summary
     return {

@@ -20,11 +20,11 @@ from holodeck.lib.conversation.types import Participant, ScenarioResult
 from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
-from holodeck.lib.test_runner.checks import Check, EvaluatorSet
-from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
-from holodeck.lib.test_runner.grade import ObservationBuilder
+from holodeck.lib.test_runner.grading.checks import Check, EvaluatorSet
+from holodeck.lib.test_runner.grading.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
+from holodeck.lib.test_runner.grading.grade import ObservationBuilder
 from holodeck.lib.test_runner.messages import messages_beyond_turns, to_judge_messages
-from holodeck.lib.test_runner.script_steps import (
+from holodeck.lib.test_runner.turns.script_steps import (
     NO_ANSWER,
     AgentFailedError,
     AgentParticipant,

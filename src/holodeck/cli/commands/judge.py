@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holodeck.cli.commands.judge_label import label
 from holodeck.cli.context import CliContext
-from holodeck.cli.judge_label import label
 from holodeck.cli.options import trust_option, untrusted_option
 from holodeck.lib.ui.live import echo, write_raw
 

@@ -93,7 +93,7 @@ def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedRepor
     """Return the report of a run, or the one in a JSON file. Raises ConfigError."""
     from holodeck.errors import ConfigError
     from holodeck.lib.reports.merge import NamedReport
-    from holodeck.lib.test_runner.recorded import is_report, read_report, report_of
+    from holodeck.lib.test_runner.grading.recorded import is_report, read_report, report_of
     from holodeck.models.records.baseline import Baseline
 
     if not is_report(name):

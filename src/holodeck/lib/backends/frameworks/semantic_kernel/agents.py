@@ -15,14 +15,14 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
     split_run,
 )
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
+from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
     SemanticKernelTurnReader,
     names_of_tools,
     new_history,
 )
-from holodeck.lib.backends.frameworks.semantic_kernel_orchestrations import OrchestrationAdapter
-from holodeck.lib.backends.frameworks.semantic_kernel_responses import ResponsesAgentAdapter
-from holodeck.lib.backends.frameworks.semantic_kernel_threads import (
+from holodeck.lib.backends.frameworks.semantic_kernel.orchestrations import OrchestrationAdapter
+from holodeck.lib.backends.frameworks.semantic_kernel.responses import ResponsesAgentAdapter
+from holodeck.lib.backends.frameworks.semantic_kernel.threads import (
     chat_thread,
     check_options,
     copy_of_history,

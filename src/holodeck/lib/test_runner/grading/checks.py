@@ -36,8 +36,8 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 if TYPE_CHECKING:
     from holodeck.lib.conversation.response_cache import ResponseCache
     from holodeck.lib.evaluators.grader_process import GraderProcess
-    from holodeck.lib.test_runner.criteria import CaseCriteria
-    from holodeck.lib.test_runner.judge_trust import RunTrust, Trust, TrustBook
+    from holodeck.lib.test_runner.grading.criteria import CaseCriteria
+    from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
 
 logger = logging.getLogger(__name__)
 
@@ -288,7 +288,7 @@ class EvaluatorSet:
 
     def _build_criteria(self, index: int, case: TestCaseModel) -> "CaseCriteria":
         # Imported here because most cases have no criteria.
-        from holodeck.lib.test_runner.criteria import CaseCriteria  # noqa: PLC0415
+        from holodeck.lib.test_runner.grading.criteria import CaseCriteria  # noqa: PLC0415
 
         key = "script" if case.criteria is None else "criteria"
         location = self._agent.location("test_cases", index, key)
@@ -327,7 +327,7 @@ class EvaluatorSet:
     def _trust(self) -> "TrustBook":
         """Made when the first judge is needed."""
         # Imported here because many runs have no judge.
-        from holodeck.lib.test_runner.judge_trust import TrustBook  # noqa: PLC0415
+        from holodeck.lib.test_runner.grading.judge_trust import TrustBook  # noqa: PLC0415
 
         return TrustBook(self._agent, self._run_trust)
 
