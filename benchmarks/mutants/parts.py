@@ -32,7 +32,7 @@ PARTS = {
     "trajectories": (f"{_COMPARE}/trajectories.py",),
     "trace checks": (f"{_CHECKS}/trace_checks.py", f"{_MODELS}/cases/trace_checks.py"),
     "criteria": (f"{_RUNNER}/grading/criteria.py", "holodeck/lib/conversation/criteria_judge.py"),
-    "repeats": (f"{_RUNNER}/repeats.py",),
+    "repeats": (f"{_RUNNER}/scheduling/repeats.py",),
     "judging": ("holodeck/lib/judging/*.py",),
     "adapters": (f"{_FRAMEWORKS}/*.py", f"{_FRAMEWORKS}/*/*.py"),
     "configuration": ("holodeck/config/checks/*.py",),
@@ -41,7 +41,7 @@ PARTS = {
         f"{_RUNNER}/{name}.py"
         for name in (
             "case_run", "case_state", "eval_kwargs_builder", "observe", "reporter", "rescore",
-            "stop_policy", "turns/conversation", "turns/script_steps",
+            "scheduling/stop_policy", "turns/conversation", "turns/script_steps",
         )
     ),
     "results": (f"{_MODELS}/test_result.py", f"{_MODELS}/results/turn.py"),

@@ -30,9 +30,9 @@ from holodeck.lib.test_runner.grading.recorded import (
     recorded_answers,
     report_of,
 )
-from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.scheduling.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.scheduling.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.session import TestSession
-from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel

@@ -49,7 +49,7 @@ from holodeck.lib.support.safe_paths import allow_outside
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.test_runner.schedule import Lane
+from holodeck.lib.test_runner.scheduling.schedule import Lane
 from holodeck.lib.test_runner.workers.worker_messages import (
     WorkerTask,
     pack_error,

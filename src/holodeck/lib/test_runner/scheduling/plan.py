@@ -7,7 +7,7 @@ from typing import Literal
 from holodeck.lib.evaluators.build import metrics_of, needs_judge
 from holodeck.lib.selection.request import CaseHistory
 from holodeck.lib.support.text import one_line, plural
-from holodeck.lib.test_runner.repeats import pass_bar
+from holodeck.lib.test_runner.scheduling.repeats import pass_bar
 from holodeck.models.agent import Agent
 from holodeck.models.base import MAX_TURNS, Count, Model
 from holodeck.models.cases.conversation import step_kind, step_value

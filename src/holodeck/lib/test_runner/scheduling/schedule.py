@@ -16,7 +16,12 @@ from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
-from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
+from holodeck.lib.test_runner.scheduling.stop_policy import (
+    Budget,
+    RunStopped,
+    StopPolicy,
+    StopReason,
+)
 from holodeck.models.agent import Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -301,7 +306,7 @@ class Schedule:
             async with self._slots:
                 return await run_with_retries(case, once, self._backoff)
         # Imported here because most cases are run once.
-        from holodeck.lib.test_runner.repeats import run_repeated  # noqa: PLC0415
+        from holodeck.lib.test_runner.scheduling.repeats import run_repeated  # noqa: PLC0415
 
         async def repetition(is_wanted: Callable[[], bool]) -> FinishedRun | None:
             async with self._slots:
