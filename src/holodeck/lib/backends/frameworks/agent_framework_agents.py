@@ -5,10 +5,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from holodeck.lib.backends.frameworks.agent_framework_functions import (
-    FunctionalWorkflowAdapter,
-    adapt_function,
-)
 from holodeck.lib.backends.frameworks.agent_framework_messages import (
     answer,
     check_options,
@@ -33,6 +29,17 @@ from holodeck.lib.backends.frameworks.base import (
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
+import inspect
+import typing
+from typing import TYPE_CHECKING
+
+from holodeck.lib.backends.frameworks.agent_framework_workflows import pending_turn, response_of
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkError,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
 
 
 def adapt(value: object) -> FrameworkAdapter | None:
@@ -46,11 +53,11 @@ def adapt(value: object) -> FrameworkAdapter | None:
     if workflow is not None:
         return workflow
     if isinstance(agent, agent_framework.SupportsAgentRun):
-        return AgentAdapter(agent, options)
+        return AgentFrameworkAdapter(agent, options)
     return None
 
 
-class AgentAdapter(FrameworkAdapter):
+class AgentFrameworkAdapter(FrameworkAdapter):
     """An agent; each conversation has a session of its own.
 
     The framework appends to the `context_providers` of the agent that it runs, and keeps the MCP
@@ -70,13 +77,13 @@ class AgentAdapter(FrameworkAdapter):
         self._options = options
         self._connections = AsyncExitStack()
 
-    async def open(self, context: Sequence["Message"]) -> "AgentConversation":
+    async def open(self, context: Sequence["Message"]) -> "AgentFrameworkConversation":
         agent = copy.copy(self._agent)
         if hasattr(agent, "context_providers"):
             agent.context_providers = list(agent.context_providers)
         if hasattr(agent, "_async_exit_stack"):
             agent._async_exit_stack = self._connections  # noqa: SLF001 - close() closes it
-        return AgentConversation(agent, self._options, context)
+        return AgentFrameworkConversation(agent, self._options, context)
 
     def tools(self) -> list[str] | None:
         return tool_names(self._agent)
@@ -86,7 +93,7 @@ class AgentAdapter(FrameworkAdapter):
         await self._connections.aclose()
 
 
-class AgentConversation(FrameworkSession):
+class AgentFrameworkConversation(FrameworkSession):
     """A conversation in a session of the framework."""
 
     traced_as = "Microsoft Agent Framework"
@@ -194,3 +201,83 @@ def request_observer(turn: TurnRecord) -> Any:
             note(context.result)
 
     return observe
+
+
+def adapt_function(value: object, options: Mapping[str, Any]) -> "FunctionalWorkflowAdapter | None":
+    """Return the adapter of a function with `@workflow`; None for any other object.
+
+    Raises FrameworkError for one that was built, because it serves a single conversation.
+    """
+    kinds = {base.__name__ for base in type(value).__mro__}  # older versions have none of them
+    if kinds & {"FunctionalWorkflow", "FunctionalWorkflowAgent"}:
+        raise FrameworkError(
+            "the workflow was built for one conversation, which test cases would share; name the"
+            " function with @workflow, on which build() was called"
+        )
+    if "FunctionalWorkflowDefinition" not in kinds:
+        return None
+    return FunctionalWorkflowAdapter(value, options)
+
+
+class FunctionalWorkflowAdapter(FrameworkAdapter):
+    """A function with `@workflow`, of which each turn builds a workflow."""
+
+    objects = ("FunctionalWorkflowDefinition",)
+    reads = frozenset()
+
+    def __init__(self, definition: Any, options: Mapping[str, Any]) -> None:
+        self._definition = definition
+        self._options = options
+
+    async def open(self, context: Sequence["Message"]) -> "FunctionalWorkflowConversation":
+        return FunctionalWorkflowConversation(self._definition, self._options, context)
+
+
+class FunctionalWorkflowConversation(FrameworkSession):
+    """A conversation with a function, which gets all messages if it takes a list of them."""
+
+    traced_as = "Microsoft Agent Framework"
+
+    def __init__(
+        self, definition: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord(tool_calls=None)
+        self._definition = definition
+        self._options = options
+        self._takes_messages = takes_messages(definition.__wrapped__)
+        self._history: list[Any] = []
+        self.remember(context)
+
+    async def send(self, message: str) -> TurnRecord:
+        import agent_framework
+
+        self.turn = TurnRecord(tool_calls=None)
+        history = [*self._history, agent_framework.Message("user", [message])]
+        given = history if self._takes_messages else message
+        result = await self._definition.build().run(given, **self._options)
+        pending_turn(result.get_request_info_events())
+        self.turn.response = response_of(result.get_outputs())
+        said = agent_framework.Message("assistant", [str(self.turn.response)])
+        self._history = [*history, said]
+        return self.turn
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        if messages and not self._takes_messages:
+            raise FrameworkError(
+                f"the workflow {self._definition.name!r} takes one message, and no earlier ones;"
+                " give its parameter the type list[Message]"
+            )
+        self._history += to_messages(messages)
+
+
+def takes_messages(function: Any) -> bool:
+    """Whether the parameter of a function with `@workflow` is a list of messages."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - a name in a hint that exists only for a type checker
+        hints = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = hints.get(name, parameter.annotation)
+        if name != "ctx" and getattr(kind, "__name__", "") != "RunContext":
+            return typing.get_origin(kind) in {list, Sequence}
+    return False

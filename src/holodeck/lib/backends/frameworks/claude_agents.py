@@ -13,7 +13,7 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
 )
 from holodeck.lib.backends.frameworks.claude_code import ClaudeCode
-from holodeck.lib.backends.frameworks.claude_messages import Tokens, TurnReader, to_messages
+from holodeck.lib.backends.frameworks.claude_messages import ClaudeTurnReader, Tokens, to_messages
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -177,7 +177,7 @@ class ClaudeSession(FrameworkSession):
 
     async def _take_turn(self, message: str) -> AsyncGenerator[str, None]:
         """Yield the pieces of the response of a process that is ready."""
-        reader = TurnReader(self.turn, self._tokens, self._reported)
+        reader = ClaudeTurnReader(self.turn, self._tokens, self._reported)
         try:
             async with aclosing(self._ask({"role": "user", "content": message})) as messages:
                 async for one in messages:
@@ -205,7 +205,7 @@ class ClaudeSession(FrameworkSession):
         if message["role"] == "assistant":
             await self._write(message)
             return
-        reader = TurnReader(TurnRecord(), None, self._reported)
+        reader = ClaudeTurnReader(TurnRecord(), None, self._reported)
         async with aclosing(self._ask(message, shouldQuery=False)) as messages:
             async for one in messages:
                 reader.read(one)
@@ -230,7 +230,7 @@ class ClaudeSession(FrameworkSession):
 
         await self._process.client.query(one())
 
-    def _finish(self, reader: TurnReader) -> None:
+    def _finish(self, reader: ClaudeTurnReader) -> None:
         """Read the result of a turn, and continue from there."""
         reader.check()
         structured, text = reader.result.structured_output, reader.result.result

@@ -28,7 +28,7 @@ from typing import Any
 
 from holodeck.lib.backends.python.host import (
     ASYNC_CONCURRENCY,
-    Conversation,
+    AgentConversation,
     Host,
     HostedAgent,
     Messages,
@@ -252,7 +252,7 @@ class Worker:
         self._max_bytes = 0
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: dict[str, AgentConversation] = {}
 
     async def serve(self) -> None:
         """Answer requests until stdin ends, and close the agent."""
