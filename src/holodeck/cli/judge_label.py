@@ -12,7 +12,7 @@ from holodeck.cli.options import read_run, run_store_of
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
-    from holodeck.lib.judge_check.label_run import UnlabelledResponse
+    from holodeck.lib.judge_check.labelled_cases import UnlabelledResponse
     from holodeck.lib.judging.labels import Label
 
 _ANSWERS = ("pass", "fail", "skip", "undo", "quit")
@@ -64,7 +64,7 @@ def label(
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
     from holodeck.lib.judge_check.judge_check import find_judged_metric
-    from holodeck.lib.judge_check.label_run import responses_to_label
+    from holodeck.lib.judge_check.labelled_cases import responses_to_label
     from holodeck.lib.judging.labels import read_labels
     from holodeck.lib.support.files import open_file
 

@@ -1,4 +1,4 @@
-"""Conversations from a script or with a simulated user: what they need, and how one is run."""
+"""Conversations from a script or with a simulated user, who may attack: setup and run."""
 
 import asyncio
 import logging
@@ -43,6 +43,14 @@ from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.events import OnConversation
+
+from holodeck.lib.conversation.messages import Message
+from holodeck.lib.conversation.red_team.attacker import PROMPTS, RedTeamUser, Task
+from holodeck.lib.conversation.red_team.goat import GoatStrategy
+from holodeck.lib.conversation.red_team.strategies import CrescendoStrategy
+from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.models.base import MAX_TURNS
+from holodeck.models.cases.conversation import RedTeam
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +129,6 @@ class ConversationRunner:
         attack = None if case.simulate is None else case.simulate.red_team
         if self.simulator is not None and attack is not None:
             # Imported here because few cases attack.
-            from holodeck.lib.test_runner.case_attacker import CaseAttacker  # noqa: PLC0415
 
             user = CaseAttacker(attack, self.simulator, case.max_turns, self.response_cache)
         elif self.simulator is not None:
@@ -293,3 +300,55 @@ class ConversationSetup:
             judges = self._evaluator_set.judge_provider.judges
             self._simulators[key] = judges.model(llm, is_agents_own=is_own)
         return self._simulators[key]
+
+
+STRATEGIES = {"crescendo": CrescendoStrategy, "goat": GoatStrategy}
+REACHED = "the attack reached its target"
+
+
+class CaseAttacker(RedTeamUser):
+    """Attacks for all turns of a case, or until its target is reached; the judge decides then.
+
+    Args:
+        settings: The attack.
+        model: Plans, attacks and rates.
+        max_turns: Of the case; None for the default.
+        cache: Keeps what the model writes; None if it is asked each time.
+    """
+
+    def __init__(
+        self,
+        settings: RedTeam,
+        model: ChatModel,
+        max_turns: int | None,
+        cache: ResponseCache | None = None,
+    ) -> None:
+        super().__init__(
+            strategy=STRATEGIES[settings.strategy](),
+            target=settings.target,
+            total_turns=MAX_TURNS if max_turns is None else max_turns,
+            attack_plan=settings.plan,
+            injection_probability=settings.encode,
+            max_backtracks=0,  # the session of the agent does not forget
+        )
+        self._model = model
+        self._cache = cache
+
+    async def call(self, input: AgentInput) -> Any:  # noqa: A002 - the engine's name
+        message = await super().call(input)
+        return EndConversation(reason=REACHED) if self.check_early_exit() else message
+
+    def model_for_task(self, task: Task) -> ChatModel:  # noqa: ARG002 - the same for all
+        return self._model
+
+    async def _ask(self, task: Task, messages: Sequence[Message]) -> str:
+        if self._cache is None:
+            return await super()._ask(task, messages)
+        written: str = await self._cache.get_for_role(
+            "attacker",
+            lambda: super(CaseAttacker, self)._ask(task, messages),
+            prompts=PROMPTS,
+            task=task,
+            messages=list(messages),
+        )
+        return written
