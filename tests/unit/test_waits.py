@@ -35,7 +35,6 @@ UNLIMITED = {
     "lib/local_models/store.py pip.wait": KILLED,
     "lib/mcp_client/connection.py self._closing.wait": STOPPED,
     "lib/mcp_client/transports.py asyncio.wait": CANCELLED,
-    "lib/mcp_client/transports.py process.wait": KILLED,
     "lib/processes/process_guard.py process.wait": KILLED,
     "lib/records/recorder.py self._dirty.wait": STOPPED,
     "lib/records/recorder.py self._syncer.join": "the last write to the disk",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.processes.process_guard import GUARD
+from holodeck.lib.processes.process_guard import GUARD, kill_group
 
 SESSION_STATES = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Environment variable with which Claude Code reports that nothing is under way any more."""
@@ -118,8 +118,7 @@ class ClaudeCode:
 
     def _signal(self, number: int) -> None:
         if self._group is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._group, number)
+            kill_group(self._group, number)
 
 
 def _find_program(chosen: str | Path | None) -> str | None:
