@@ -300,10 +300,17 @@ class _ReportCollector:
             test = f"{report.nodeid}, which passed anyway" if is_ignored else report.nodeid
             self._scenarios.reported.append((test, row))
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, nodeid: str
     ) -> None:
-        if _NEVER_RUN.search(str(warning_message.message)):
+        # Imported here because most sessions have no warning.
+        from holodeck.lib.support.text import inert  # noqa: PLC0415
+
+        text = str(warning_message.message)
+        if inert(text) != text:  # pytest prints it, and libraries quote what an agent said
+            warning_message.message = Warning(inert(text))
+        if _NEVER_RUN.search(text):
             self._scenarios.never_run.append(nodeid)
 
     @pytest.hookimpl(optionalhook=True)

@@ -53,7 +53,10 @@ AGENT_TEST = f"""
 import asyncio
 import logging
 import pytest
+import warnings
 from holodeck import scenario
+
+ORDERS = {ORDERS!r}
 
 class Says(scenario.AgentAdapter):
     async def call(self, input):
@@ -64,6 +67,7 @@ class Says(scenario.AgentAdapter):
 
 @pytest.mark.parametrize("said", ["hello", "raise"])
 def test_scenario(said, scenario_reporter):
+    warnings.warn(ORDERS)
     steps = [scenario.user(said), scenario.agent(), scenario.fail({ORDERS!r})]
     result = asyncio.run(scenario.run({NAME!r}, "...", [Says()], script=steps, verbose=True))
     scenario_reporter.print_report()
@@ -195,6 +199,21 @@ def test_spans_on_the_console_are_json_in_which_nothing_is_obeyed(write_bot, bot
     assert "evil.example" in ran.stderr
     assert [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("{")]
     assert obeyed(ran.stderr) == []
+
+
+@pytest.mark.parametrize("form", ["markdown", "junit", "codequality", "json"])
+def test_no_text_of_a_report_that_others_wrote_is_obeyed(hostile, form, tally):
+    hostile.run("report", RUN, "-o", "theirs.json")
+    report = json.loads((hostile.path / "theirs.json").read_text())
+    texts = [key for key, value in report.items() if isinstance(value, str)]
+
+    lines = []
+    for key in texts:
+        hostile.write("theirs.json", json.dumps(report | {key: f"{report[key]}{NAME}"}))
+        ran = hostile.run("report", "theirs.json", "--format", form)
+        lines += obeyed(ran.stdout + ran.stderr)
+
+    tally("lines of a foreign report obeyed", lines, len(texts))
 
 
 def test_json_on_stdout_says_what_the_agent_said(hostile):

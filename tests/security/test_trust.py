@@ -10,7 +10,7 @@ import pytest
 from holodeck.config.trust import hosts_in
 from holodeck.models.agent import Agent
 from holodeck.models.base import NetworkUse, is_used, models_in
-from support.cli import clean_environment, home_for, start_in_pty
+from support.cli import clean_environment, home_for, run_cli, start_in_pty
 
 CASE = {
     "name": "c",
@@ -21,7 +21,8 @@ CASE = {
 
 REFUSED = [
     "os:system", "builtins:exec", "subprocess:getoutput", "__main__:main",
-    "importlib.util:find_spec", "holodeck.lib.user_code.registry:load_attribute", "holodeck:run",
+    "importlib.util:find_spec", "test.support.script_helper:assert_python_ok",
+    "holodeck.lib.user_code.registry:load_attribute", "holodeck:run",
 ]  # fmt: skip
 PLACES = {
     "backend": {"backend": "os:system"},
@@ -50,6 +51,36 @@ def test_a_module_of_python_is_not_run_wherever_it_is_named(write_bot, cli, plac
         assert ran.code == 2, ran.stdout
         assert "'os' is a module of Python itself" in ran.stdout + ran.stderr
     assert not (folder / "RAN").exists()
+
+
+IMPORTING = "import os\nimport subprocess\nfrom os import system\n"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["click.utils:os.system", "bot:os.system", "bot:subprocess.getoutput", "bot:system"],
+)
+@pytest.mark.parametrize("place", ["backend", "metric", "call"])
+def test_what_python_defines_is_not_run_through_another_module_either(bot_dir, target, place):
+    bot_dir.write("bot.py", f"{IMPORTING}def answer(message): return message")
+    keys = json.loads(json.dumps(PLACES[place]).replace("os:system", target))
+    bot_dir.write_agent(**{
+        "model": None, "instructions": None, "backend": "bot:answer", "test_cases": [CASE]
+    } | keys)  # fmt: skip
+
+    ran = bot_dir.run("test")
+
+    assert ran.code != 0
+    assert "is a module of Python itself" in ran.stdout + ran.stderr
+    assert not (bot_dir.path / "RAN").exists()
+
+
+def test_a_function_that_a_decorator_of_python_made_is_the_users(bot_dir, write_bot):
+    decorated = "import functools\n@functools.cache\ndef answer(message): return message"
+    bot_dir.write("bot.py", decorated)
+    write_bot()
+
+    assert bot_dir.run("test").code == 0
 
 
 def test_a_file_beside_the_agent_may_have_the_name_of_a_module_of_python(bot_dir, write_bot):
@@ -682,3 +713,28 @@ def test_untrusted_keeps_variables_that_the_repository_sets_itself(agent_dir):
 
     assert ran.code == 0, ran.stderr
     assert agent_dir.server.requests[0].messages[0]["content"] == "Paris Rome"
+
+
+@pytest.fixture
+def secret_dir(agent_dir):
+    """A stranger's folder beside one of the user that holds a secret."""
+    agent_dir.write("../users/.env", "STORED=key-of-the-user\n")
+    agent_dir.write_agent(instructions={"inline": "Say ${STORED}."})
+    return agent_dir
+
+
+@pytest.mark.parametrize("way", ["link", "copy of a variable", "working folder"])
+def test_untrusted_sends_no_variable_of_the_user_that_an_env_file_leads_to(secret_dir, way):
+    folder, env, cwd = secret_dir.path, {}, secret_dir.path
+    if way == "link":
+        (folder / ".env").symlink_to(folder.parent / "users" / ".env")
+    elif way == "copy of a variable":
+        secret_dir.write(".env", "STORED=${OTHER_KEY}\n")
+        env = {"OTHER_KEY": "key-of-the-user"}
+    else:
+        cwd = folder.parent / "users"
+
+    run_cli("test", "--untrusted", folder / "agent.yaml", cwd=cwd, env=env)
+
+    sent = json.dumps([request.messages for request in secret_dir.server.requests])
+    assert "key-of-the-user" not in sent

@@ -240,6 +240,7 @@ FOREIGN = {
     "data.xml": "<orders><order/></orders>",
     "data.json": '{"schema": 1}',
     "empty.py": "",
+    "empty.toml": "",
 }
 COMMANDS = {
     "test": ("test", "-o"),

@@ -22,13 +22,16 @@ class Environment(Mapping[str, str]):
         self,
         layers: list[tuple[str, Mapping[str, str]]],
         users_sources: Collection[str] = (PROCESS_LAYER,),
+        agents_source: str | None = None,
     ) -> None:
         """`layers` are pairs of source and variables, the strongest first.
 
         `users_sources` are those that the user has set, and no folder with an agent.
+        `agents_source` is the `.env` file that an agent without trust may use.
         """
         self._layers = layers
         self._users_sources = users_sources
+        self._agents_source = agents_source
 
     @classmethod
     def beside(
@@ -40,9 +43,18 @@ class Environment(Mapping[str, str]):
         """
         real = os.environ if real is None else real
         files = _dotenv_files(folder, real)
-        users = [str((one / ".env").resolve()) for one in user_folders(real)]
-        layers = [(PROCESS_LAYER, real), *((str(path), _dotenv(path)) for path in files)]
-        return cls(layers, [PROCESS_LAYER, *users])
+        users = [(one / ".env").resolve() for one in user_folders(real)]
+        # What a stranger wrote must not copy the user's variables.
+        variables = [
+            (str(path), _dotenv(path, interpolate=path in users or not is_untrusted()))
+            for path in files
+        ]
+        agents = folder and _file_in(folder)
+        return cls(
+            [(PROCESS_LAYER, real), *variables],
+            [PROCESS_LAYER, *map(str, users)],
+            str(agents) if agents else None,
+        )
 
     def __getitem__(self, name: str) -> str:
         for _, layer in self._layers:
@@ -68,7 +80,7 @@ class Environment(Mapping[str, str]):
         """Return `text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${` becomes `${`.
 
         An empty variable gets the default too. Raises ValueError for a variable that is not set
-        and has no default, and for the user's own variables if nobody trusts the text.
+        and has no default, and for all but those of the agent's `.env` if nobody trusts the text.
         """
         return _REFERENCE.sub(self._replacement, text)
 
@@ -76,10 +88,10 @@ class Environment(Mapping[str, str]):
         escaped, name, default = match.groups()
         if escaped:
             return match[0][1:]
-        if is_untrusted() and self.is_users(name):
+        if is_untrusted() and self.source_of(name) not in {None, self._agents_source}:
             raise ValueError(
-                f"${{{name}}}: --untrusted refuses variables of your environment; the API key of a"
-                " provider is found without it"
+                f"${{{name}}}: --untrusted refuses variables of your environment, and of files"
+                " elsewhere; the API key of a provider is found without it"
             )
         value = self.get(name)
         if default is not None:
@@ -105,7 +117,13 @@ def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def _dotenv(path: Path) -> dict[str, str]:
+def _file_in(folder: Path) -> Path | None:
+    """Return the `.env` file of a folder; None for a link that leads out of it."""
+    path = (folder / ".env").resolve()
+    return path if path.is_relative_to(folder.resolve()) else None
+
+
+def _dotenv(path: Path, *, interpolate: bool) -> dict[str, str]:
     # Imported here because most projects have no .env file.
     from dotenv import dotenv_values
 
@@ -113,5 +131,5 @@ def _dotenv(path: Path) -> dict[str, str]:
     from holodeck.config.yaml.source import read_bytes  # noqa: PLC0415
 
     text = decode_text(read_bytes(path, str(path)), str(path))
-    values = dotenv_values(stream=StringIO(text))
+    values = dotenv_values(stream=StringIO(text), interpolate=interpolate)
     return {name: value for name, value in values.items() if value is not None}

@@ -230,8 +230,8 @@ def _message(lines: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text that XML can hold: no control characters, and not megabytes of it."""
-    return printable(shorten_middle(text, _MAX_TEXT))
+    """Return text, but not megabytes of it."""
+    return shorten_middle(text, _MAX_TEXT)
 
 
 def _parent(level: int, tag: str, attributes: Mapping[str, str], children: Iterable[str]) -> str:
@@ -260,4 +260,5 @@ def _quote(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return text that XML can hold, without control characters."""
+    return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -15,7 +15,7 @@ _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=Fa
 _inputs: ContextVar[set[Path] | None] = ContextVar("holodeck_inputs", default=None)
 
 
-_SOURCES = frozenset({".py", ".yaml", ".yml"})
+_SOURCES = frozenset({".py", ".yaml", ".yml", ".toml", ".cfg", ".ini"})
 """Endings of code and configuration, which no command writes as a report; they may be empty."""
 Kind = Literal["report", "baseline", "events", "schema", "metrics", "database"]
 _BEGINNINGS: Mapping[Kind, bytes] = {

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from holodeck.errors import ConfigError
@@ -123,6 +124,8 @@ def _of_requirements(file: Path) -> set[str]:
 
 
 _is_untrusted: ContextVar[bool] = ContextVar("holodeck_is_untrusted", default=False)
+_PYTHONS_MODULES = sys.stdlib_module_names | {"test", "__main__"}
+"""Python's own modules; it leaves `test` out of the list, whose helpers start programs."""
 _SITE = frozenset({"site-packages", "dist-packages"})
 _OWN_FUNCTION = "write a function of your own in a Python file beside the agent.yaml"
 
@@ -155,15 +158,10 @@ def require_nameable(module: str, folder: Path | None, location: str) -> None:
     must be declared, where a project around `folder` declares its dependencies. None leaves out
     that check, for another interpreter.
     """
+    _refuse_module(module, location)
     top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == "__main__":
-        raise ConfigError(location, f"{module!r} is a module of Python itself; {_OWN_FUNCTION}")
-    if top == "holodeck":
-        raise ConfigError(location, f"{module!r} is a module of holodeck; {_OWN_FUNCTION}")
     if folder is None or not _is_installed(top):
         return
-    # Imported here because most modules are files beside the agent.yaml.
-
     project = find_project(folder)
     declared = None if project is None else declared_dependencies(project)
     if declared is None or any(provides(name, top) for name in declared):
@@ -174,6 +172,29 @@ def require_nameable(module: str, folder: Path | None, location: str) -> None:
         f"the project in {project} does not declare the package of {module!r}; add {name!r} to its"
         " dependencies",
     )
+
+
+def require_own(value: object, location: str) -> None:
+    """Raise ConfigError for a module of Python or holodeck, and for what Python's own define.
+
+    Such a value is reached through another module: `click.utils:os.system`.
+    """
+    if isinstance(value, ModuleType):
+        _refuse_module(value.__name__, location)
+    elif isinstance(value, FunctionType | BuiltinFunctionType | type):
+        home = value.__module__ or ""
+        # A function that a decorator of Python made does not lie in its module.
+        is_there = getattr(sys.modules.get(home), value.__name__, None) is value
+        if is_there and home.partition(".")[0] in _PYTHONS_MODULES - {"__main__"}:
+            _refuse_module(home, location)
+
+
+def _refuse_module(module: str, location: str) -> None:
+    top = module.partition(".")[0]
+    if top in _PYTHONS_MODULES:
+        raise ConfigError(location, f"{module!r} is a module of Python itself; {_OWN_FUNCTION}")
+    if top == "holodeck":
+        raise ConfigError(location, f"{module!r} is a module of holodeck; {_OWN_FUNCTION}")
 
 
 def _is_installed(top: str) -> bool:

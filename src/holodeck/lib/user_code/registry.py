@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from holodeck.errors import ConfigError
 from holodeck.lib.support.garbage import note_user_code
 from holodeck.lib.support.text import describe, did_you_mean
-from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable
+from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable, require_own
 from holodeck.lib.user_code.code_root import import_file, import_installed
 
 if TYPE_CHECKING:
@@ -160,4 +160,5 @@ def _walk(module: types.ModuleType, attribute: str, target: str, location: str) 
             hint = did_you_mean(part, dir(value))
             raise ConfigError(location, f"{target!r}: there is no {part!r} in it{hint}")
         value = getattr(value, part)
+        require_own(value, location)
     return value
