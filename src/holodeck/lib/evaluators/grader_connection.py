@@ -95,7 +95,7 @@ class Child:
         """How many it began."""
         self._end = weakref.finalize(self, _kill, self._process, self._guard, self._crash_file)
         targets = (self._wait, self._read, self._write)
-        threads = [threading.Thread(target=one, name=_THREAD, daemon=True) for one in targets]
+        threads = [threading.Thread(target=target, name=_THREAD, daemon=True) for target in targets]
         self._waiter, self._reader, _ = threads
         for thread in threads:
             thread.start()
