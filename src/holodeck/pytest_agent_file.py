@@ -82,7 +82,7 @@ class TestedAgent:
         return indexes
 
 
-class AgentFile(pytest.File):
+class CollectedAgentFile(pytest.File):
     """An agent.yaml.
 
     Args:
@@ -130,7 +130,7 @@ class AgentFile(pytest.File):
                 yield CasesOfSuite.from_parent(self, name=name, loaded=some)
 
 
-class SuiteFile(AgentFile):
+class CollectedSuiteFile(CollectedAgentFile):
     """A suite file.
 
     Its agent is that of `--holodeck-agent`, else the nearest agent.yaml beside or above the file.

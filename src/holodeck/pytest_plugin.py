@@ -161,9 +161,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     # Imported here because most test runs have no such file.
     from holodeck.config.cases.suite_files import is_suite_file  # noqa: PLC0415
-    from holodeck.pytest_agent_file import AgentFile, SuiteFile  # noqa: PLC0415
+    from holodeck.pytest_agent_file import CollectedAgentFile, CollectedSuiteFile  # noqa: PLC0415
 
-    kind = SuiteFile if is_suite_file(file_path) else AgentFile
+    kind = CollectedSuiteFile if is_suite_file(file_path) else CollectedAgentFile
     file: pytest.Collector = kind.from_parent(parent, path=file_path, is_named=is_named)
     return file
 

@@ -23,7 +23,7 @@ import pytest
 
 from fakes import clean_environment
 from support.cli import readable
-from support.nursery import NURSERY, PYTESTS
+from support.nursery import PROGRAMS, RUN_LIMIT_S, programs_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,8 +31,6 @@ BLOCK = re.compile(
     r"(?:^<!-- (?P<what>file|run): (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-FORKED = {"holodeck": NURSERY, "pytest": PYTESTS}
-"""Programs that run in forked processes, which saves the start of Python."""
 SIMPLE_COMMAND = re.compile(
     r"(?P<call>(?:holodeck|pytest)\b(?!.*--watch)(?:[\w ./:,=+%-]|'[^']*'|\"[^\"$`]*\")*)"
     r"(?:\|(?P<pipe>[^|].*)|\s#.*)?"
@@ -84,7 +82,8 @@ def run_document(document, folder, *, with_model):
 def run_block(block, folder):
     """Run a block and return the output of its last command."""
     environment = clean_environment(folder)
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    folders = [programs_folder(), Path(sys.executable).parent, environment["PATH"]]
+    environment["PATH"] = os.pathsep.join(map(str, folders))
     # use the code and the plugin of this checkout, whatever is installed
     environment["PYTHONPATH"] = str(ROOT / "src")
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -119,14 +118,16 @@ def run_command(command, folder, environment):
 
 def run_forked(line, folder, environment):
     program, *args = shlex.split(line["call"])
-    code, *streams = FORKED[program].run(args, cwd=folder, env=environment, stdin=None, timeout=120)
+    code, *streams = PROGRAMS[program].run(
+        args, cwd=folder, env=environment, stdin=None, timeout=RUN_LIMIT_S
+    )
     stdout, stderr = map(readable, streams)
     if line["pipe"]:
         code, stdout = run_process(["sh", "-ec", line["pipe"]], folder, environment, stdout)
     return code, f"{stdout}\n{stderr}"
 
 
-def run_process(argv, folder, environment, stdin=None):
+def run_process(argv, folder, environment, stdin=""):
     process = subprocess.run(
         argv, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False
     )

@@ -137,7 +137,7 @@ def test_an_image_without_a_program_for_ocr_says_what_to_install(read, monkeypat
         ("exec sleep 100000", 2, "could not be read within 2 s (execution.file_timeout)"),
         ("echo x > leaked", 600, "tesseract cannot read it: it ended with -25"),  # SIGXFSZ
         ("ulimit -v >&2; exit 1", 600, "tesseract cannot read it: 1953125"),
-        ("kill -9 $PPID", 600, "cannot be read: its parser was ended by SIGKILL"),
+        ("kill -9 $PPID", 600, "cannot be read: its parser was killed by SIGKILL"),
     ],
     ids=["hangs", "writes", "has a limit of memory", "kills"],
 )

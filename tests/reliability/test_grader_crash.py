@@ -50,9 +50,9 @@ def uses_unknown(case):
 """
 HARMLESS = "import json, os.path\ndef pid(case):\n    return {'score': 1, 'reason': 'here'}\n"
 WAYS = {
-    "crashes": "SIGSEGV (graders.py:7)",
-    "leaves": "exit code 0",
-    "killed": "SIGKILL",
+    "crashes": "it was killed by SIGSEGV (graders.py:7)",
+    "leaves": "it ended with exit code 0",
+    "killed": "it was killed by SIGKILL",
 }
 
 

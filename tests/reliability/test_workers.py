@@ -156,7 +156,7 @@ def test_a_case_that_kills_two_workers_is_an_error_and_the_others_pass(agent_dir
     assert ran.code == 3, ran.stderr
     assert outcomes(agent_dir) == ["passed", "passed", "agent_error", "passed", "passed"]
     [lost] = [one for one in report_of(agent_dir)["results"] if one["outcome"] != "passed"]
-    assert lost["errors"] == ["the worker process was ended by SIGKILL, 2 times"]
+    assert lost["errors"] == ["the worker process was killed by SIGKILL, 2 times"]
 
 
 def test_workers_that_end_one_after_the_other_end_the_run(agent_dir, write_bot):

@@ -10,12 +10,14 @@ import atexit
 import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -194,3 +196,45 @@ NURSERY = Nursery(_COMMAND)
 
 PYTESTS = Nursery(_PYTEST)
 """Of pytest."""
+
+PROGRAMS = {"holodeck": NURSERY, "pytest": PYTESTS}
+RUN_LIMIT_S = 120.0
+
+_CLIENT = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect({address!r})
+    request = [{program!r}, sys.argv[1:], os.getcwd(), dict(os.environ), sys.stdin.read()]
+    link.sendall(json.dumps(request).encode() + b"\\n")
+    code, *texts = json.loads(link.makefile().read())
+for stream, text in zip((sys.stdout, sys.stderr), texts):
+    stream.buffer.write(text.encode("latin-1"))
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""A program for shells: runs in a fork; what it writes appears at its end."""
+
+
+class _Request(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        program, args, cwd, env, stdin = json.loads(self.rfile.readline())
+        code, *texts = PROGRAMS[program].run(
+            args, cwd=Path(cwd), env=env, stdin=stdin, timeout=RUN_LIMIT_S
+        )
+        answer = [code, *(text.decode("latin-1") for text in texts)]
+        self.wfile.write(json.dumps(answer).encode())
+
+
+@cache
+def programs_folder() -> Path:
+    """A folder for PATH with `holodeck` and `pytest`, which run in forks; removed at the end."""
+    folder = tempfile.TemporaryDirectory(prefix="programs-")
+    atexit.register(folder.cleanup)
+    address = f"{folder.name}/socket"
+    server = socketserver.ThreadingUnixStreamServer(address, _Request)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for program in PROGRAMS:
+        path = Path(folder.name, program)
+        path.write_text(_CLIENT.format(python=sys.executable, address=address, program=program))
+        path.chmod(0o755)
+    return Path(folder.name)

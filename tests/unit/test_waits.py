@@ -24,26 +24,19 @@ STOPPED = "waits to be stopped, by a message, a signal or the end of its parent"
 UNLIMITED = {
     "cli/watch.py child.wait": "a run, while a person watches",
     "lib/backends/a2a_backend.py httpx.AsyncClient": "llm_timeout limits each call",
-    "lib/backends/frameworks/claude_code.py self._process.communicate": (
-        "its stdin is closed, and the guard has nothing else to do"
-    ),
     "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
-    "lib/backends/process/pool.py asyncio.wait": CANCELLED,
     "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/background_loop.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_child.py is_over.wait": "its parent, whose end closes the pipe",
-    "lib/evaluators/grader_connection.py self._process.wait": "a thread, for its end",
-    "lib/evaluators/grader_connection.py self._waiter.join": KILLED,
     "lib/files/images.py subprocess.run": "file_timeout ends the process that calls it",
-    "lib/files/worker.py self._process.wait": KILLED,
     "lib/llm/http_client.py pool.acquire": "a request, which llm_timeout limits",
     "lib/llm/http_connection.py self.acquire": "a request, which llm_timeout limits",
     "lib/local_models/store.py pip.wait": KILLED,
     "lib/mcp_client/connection.py self._closing.wait": STOPPED,
     "lib/mcp_client/http.py asyncio.wait": CANCELLED,
     "lib/mcp_client/stdio.py process.wait": KILLED,
-    "lib/processes/process_guard.py self._process.wait": KILLED,
+    "lib/processes/process_guard.py process.wait": KILLED,
     "lib/records/recorder.py self._dirty.wait": STOPPED,
     "lib/records/recorder.py self._syncer.join": "the last write to the disk",
     "lib/tap/loopback.py self._stop.wait": STOPPED,
@@ -52,8 +45,8 @@ UNLIMITED = {
     "lib/test_runner/interruption.py no_signal.acquire": STOPPED,
     "lib/test_runner/workers/ray_workers.py self._process.wait": STOPPED,
     "lib/test_runner/worker.py self._closed.wait": STOPPED,
-    "lib/test_runner/workers/worker_places.py self._process.wait": KILLED,
     "lib/test_runner/workers/worker_pool.py asyncio.wait": KILLED,
+    "lib/test_runner/workers/worker_pool.py connection.wait": "its worker, which the run ends",
     "lib/ui/live.py self._thread.join": "it was told to stop, and draws at most once more",
 }
 """File and call → why that wait needs no limit of its own."""

@@ -34,7 +34,7 @@ class DataFile(Model):
     """Columns or keys of the file to ignore."""
 
 
-class SuiteConfig(Model):
+class SuiteSettings(Model):
     """Settings for cases of a suite that do not set them themselves; 0 and false are values."""
 
     timeout: Seconds | None = None
@@ -58,12 +58,12 @@ class SuiteConfig(Model):
     """Scorers of cases that name none."""
 
     @model_validator(mode="after")
-    def _pass_bar_is_valid(self) -> "SuiteConfig":
+    def _pass_bar_is_valid(self) -> "SuiteSettings":
         validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
     @model_validator(mode="after")
-    def _has_one_timeout(self) -> "SuiteConfig":
+    def _has_one_timeout(self) -> "SuiteSettings":
         if self.timeout is not None and self.default_timeout is not None:
             raise ValueError("'default_timeout' is an alias of 'timeout'; remove one")
         return self
@@ -78,7 +78,7 @@ class SuiteHeader(Model):
     """A note for readers; holodeck ignores it."""
     tags: list[NonBlank] = []
     """Tags of every case, in addition to its own."""
-    config: SuiteConfig = Field(default_factory=SuiteConfig)
+    config: SuiteSettings = Field(default_factory=SuiteSettings)
     """Settings for the cases of the suite."""
     context: dict[NonBlank, Json] = {}
     """`context` of each case; keys of a case win."""

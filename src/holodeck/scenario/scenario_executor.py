@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.conversation.events import Listener
 from holodeck.lib.conversation.messages import is_unanswered
-from holodeck.lib.conversation.participants import TimeLimitExceeded
+from holodeck.lib.conversation.participants import ConversationTimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.state import ScenarioState
@@ -214,7 +214,7 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
                 return outcome.result()
             left = scenario.limits.seconds_left()
             if left is not None and left[0] < -_GRACE_S / 2:
-                error = TimeLimitExceeded(left[1])
+                error = ConversationTimeLimitExceeded(left[1])
                 scenario.on_result(scenario.error_result(error))
                 scenario.note_location(error)
                 raise error

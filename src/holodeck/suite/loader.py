@@ -53,7 +53,7 @@ class SchemaMismatch(InvalidScenarioFile):
         return f"Schema validation failed: {super().__str__()}"  # words that tests look for
 
 
-class SuiteHeader(SuiteModel):
+class WrittenSuiteHeader(SuiteModel):
     """The key `suite` of a file."""
 
     name: Annotated[str, Field(pattern=r"\S")]
@@ -62,10 +62,10 @@ class SuiteHeader(SuiteModel):
     config: SuiteConfig = Field(default_factory=SuiteConfig)
 
 
-class SuiteFile(SuiteModel):
+class WrittenSuiteFile(SuiteModel):
     """A whole file."""
 
-    suite: SuiteHeader | None = None
+    suite: WrittenSuiteHeader | None = None
     scenarios: Annotated[list[Scenario], Field(min_length=1)]
 
 
@@ -123,7 +123,7 @@ def __getattr__(name: str) -> Any:
 @cache
 def _suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of scenario files, made from the models that read them."""
-    schema = _without_null(SuiteFile.model_json_schema())
+    schema = _without_null(WrittenSuiteFile.model_json_schema())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -185,9 +185,9 @@ def _read_source(path: Path) -> Source:
 
 def _to_suite(path: Path, source: Source) -> Suite:
     try:
-        written = SuiteFile.model_validate(source.data(), strict=True)
+        written = WrittenSuiteFile.model_validate(source.data(), strict=True)
     except ValidationError as error:
-        wrong = config_error(error, Locations(source), SuiteFile)
+        wrong = config_error(error, Locations(source), WrittenSuiteFile)
         raise SchemaMismatch(wrong.field, wrong.message) from error
     try:
         raise_on_lost_checks(_lost_checks(written), Locations(source))
@@ -198,11 +198,11 @@ def _to_suite(path: Path, source: Source) -> Suite:
         if ids[one.id] > 1:
             location = source.location(("scenarios", index, "id"))
             raise InvalidScenarioFile(location, f"more than one scenario has the id {one.id!r}")
-    header = written.suite or SuiteHeader(name=path.stem)
+    header = written.suite or WrittenSuiteHeader(name=path.stem)
     return Suite.from_folder(path.parent, **dict(header), scenarios=written.scenarios)
 
 
-def _lost_checks(written: SuiteFile) -> Iterator[LostCheck]:
+def _lost_checks(written: WrittenSuiteFile) -> Iterator[LostCheck]:
     """Yield checks that would be lost: keys without a value, and keys inside `metadata`."""
     yield from keys_without_value(written, ())
     for index, one in enumerate(written.scenarios):

@@ -10,7 +10,7 @@ from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import Origin
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean
-from holodeck.models.suite import SuiteConfig, SuiteHeader, WrittenScenario
+from holodeck.models.suite import SuiteHeader, SuiteSettings, WrittenScenario
 
 _MIN_PASS_KEYS = ("min_pass", "min_pass_rate")
 _SHARED_KEYS = ("retries", "retry_on", "fail_fast", "repeat", *_MIN_PASS_KEYS)
@@ -45,7 +45,7 @@ def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
     return {"context": {**header.context, **(own or {})}}
 
 
-def _settings(config: SuiteConfig) -> dict[str, Any]:
+def _settings(config: SuiteSettings) -> dict[str, Any]:
     """Return the settings of a suite that its cases take over."""
     timeout = config.default_timeout if config.timeout is None else config.timeout
     said = {

@@ -49,7 +49,7 @@ NO_FILE = "has no value; write the path of the cases, or remove the key"
 
 
 @dataclass(frozen=True)
-class Suite:
+class CaseSuite:
     """A suite with its cases as written."""
 
     name: str
@@ -60,7 +60,7 @@ class Suite:
     cases: list[LocatedCase]
 
 
-def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
+def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[CaseSuite]:
     """Yield the suites that `suites:` names. Raises ConfigError."""
     if not isinstance(written, list) or not written:
         raise ConfigError(describe_origin(origin), "expected a list with at least one suite")
@@ -77,7 +77,7 @@ def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[Suit
             yield from _load_matching(suite.file, at.below("file"), files)
 
 
-def load_suite_file(name: str, origin: Origin, files: CaseFiles) -> Suite | None:
+def load_suite_file(name: str, origin: Origin, files: CaseFiles) -> CaseSuite | None:
     """Return the suite in a file relative to the agent's folder, or None if it is skipped.
 
     Raises ConfigError.
@@ -131,14 +131,14 @@ def as_data_file(written: str | DataFile) -> DataFile:
 
 def _inline_suite(
     suite: SuiteEntry, entry: Mapping[str, Any], origin: Origin, files: CaseFiles
-) -> Suite:
+) -> CaseSuite:
     cases = _cases_of_suite(suite, entry, origin, files.folder, files)
     if not cases:
         raise ConfigError(describe_origin(origin), WITHOUT_CASES)
-    return Suite(suite.name or "", suite, origin, files.folder, cases)
+    return CaseSuite(suite.name or "", suite, origin, files.folder, cases)
 
 
-def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
+def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[CaseSuite]:
     """Yield the suites of the files that match a path or pattern, sorted by path."""
     is_pattern = any(sign in pattern for sign in "*?[")
     paths = _matching_paths(pattern, origin, files) if is_pattern else [pattern]
@@ -265,7 +265,7 @@ def _is_suite(source: Source) -> bool:
     return any(nearest_word(key, wanted) for key in keys)
 
 
-def _load_suite(source: Source, path: Path, files: CaseFiles) -> Suite:
+def _load_suite(source: Source, path: Path, files: CaseFiles) -> CaseSuite:
     files.read.add(path.resolve())
     origin = Origin(source, ())
     written = source.value(files.substitute)
@@ -280,7 +280,7 @@ def _load_suite(source: Source, path: Path, files: CaseFiles) -> Suite:
         cases.append((scenario_to_case(scenario, header.config.default_scorers, at), at))
     if not cases:
         raise ConfigError(describe_origin(origin), WITHOUT_CASES)
-    return Suite(name, header, origin, path.parent, cases)
+    return CaseSuite(name, header, origin, path.parent, cases)
 
 
 def _cases_of_suite(
@@ -338,7 +338,7 @@ def _cases(
 
 def _suites(
     written: Any, source: Source, files: CaseFiles, extra_suites: Sequence[str]
-) -> Iterator[Suite]:
+) -> Iterator[CaseSuite]:
     read = set[str]()
     if written is not None:
         for suite in load_suites(written, Origin(source, ("suites",)), files):
@@ -351,8 +351,8 @@ def _suites(
     files.check_all_read()
 
 
-def _with_unique_names(suites: Iterator[Suite]) -> Iterator[Suite]:
-    seen: dict[str, Suite] = {}
+def _with_unique_names(suites: Iterator[CaseSuite]) -> Iterator[CaseSuite]:
+    seen: dict[str, CaseSuite] = {}
     for suite in suites:
         first = seen.setdefault(suite.name, suite)
         if first is not suite and first.origin.location == suite.origin.location:
@@ -365,7 +365,7 @@ def _with_unique_names(suites: Iterator[Suite]) -> Iterator[Suite]:
         yield suite
 
 
-def _with_suite(case: Any, suite: Suite, folder: Path, origin: Origin) -> Any:
+def _with_suite(case: Any, suite: CaseSuite, folder: Path, origin: Origin) -> Any:
     if not isinstance(case, dict):
         return case
     return with_moved_files(

@@ -23,7 +23,7 @@ class _Named(TypedDict):
     name: str
 
 
-class ToolCall(_Named, total=False):
+class RequestedCall(_Named, total=False):
     """A call that the model requested."""
 
     arguments: dict[str, Any]
@@ -88,7 +88,7 @@ class ExecutionResult:
     """
 
     response: str
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[RequestedCall] | None = None
     """None if the backend cannot see them: unknown, which is not the same as none ([])."""
     tool_results: list[ToolResult] = field(default_factory=list)
     token_usage: TokenUsage | None = None

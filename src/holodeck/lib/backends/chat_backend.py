@@ -9,7 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends.base import Capabilities, ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.base import (
+    Capabilities,
+    ExecutionResult,
+    Message,
+    RequestedCall,
+    ToolResult,
+)
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.backends.tool_work import ToolWork
 from holodeck.lib.llm.client import ChatClient, RequestStats
@@ -42,7 +48,7 @@ class ChatTurn(RequestStats):
 
     messages: list[ChatMessage] = field(default_factory=list)
     """The whole conversation so far."""
-    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_calls: list[RequestedCall] = field(default_factory=list)
     tool_results: list[ToolResult] = field(default_factory=list)
     call_ids: set[str] = field(default_factory=set)
     offered: list[str] | None = None
@@ -226,14 +232,14 @@ class ChatBackend:
 
         images: list[ToolImage] = []
 
-        async def run(call: ToolCall) -> tuple[ToolResult, str]:
+        async def run(call: RequestedCall) -> tuple[ToolResult, str]:
             async with slots:
                 return await self._run_tool(call, turn, images)
 
-        parsed: list[ToolCall] = []
+        parsed: list[RequestedCall] = []
         for call in calls:
             arguments, error = parse_arguments(call.arguments)
-            parsed.append(ToolCall(name=call.name, arguments=arguments, call_id=call.id))
+            parsed.append(RequestedCall(name=call.name, arguments=arguments, call_id=call.id))
             if error is not None:
                 parsed[-1]["error"] = error
         turn.tool_calls += parsed
@@ -246,7 +252,7 @@ class ChatBackend:
             turn.messages.append(_images_message(images))
 
     async def _run_tool(
-        self, call: ToolCall, turn: ChatTurn, images: list[ToolImage]
+        self, call: RequestedCall, turn: ChatTurn, images: list[ToolImage]
     ) -> tuple[ToolResult, str]:
         """Return the result for the report, and the text for the model; add the images to those."""
         name, call_id = call["name"], call["call_id"]

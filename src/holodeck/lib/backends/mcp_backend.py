@@ -14,7 +14,7 @@ from holodeck.lib.backends.base import (
     Capabilities,
     ExecutionResult,
     Message,
-    ToolCall,
+    RequestedCall,
     ToolResult,
     without_history,
 )
@@ -137,7 +137,7 @@ class McpSession:
             raise BackendSessionError(f"the server has no tool {tool!r}{hint}")
         result = await self._connection.call(tool, arguments)
         text = "\n".join(_text_of(block) for block in result.content)
-        call: ToolCall = {"name": tool, "arguments": arguments, "call_id": "call_1"}
+        call: RequestedCall = {"name": tool, "arguments": arguments, "call_id": "call_1"}
         value = text if result.structuredContent is None else result.structuredContent
         returned: ToolResult = {"name": tool, "call_id": "call_1", "result": value}
         if result.isError:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pydantic
 
 from holodeck.errors import BackendSessionError
-from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS
 from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
@@ -82,7 +82,7 @@ def complete_result(
             returned["is_error_unknown"] = not returned.get("is_error")
 
 
-def _tools_used(value: Any) -> tuple[list[ToolCall] | None, list[ToolResult]]:
+def _tools_used(value: Any) -> tuple[list[RequestedCall] | None, list[ToolResult]]:
     """Return the tool calls and their results in what an agent returned; None if unknown."""
     requested = first_present(value, ("tool_calls",), None)
     returned = _list(first_present(value, ("tool_results",), None), "tool_results")
@@ -123,14 +123,14 @@ def as_text(answer: Any) -> str:
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
-def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult]]:
+def parse_tool_calls(calls: Any) -> tuple[list[RequestedCall] | None, list[ToolResult]]:
     """Return the tool calls, each given as a name or with `name`, and the results in them.
 
     None for calls means that they are unknown.
     """
     if calls is None:
         return None, []
-    tool_calls: list[ToolCall] = []
+    tool_calls: list[RequestedCall] = []
     results: list[ToolResult] = []
     for i, item in enumerate(_list(calls, "tool_calls")):
         call = _tool_call(item, f"tool_calls[{i}]")
@@ -181,10 +181,10 @@ def first_present(value: Any, keys: Iterable[str], default: Any = _MISSING) -> A
     return default
 
 
-def _tool_call(item: Any, location: str) -> ToolCall:
+def _tool_call(item: Any, location: str) -> RequestedCall:
     if isinstance(item, str):
         return {"name": item}
-    call: ToolCall = {"name": _tool_name(item, location)}
+    call: RequestedCall = {"name": _tool_name(item, location)}
     written = first_present(item, _ARGUMENTS_KEYS)
     if written is not _MISSING:
         call["arguments"], problem = _returned_arguments(written)

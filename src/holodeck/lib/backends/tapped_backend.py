@@ -17,7 +17,7 @@ from holodeck.lib.backends.base import (
     CaseContext,
     ExecutionResult,
     Message,
-    ToolCall,
+    RequestedCall,
     ToolResult,
     backend_in_context,
     capabilities_of,
@@ -28,7 +28,7 @@ from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
-from holodeck.lib.tap.channel import EARLIER_WORK, Channel, Turn, TurnFacts
+from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn, TurnFacts
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
@@ -49,7 +49,7 @@ ONE_PER_PROCESS = (
     "another agent of this process has 'tap: true', and the environment variables are the same for"
     " both; run one after the other, or use 'type: process'"
 )
-TakeTurn = Callable[[], AbstractContextManager[Turn]]
+TakeTurn = Callable[[], AbstractContextManager[TappedTurn]]
 """Collects the requests of a turn."""
 
 
@@ -204,7 +204,7 @@ class TappedPythonBackend(TappedBackend):
         yield self._backend, self._turn
 
     @contextmanager
-    def _turn(self) -> Iterator[Turn]:
+    def _turn(self) -> Iterator[TappedTurn]:
         assert self._channel is not None  # noqa: S101 - set by `initialize`
         self._left = {one for one in self._left if not one.done()}
         has_work_left = bool(self._left) or is_user_code_running()
@@ -386,7 +386,7 @@ class _Merged:
         ]
 
 
-def _match(reported: Sequence[ToolCall], seen: Sequence[RawToolCall]) -> list[int | None]:
+def _match(reported: Sequence[RequestedCall], seen: Sequence[RawToolCall]) -> list[int | None]:
     """Return for each reported call the place of the same call among those that the tap saw."""
     left = [*range(len(seen))]
     partners: list[int | None] = [None] * len(reported)
@@ -400,26 +400,26 @@ def _match(reported: Sequence[ToolCall], seen: Sequence[RawToolCall]) -> list[in
     return partners
 
 
-def _has_same_id(call: ToolCall, raw: RawToolCall) -> bool:
+def _has_same_id(call: RequestedCall, raw: RawToolCall) -> bool:
     return _has_same_name(call, raw) and call.get("call_id") == raw.id
 
 
-def _has_same_arguments(call: ToolCall, raw: RawToolCall) -> bool:
+def _has_same_arguments(call: RequestedCall, raw: RawToolCall) -> bool:
     is_known = _has_same_name(call, raw) and "arguments" in call
     return is_known and call["arguments"] == parse_arguments(raw.arguments)[0]
 
 
-def _has_same_name(call: ToolCall, raw: RawToolCall) -> bool:
+def _has_same_name(call: RequestedCall, raw: RawToolCall) -> bool:
     return call["name"] == raw.name
 
 
 def _tool_call(
     raw: RawToolCall, returned: ReturnedResult | None, known: set[str]
-) -> tuple[ToolCall, ToolResult | None]:
+) -> tuple[RequestedCall, ToolResult | None]:
     """Return a call, and its result if that came back; an id that is known is made unique."""
     arguments, _ = parse_arguments(raw.arguments)
     call_id = unique_call_id(raw.id, known)
-    call: ToolCall = {"name": raw.name, "arguments": arguments, "call_id": call_id}
+    call: RequestedCall = {"name": raw.name, "arguments": arguments, "call_id": call_id}
     if returned is None:
         return call, None
     result: ToolResult = {"name": raw.name, "result": returned.result, "call_id": call_id}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.backends.frameworks.tracing import watch_turn
 from holodeck.lib.backends.frameworks.turn_trace import OtherWork
 from holodeck.lib.backends.parsing import parse_arguments
@@ -44,7 +44,7 @@ class ToolWork:
         """Return the result with the calls of these agents, each after that of its tool."""
         if not self.by_call and self.problem is None:
             return result
-        calls: list[ToolCall] = []
+        calls: list[RequestedCall] = []
         results = [*result.tool_results]
         for call in result.tool_calls or ():
             calls.append(call)
@@ -56,9 +56,9 @@ class ToolWork:
         )
 
 
-def _tool_call(call: dict[str, Any]) -> ToolCall:
+def _tool_call(call: dict[str, Any]) -> RequestedCall:
     arguments = {key: call[key] for key in ("name", "call_id", "agent") if key in call}
-    found = cast("ToolCall", arguments)
+    found = cast("RequestedCall", arguments)
     if "arguments" in call:
         found["arguments"], error = parse_arguments(call["arguments"])
         if error is not None:

@@ -135,7 +135,7 @@ class Turns:
         return None
 
 
-class TimeLimitExceeded(BackendTimeoutError):
+class ConversationTimeLimitExceeded(BackendTimeoutError):
     """A time limit of the conversation has passed; the message says which one, and where."""
 
 
@@ -164,7 +164,7 @@ class TimeLimits:
         except TimeoutError as error:
             if limit is None or not limit.expired():
                 raise
-            raise TimeLimitExceeded(message) from error
+            raise ConversationTimeLimitExceeded(message) from error
 
     def seconds_left(self) -> tuple[float, str] | None:
         """Return the seconds to the next limit and its message; None if no limit is running."""

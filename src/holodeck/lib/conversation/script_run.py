@@ -17,8 +17,8 @@ from holodeck.lib.conversation.events import RunFinished, RunStarted
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import (
     ConversationSettings,
+    ConversationTimeLimitExceeded,
     HasCriteria,
-    TimeLimitExceeded,
 )
 from holodeck.lib.conversation.result_listeners import framework_outcome
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
@@ -278,7 +278,7 @@ class ScriptRun(Conversation):
                 text = text or _failed_assertion(error)
             fields = {"reason_code": "step_failed", "reasoning": f"{self.location}: {text}"}
             return self.complete(ScenarioResult(success=False, messages=[], **fields))
-        if isinstance(error, ScenarioUsageError | TimeLimitExceeded):
+        if isinstance(error, ScenarioUsageError | ConversationTimeLimitExceeded):
             reasoning = text if text.startswith(self.location) else f"{self.location}: {text}"
         else:
             who = f"{type(participant).__name__} raised " if participant is not None else ""

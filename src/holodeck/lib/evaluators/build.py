@@ -59,8 +59,7 @@ def build_evaluator(
             return target(**options)
         elif graders is not None and base_dir is not None:
             # Imported here because few metrics are the user's code.
-            from holodeck.lib.evaluators.grader_connection import GraderCall  # noqa: PLC0415
-            from holodeck.lib.evaluators.grader_process import Isolation  # noqa: PLC0415
+            from holodeck.lib.evaluators.grader_process import GraderCall, Isolation  # noqa: PLC0415
 
             retry_config = options["retry_config"]
             call = GraderCall(metric.user_code, base_dir, metric.threshold, retry_config)

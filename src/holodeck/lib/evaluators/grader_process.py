@@ -3,24 +3,68 @@
 The process starts with the first grader, is reused, and is replaced once it has ended or hangs.
 """
 
+import asyncio
 import logging
+import marshal
 import pickle
 import sys
-import threading
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import BaseEvaluator, Observation, RetriedRun
-from holodeck.lib.evaluators.grader_connection import Child, Ended, GraderCall, Late, NotSendable
-from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.user_code.code_root import code_roots, files_of_agents, is_imported_by_others
+from holodeck.lib.evaluators.base import PREPARE_S, BaseEvaluator, Observation, RetriedRun
+from holodeck.lib.llm.retry import RetryConfig
+from holodeck.lib.processes.background_loop import LoopThread
+from holodeck.lib.processes.child_process import (
+    CLOSE_S,
+    ChildEnded,
+    FramedChild,
+    Launch,
+    how_it_ended,
+    python_command,
+)
+from holodeck.lib.user_code.code_root import (
+    code_roots,
+    files_of_agents,
+    is_imported_by_others,
+    path_for_children,
+)
 from holodeck.lib.user_code.registry import module_file
 from holodeck.lib.user_code.source_imports import imports_of
+from holodeck.models.results.outcome import RaisedError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OWN_REASON = "reason: "
+"""Begins what the process itself writes into the file for crashes."""
+_PROGRAM = "from holodeck.lib.evaluators.grader_child import main; main()"
+_RESPONSE_S = 2.0
+"""How long a process that is called may take to say that it can be called again."""
+
+
+@dataclass(frozen=True)
+class GraderCall:
+    """Which grader is called, and how."""
+
+    target: str
+    """`module:callable`."""
+    base_dir: Path
+    threshold: float | None
+    retry_config: RetryConfig
+
+
+class Late(Exception):
+    """A grader exceeded its time limit, and no other code kept it from running."""
+
+
+class NotSendable(Exception):
+    """What the grader is called with cannot be sent to another process."""
 
 
 def may_run_elsewhere(target: str, base_dir: Path) -> bool:
@@ -89,19 +133,126 @@ class _IsolatedRun(RetriedRun):
             return await self._here(kwargs)
 
 
-class GraderProcess:
-    """The process of a run. It ends with `close()` and with the program."""
+class _Child(FramedChild):
+    """One process of graders."""
+
+    name = "it"
 
     def __init__(self) -> None:
-        self._child: Child | None = None
-        self._lock = threading.Lock()
+        super().__init__()
+        self._crash_file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._loaded: set[GraderCall] = set()
+        self._has_answered = False
+        self.evaluations = 0
+        """How many it began."""
+
+    async def begin(self) -> None:
+        """Start the process."""
+        descriptor = self._crash_file.fileno()
+        command = python_command(_PROGRAM, path_for_children(), str(descriptor))
+        self.ended.add_done_callback(lambda _: self._crash_file.close())
+        await self.start(Launch(command, stderr=None, pass_fds=(descriptor,)))
+
+    async def responds(self) -> bool:
+        """Whether it takes another call: it is idle, or what it calls lets others run."""
+        return self.is_usable and (not self._requests or await self._answers())
+
+    async def load(self, call: GraderCall) -> None:
+        """Import a grader. Raises ChildEnded and EvaluationError."""
+        if call in self._loaded:
+            return
+        if not await self._answers():  # an earlier grader left a thread that lets no other run
+            raise ChildEnded("it hung")
+        await self._ask(pickle.dumps((call, None)), PREPARE_S)
+        self._loaded.add(call)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._ask(b"", _RESPONSE_S if self._has_answered else PREPARE_S)
+        except (TimeoutError, ChildEnded):
+            return False
+        return self.is_usable
+
+    async def _ask(self, request: bytes, limit_s: float) -> None:
+        with self.call([], request) as answer:
+            async with asyncio.timeout(limit_s):
+                _, body = await answer
+        self._has_answered = True
+        _result_of(body)
+
+    async def evaluate(
+        self, call: GraderCall, request: bytes, limit_s: float | None
+    ) -> dict[str, Any]:
+        """Return the result of a grader. Raises ChildEnded, Late, EvaluationError, NotSendable.
+
+        If a grader is late because others do not let it run, the process is killed.
+        """
+        self.evaluations += 1
+        await self.load(call)
+        with self.call([], request) as answer:
+            try:
+                async with asyncio.timeout(limit_s):
+                    _, body = await answer
+            except TimeoutError:
+                if self.evaluations == 1 or await self._answers():
+                    raise Late from None
+                self.kill("it hung")
+                raise ChildEnded("it hung") from None
+        result: dict[str, Any] = _result_of(body)
+        return result
+
+    def describe_end(self, code: int | None) -> str:
+        """Return how it ended, and where: by what it wrote into the file for crashes."""
+        self._crash_file.seek(0)
+        dump = self._crash_file.read().decode(errors="replace")
+        if dump.startswith(OWN_REASON):
+            return dump.removeprefix(OWN_REASON)
+        return f"it {how_it_ended(code)}{_place_in(dump)}"
+
+
+def _result_of(body: bytes) -> Any:
+    try:
+        answer = marshal.loads(body)  # noqa: S302 - holds plain data only
+    except (EOFError, TypeError, ValueError):
+        answer = body
+    match answer:
+        case ("result", result):
+            return result
+        case ("unreadable", str(why)):
+            raise NotSendable(why)
+        case ("error", str(message), raised):
+            error = EvaluationError(message)
+            error.raised = raised if raised is None else RaisedError(**raised)
+            raise error
+    raise EvaluationError(f"the process of graders answered {answer!r}")
+
+
+def _place_in(dump: str) -> str:
+    """Return the innermost line of the user's code in what `faulthandler` wrote; "" without one."""
+    # Imported here because few graders crash.
+    from holodeck.lib.user_code.raised import display_path, is_users_file  # noqa: PLC0415
+
+    thread = dump.partition("Current thread")[2].partition("\n\n")[0]
+    for line in thread.splitlines():
+        _, quote, rest = line.partition('File "')
+        file, _, line_and_name = rest.partition('", line ')
+        if quote and is_users_file(file):
+            return f" ({display_path(file)}:{line_and_name.partition(' ')[0]})"
+    return ""
+
+
+class GraderProcess:
+    """The process of a run, on an event loop of its own. It ends with `close()` and the program."""
+
+    def __init__(self) -> None:
+        self._thread = LoopThread("holodeck-grader")
+        self._child: _Child | None = None
+        self._starting = asyncio.Lock()
 
     async def prepare(self, call: GraderCall) -> None:
         """Start it, unless it runs, and load a grader there. Raises EvaluationError."""
-        child = self._child
-        if child is None or not child.has_loaded(call):
-            with suppress(Ended):  # the evaluation finds out who ended it
-                await (await self._usable()).load(call)
+        with suppress(ChildEnded):  # the evaluation finds out who ended it
+            await self._run(self._prepare(call))
 
     async def evaluate(
         self, call: GraderCall, observation: Observation, limit_s: float | None
@@ -115,37 +266,49 @@ class GraderProcess:
             request = pickle.dumps((call, observation))
         except Exception as error:
             raise NotSendable(str(error)) from error
-        child = await self._usable()
         try:
-            return await child.evaluate(call, request, limit_s)
-        except Ended as ended:
-            if child.evaluations == 1:
-                raise _crash(call, observation, ended) from None
-        alone = Child()
-        try:
-            return await alone.evaluate(call, request, limit_s)
-        except Ended as ended:
-            raise _crash(call, observation, ended) from None
-        finally:
-            await run_in_thread(alone.close)
-
-    async def _usable(self) -> "Child":
-        """Return a process that responds; one that does not finishes the calls that it has."""
-        with self._lock:
-            child = self._child
-        is_usable = child is not None and await child.responds()
-        with self._lock:
-            if self._child is None or (self._child is child and not is_usable):
-                self._child = Child()
-            return self._child
+            return await self._run(self._evaluate(call, request, limit_s))
+        except ChildEnded as ended:
+            case = f" in case {observation.case_name!r}" if observation.case_name else ""
+            message = f"the grader {call.target!r}{case} ended its process: {ended}"
+            raise EvaluationError(message) from None
 
     async def close(self) -> None:
         """End the process; a later call starts another."""
-        child, self._child = self._child, None
+        child, self._child, self._starting = self._child, None, asyncio.Lock()
         if child is not None:
-            await run_in_thread(child.close)
+            await self._run(child.close())
+        self._thread.close(CLOSE_S)
 
+    async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(self._thread.submit(coroutine))
 
-def _crash(call: GraderCall, observation: Observation, ended: Ended) -> EvaluationError:
-    case = f" in case {observation.case_name!r}" if observation.case_name else ""
-    return EvaluationError(f"the grader {call.target!r}{case} ended its process: {ended}")
+    async def _prepare(self, call: GraderCall) -> None:
+        await (await self._usable()).load(call)
+
+    async def _evaluate(
+        self, call: GraderCall, request: bytes, limit_s: float | None
+    ) -> dict[str, Any]:
+        child = await self._usable()
+        try:
+            return await child.evaluate(call, request, limit_s)
+        except ChildEnded:
+            if child.evaluations == 1:
+                raise
+        alone = _Child()
+        try:
+            await alone.begin()
+            return await alone.evaluate(call, request, limit_s)
+        finally:
+            await alone.close()
+
+    async def _usable(self) -> _Child:
+        """Return a process that responds; one that does not finishes the calls that it has."""
+        child = self._child
+        is_usable = child is not None and await child.responds()
+        async with self._starting:
+            if self._child is None or (self._child is child and not is_usable):
+                child = _Child()
+                await child.begin()
+                self._child = child
+            return self._child

@@ -1,18 +1,16 @@
-"""Reads documents and images in a process of its own: `python -m holodeck.lib.files.child`.
+"""Reads documents and images in a process of its own (see `worker`).
 
-It gets jobs on stdin and answers on stdout. A hostile file costs no more than this process, which
+A hostile file costs no more than this process, which
 has limits of memory and time, cannot write files, and ends with the one that started it.
 """
 
-import json
 import os
-import sys
-import threading
+from functools import partial
 from queue import SimpleQueue
-from typing import BinaryIO
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.files.worker import Job, decode_job
+from holodeck.lib.files.worker import Job
+from holodeck.lib.processes.channel import FrameReader, Head, Parent
 
 MAX_MEMORY_BYTES = 2_000_000_000
 MAX_TEXT_BYTES = 20_000_000
@@ -20,31 +18,17 @@ MAX_TEXT_BYTES = 20_000_000
 
 def main() -> None:
     """Answer one job after the other until stdin ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # parsers may print
+    parent = Parent(FrameReader())
     _limit_resources()
-    jobs: SimpleQueue[tuple[Job, bytes, float]] = SimpleQueue()
-    threading.Thread(target=_read_jobs, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    jobs: SimpleQueue[list[tuple[Head, bytes]]] = SimpleQueue()
+    # Whoever wanted the answers is gone at the end of stdin.
+    parent.listen(jobs.put, partial(os._exit, 0))
     while True:
-        job, data, seconds = jobs.get()
-        _limit_time(seconds)
-        answer = _answer(job, data)
-        del data
-        text = answer.pop("text", "").encode(errors="replace")
-        head = json.dumps({**answer, "size": len(text)}).encode()
-        answers.write(head + b"\n" + text)
-        answers.flush()
-
-
-def _read_jobs(stream: BinaryIO, jobs: "SimpleQueue[tuple[Job, bytes, float]]") -> None:
-    """Pass jobs on, and end the process with its stdin: whoever wanted the answers is gone."""
-    while line := stream.readline():
-        job, size, seconds = decode_job(line)
-        data = stream.read(size)
-        if len(data) < size:
-            break
-        jobs.put((job, data, seconds))
-    os._exit(0)
+        for (number, fields, seconds), data in jobs.get():
+            _limit_time(seconds)
+            answer = _answer(Job(**{**fields, "pages": tuple(fields["pages"])}), data)
+            text = answer.pop("text", "").encode(errors="replace")
+            parent.send([number, answer], text)
 
 
 def _answer(job: Job, data: bytes) -> dict[str, str]:
@@ -99,7 +83,3 @@ def _limit_time(seconds: float) -> None:
     limit = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
     _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, hardest))
-
-
-if __name__ == "__main__":
-    main()

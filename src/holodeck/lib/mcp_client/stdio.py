@@ -19,7 +19,7 @@ from holodeck.lib.mcp_client.server import (
     ServerOutput,
     ServerProcess,
 )
-from holodeck.lib.processes.process_guard import guarded
+from holodeck.lib.processes.process_guard import GUARD, kill_group
 from holodeck.lib.support.text import one_line
 
 CLOSE_S = 2.0
@@ -46,24 +46,25 @@ async def stdio_streams(server: ServerProcess, output: ServerOutput) -> AsyncIte
         asyncio.create_task(_write(process, server, outgoing)),
     ]
     grace = CLOSE_S
+    GUARD.watch(process.pid)
     try:
-        async with guarded(process.pid):
-            try:
-                yield received, to_send
-            except asyncio.CancelledError:
-                grace = 0.0
-                raise
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await _end(process, grace)
-                await asyncio.wait([stderr, *tasks], timeout=_LAST_WORDS_S)
+        yield received, to_send
+    except asyncio.CancelledError:
+        grace = 0.0
+        raise
     finally:
-        stderr.cancel()
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - its pipes
-        output.exit_code = process.returncode
-        for stream in (incoming, received, to_send, outgoing):
-            stream.close()
+        try:
+            for task in tasks:
+                task.cancel()
+            await _end(process, grace)
+            await asyncio.wait([stderr, *tasks], timeout=_LAST_WORDS_S)
+        finally:
+            GUARD.release(process.pid)
+            stderr.cancel()
+            process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - its pipes
+            output.exit_code = process.returncode
+            for stream in (incoming, received, to_send, outgoing):
+                stream.close()
 
 
 async def _start(server: ServerProcess) -> asyncio.subprocess.Process:
@@ -90,12 +91,6 @@ async def _start(server: ServerProcess) -> asyncio.subprocess.Process:
             await process.wait()
             process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - its pipes
         raise
-
-
-def kill_group(group: int) -> None:
-    """Kill a process with all that it has started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
@@ -153,8 +148,8 @@ async def _write(process: asyncio.subprocess.Process, server: ServerProcess, sou
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     with suppress(ConnectionError, anyio.ClosedResourceError):
         async with source:
-            async for one in source:
-                text = one.message.model_dump_json(by_alias=True, exclude_none=True)
+            async for item in source:
+                text = item.message.model_dump_json(by_alias=True, exclude_none=True)
                 process.stdin.write(f"{text}\n".encode(server.encoding, errors="replace"))
                 await process.stdin.drain()
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -69,6 +69,54 @@ class BackgroundRun(Generic[T]):
             self.outcome.set_exception(error)
         else:
             self.outcome.set_result(result)
+
+
+class LoopThread:
+    """An event loop in a daemon thread, for what callers on any loop or none share.
+
+    It starts with the first coroutine, and again with the first one after `close`.
+
+    Args:
+        name: The name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the thread; to cancel the future cancels it."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_forever, args=(self._loop,), name=self._name, daemon=True
+                )
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self, limit_s: float, *last: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End the loop after the last coroutines, and wait for that for so many seconds at most."""
+
+        async def finish() -> None:
+            try:
+                await asyncio.gather(*(make() for make in last), return_exceptions=True)
+            finally:
+                asyncio.get_running_loop().stop()
+
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(finish(), loop)
+            if thread is not threading.current_thread():
+                thread.join(limit_s)
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    with closing(loop):
+        loop.run_forever()
 
 
 class BackgroundLoop:

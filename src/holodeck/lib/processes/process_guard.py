@@ -1,126 +1,93 @@
-"""A process that ends other processes if holodeck ends without doing it, as by SIGKILL."""
+"""A process that kills other processes once holodeck has ended, however it ended.
 
-import asyncio
+The guard runs this file as a program. It reads process groups from stdin, `+123` for one to watch
+and `-123` for one that has ended. At the end of stdin, which comes with the end of holodeck, it
+kills those that are left, with all their descendants in the group. The user's Python may import
+this module: it needs the standard library of Python 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
-from weakref import WeakKeyDictionary
+import threading
+from contextlib import suppress
 
 CLOSE_S = 3.0
 """How long the guard may take to end, which has nothing to do any more."""
-_PROGRAM = Path(__file__).parents[1] / "backends" / "process" / "guard.py"
-_COMMAND = (sys.executable, "-I", "-S", str(_PROGRAM))
 
 
 class Guard:
-    """Kills process groups once holodeck has ended, unless they were released before."""
+    """Watches process groups from any thread; its process runs while there is one to watch."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls) -> "Guard":
-        devnull = asyncio.subprocess.DEVNULL
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *_COMMAND,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=devnull,
-                stderr=devnull,
-                start_new_session=True,
-            )
-        )
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: set[int] = set()
+        self._lock = threading.Lock()
 
     def watch(self, group: int) -> None:
         """Kill the group once holodeck has ended."""
-        self._write(f"+{group}\n")
+        with self._lock:
+            self._groups.add(group)
+            self._process = self._process or subprocess.Popen(
+                [sys.executable, "-I", "-S", __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            _write(self._process, f"+{group}\n")
 
     def release(self, group: int) -> None:
         """No longer watch the group, which has ended."""
-        self._write(f"-{group}\n")
-
-    async def close(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-
-    def _write(self, line: str) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
-        self._process.stdin.write(line.encode())
-
-
-class GroupGuard:
-    """Kills one process group once holodeck has ended, also where there is no event loop."""
-
-    def __init__(self, group: int) -> None:
-        self._group = group
-        self._process = subprocess.Popen(
-            _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-        )
-        self._write(f"+{group}\n")
-
-    def close(self) -> None:
-        """No longer watch the group, which has ended."""
-        self._write(f"-{self._group}\n", is_last=True)
-        try:
-            self._process.wait(CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-
-    def _write(self, line: str, *, is_last: bool = False) -> None:
-        stream = self._process.stdin
-        assert stream is not None  # noqa: S101 - a pipe was asked for
-        with suppress(OSError, ValueError):
-            stream.write(line.encode())
-            stream.flush()
-            if is_last:
-                stream.close()
-
-
-class _SharedGuard:
-    """The guard of an event loop; it runs while there is a group to watch."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._guard: Guard | None = None
-        self._groups = 0
-
-    async def watch(self, group: int) -> None:
-        self._groups += 1
-        async with self._lock:
-            self._guard = self._guard or await Guard.start()
-            self._guard.watch(group)
-
-    async def release(self, group: int) -> None:
-        self._groups -= 1
-        async with self._lock:
-            if self._guard is None:  # its start was cancelled
+        with self._lock:
+            self._groups.discard(group)
+            if self._process is None:
                 return
-            self._guard.release(group)
-            if self._groups == 0:
-                guard, self._guard = self._guard, None
-                await guard.close()
+            _write(self._process, f"-{group}\n")
+            if not self._groups:
+                process, self._process = self._process, None
+                _end(process)
 
 
-_of_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, _SharedGuard]" = WeakKeyDictionary()
+GUARD = Guard()
+"""The guard of this process."""
 
 
-@asynccontextmanager
-async def guarded(group: int) -> AsyncIterator[None]:
-    """In the block, have a process group killed if holodeck ends."""
-    loop = asyncio.get_running_loop()
-    if loop not in _of_loop:
-        _of_loop[loop] = _SharedGuard()
-    shared = _of_loop[loop]
+def kill_group(group: int) -> None:
+    """Kill a process with all that it has started, unless they left its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _write(process: subprocess.Popen[bytes], line: str) -> None:
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):  # somebody ended it
+            process.stdin.write(line.encode())
+            process.stdin.flush()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
     try:
-        await shared.watch(group)
-        yield
-    finally:
-        await shared.release(group)
+        process.wait(CLOSE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    groups: set[int] = set()
+    for line in sys.stdin.buffer:
+        group = int(line[1:])
+        groups.add(group) if line[:1] == b"+" else groups.discard(group)
+    for group in groups:
+        kill_group(group)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.observability import names
 from holodeck.lib.spans.collector import SpanCollector
 from holodeck.lib.support.text import one_line
-from holodeck.lib.tap.exchange import Response, header
+from holodeck.lib.tap.exchange import TappedResponse, header
 from holodeck.lib.tap.handlers import error_response
 from holodeck.lib.tap.loopback import LoopbackServer
 from holodeck.lib.tap.server import ReceivedRequest
@@ -60,7 +60,7 @@ class OtlpReceiver:
         await self._server.close()
 
     @asynccontextmanager
-    async def _respond(self, request: ReceivedRequest) -> AsyncIterator[Response]:
+    async def _respond(self, request: ReceivedRequest) -> AsyncIterator[TappedResponse]:
         path = request.target.partition("?")[0].rstrip("/")
         kind = (header(request.headers, b"content-type") or "").partition(";")[0].strip().lower()
         if request.method == _HTTP_2:
@@ -113,7 +113,7 @@ async def close_receiver(receiver: OtlpReceiver) -> None:
     await receiver.close()
 
 
-def _accepted(kind: str) -> Response:
+def _accepted(kind: str) -> TappedResponse:
     """Return an empty response of the kind of the request."""
     content = b"{}" if kind == JSON else b""
 
@@ -124,7 +124,7 @@ def _accepted(kind: str) -> Response:
         (b"content-type", (JSON if kind == JSON else PROTOBUF).encode()),
         (b"content-length", str(len(content)).encode()),
     ]
-    return Response(200, headers, body())
+    return TappedResponse(200, headers, body())
 
 
 PROTOBUF = "application/x-protobuf"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from holodeck.lib.llm.completion import RawToolCall
-from holodeck.lib.tap.exchange import Request, Response
+from holodeck.lib.tap.exchange import Request, TappedResponse
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.reading import Reading
 from holodeck.models.results.outcome import ModelRequest
@@ -27,7 +27,7 @@ MAX_UNREAD_BYTES = 64_000
 """Of a response, what is kept until somebody asks what it says."""
 
 
-class Exchange:
+class TappedExchange:
     """A request that passes through the tap, its response, and what is known of both.
 
     Bytes are only kept while they pass, so that the agent need not wait for them to be read.
@@ -50,7 +50,7 @@ class Exchange:
         with self._lock:
             self._reading.read_request()
 
-    def begin(self, response: Response) -> None:
+    def begin(self, response: TappedResponse) -> None:
         """Note the head of the response."""
         with self._lock:
             self.status = response.status
@@ -120,10 +120,10 @@ class TurnFacts:
 
 
 @dataclass(eq=False)
-class Turn:
+class TappedTurn:
     """The requests of one turn."""
 
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[TappedExchange] = field(default_factory=list)
     problem: str | None = None
     """Why the requests may not be those of the turn, or not all; None if they are."""
     facts: TurnFacts = field(default_factory=TurnFacts)
@@ -195,15 +195,15 @@ class Channel:
         self.url = url
         self._unused = unused
         self._lock = Lock()
-        self._turns: list[Turn] = []
-        self._left_over: list[Exchange] = []
+        self._turns: list[TappedTurn] = []
+        self._left_over: list[TappedExchange] = []
         """Requests that were not over when their turns ended."""
         self._has_begun = False
         self._is_out_of_turn = False
 
-    def open_exchange(self, request: Request) -> Exchange:
+    def open_exchange(self, request: Request) -> TappedExchange:
         """Return the exchange that a request begins; it belongs to the turn under way."""
-        exchange = Exchange(request, self._lock)
+        exchange = TappedExchange(request, self._lock)
         with self._lock:
             for turn in self._turns:
                 turn.exchanges.append(exchange)
@@ -212,9 +212,9 @@ class Channel:
         return exchange
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def turn(self) -> Iterator[TappedTurn]:
         """Collect the requests of a turn; its facts are known after the block."""
-        turn = Turn()
+        turn = TappedTurn()
         with self._lock:
             self._has_begun = True
             self._turns.append(turn)

@@ -32,7 +32,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Response:
+class TappedResponse:
     """The response to a request; its body arrives piece by piece.
 
     The body raises UpstreamError if it breaks off.
@@ -50,7 +50,7 @@ class Handler(Protocol):
     The response is valid inside of the context. Leaving it early means that the client is gone.
     """
 
-    def __call__(self, request: Request) -> AbstractAsyncContextManager[Response]:
+    def __call__(self, request: Request) -> AbstractAsyncContextManager[TappedResponse]:
         """Return the response; what goes wrong before it begins is a response, too."""
         ...
 

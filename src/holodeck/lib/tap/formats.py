@@ -11,7 +11,7 @@ from holodeck.models.token_usage import TokenUsage
 JsonObject = Mapping[str, Any]
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """A body that is not what its path promises; the message says in what way."""
 
 
@@ -92,7 +92,7 @@ class ChatCompletion(Reader):
 
     def read_event(self, event: JsonObject) -> None:
         if event.get("error"):
-            raise Unreadable("its stream holds an error")
+            raise UnreadableBody("its stream holds an error")
         if event.get("usage"):
             self.usage = _usage(event["usage"], "prompt_tokens", "completion_tokens")
         for choice in _objects(event, "choices"):
@@ -106,7 +106,7 @@ class ChatCompletion(Reader):
 
     def _add_calls(self, choice: JsonObject, message: JsonObject) -> None:
         if message.get("function_call"):
-            raise Unreadable("it holds a 'function_call', the format before 'tool_calls'")
+            raise UnreadableBody("it holds a 'function_call', the format before 'tool_calls'")
         for part in _objects(message, "tool_calls"):
             index = part.get("index")
             if index is None:  # whole calls have none
@@ -125,7 +125,7 @@ class OpenAIResponse(Reader):
     def read_document(self, document: JsonObject) -> None:
         status = document.get("status")
         if status in {"queued", "in_progress"}:
-            raise Unreadable("it is computed in the background")
+            raise UnreadableBody("it is computed in the background")
         items = list(_objects(document, "output"))
         if items or not self.calls:
             self.calls, self.results = [], []
@@ -141,7 +141,7 @@ class OpenAIResponse(Reader):
         elif kind in {"response.completed", "response.incomplete", "response.failed"}:
             self.read_document(event["response"])
         elif kind == "error":
-            raise Unreadable("its stream holds an error")
+            raise UnreadableBody("its stream holds an error")
 
     def _add_item(self, item: JsonObject) -> None:
         kind = _text(item, "type")
@@ -191,7 +191,7 @@ class AnthropicMessage(Reader):
                 blocks.clear()
                 self.has_all_calls = True
             case "error":
-                raise Unreadable("its stream holds an error")
+                raise UnreadableBody("its stream holds an error")
 
     def _add_block(self, block: JsonObject, arguments: str) -> None:
         kind = _text(block, "type")
@@ -211,7 +211,7 @@ class OllamaChat(Reader):
 
     def read_event(self, event: JsonObject) -> None:
         if event.get("error"):
-            raise Unreadable("its stream holds an error")
+            raise UnreadableBody("its stream holds an error")
         for call in _objects(event.get("message") or {}, "tool_calls"):
             function = call.get("function") or {}
             arguments = _json(function.get("arguments") or {})
@@ -309,7 +309,7 @@ def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence
     if found is None or (or_text and isinstance(found, str)):
         return ()
     if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise Unreadable(f"its {key!r} are not a list of objects")
+        raise UnreadableBody(f"its {key!r} are not a list of objects")
     return found
 
 
@@ -317,5 +317,5 @@ def _text(parent: JsonObject, key: str) -> str:
     """Return the text at `key`, "" without one. Raises Unreadable."""
     found = parent.get(key)
     if found is not None and not isinstance(found, str):
-        raise Unreadable(f"its {key!r} is not text")
+        raise UnreadableBody(f"its {key!r} is not text")
     return found or ""

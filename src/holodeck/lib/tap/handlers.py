@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
-from holodeck.lib.tap.channel import Exchange
-from holodeck.lib.tap.exchange import Handler, Request, Response, header
+from holodeck.lib.tap.channel import TappedExchange
+from holodeck.lib.tap.exchange import Handler, Request, TappedResponse, header
 
 
-class Recorder:
+class ExchangeRecorder:
     """Notes what passes between the agent and another handler.
 
     Args:
@@ -18,12 +18,12 @@ class Recorder:
         open_exchange: Returns the exchange that a request begins.
     """
 
-    def __init__(self, answer: Handler, open_exchange: Callable[[Request], Exchange]) -> None:
+    def __init__(self, answer: Handler, open_exchange: Callable[[Request], TappedExchange]) -> None:
         self._answer = answer
         self._open_exchange = open_exchange
 
     @asynccontextmanager
-    async def __call__(self, request: Request) -> AsyncIterator[Response]:
+    async def __call__(self, request: Request) -> AsyncIterator[TappedResponse]:
         """Yield the response of the next handler."""
         exchange = self._open_exchange(request)
         asyncio.get_running_loop().call_soon(exchange.read_request)  # while the server works on it
@@ -36,7 +36,9 @@ class Recorder:
             exchange.end()
 
 
-async def _record_stream(exchange: Exchange, response: Response) -> AsyncGenerator[bytes, None]:
+async def _record_stream(
+    exchange: TappedExchange, response: TappedResponse
+) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a body; each is noted before the agent can act on it."""
     length = header(response.headers, b"content-length")
     left = int(length) if length is not None and length.isdigit() else -1
@@ -48,7 +50,7 @@ async def _record_stream(exchange: Exchange, response: Response) -> AsyncGenerat
         exchange.feed(b"", is_last=True)
 
 
-def error_response(status: int, code: str, message: str) -> Response:
+def error_response(status: int, code: str, message: str) -> TappedResponse:
     """Return a response of the tap itself."""
     content = error_content(code, message)
     headers = [
@@ -59,7 +61,7 @@ def error_response(status: int, code: str, message: str) -> Response:
     async def body() -> AsyncIterator[bytes]:
         yield content
 
-    return Response(status, headers, body())
+    return TappedResponse(status, headers, body())
 
 
 def error_content(code: str, message: str) -> bytes:

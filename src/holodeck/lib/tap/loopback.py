@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
 from holodeck.lib.processes.background_loop import BackgroundRun
-from holodeck.lib.tap.server import Answer, Connection
+from holodeck.lib.tap.server import Answer, ClientConnection
 
 
 async def _nothing() -> None:
@@ -52,10 +52,10 @@ class LoopbackServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        connections = set[Connection]()
+        connections = set[ClientConnection]()
         try:
             server = await self._loop.create_server(
-                lambda: Connection(self._answer, connections),
+                lambda: ClientConnection(self._answer, connections),
                 "127.0.0.1",
                 self.port,
                 backlog=1024,

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holodeck.lib.llm.http_parser import Decoder, MalformedHttp, TooLarge
-from holodeck.lib.tap.exchange import Request, Response, header
+from holodeck.lib.tap.exchange import Request, TappedResponse, header
 from holodeck.lib.tap.formats import (
     AnthropicMessage,
     ChatCompletion,
@@ -18,7 +18,7 @@ from holodeck.lib.tap.formats import (
     OtherRequest,
     Reader,
     ReturnedResult,
-    Unreadable,
+    UnreadableBody,
     returned_results,
 )
 from holodeck.models.llm import ProviderEnum
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 MAX_READ_BYTES = 16_000_000
 """Of one decoded response; more passes, but is not read."""
 _DONE = b"[DONE]"
-_UNREADABLE = (Unreadable, MalformedHttp, TooLarge)
+_UNREADABLE = (UnreadableBody, MalformedHttp, TooLarge)
 """Errors whose messages quote nothing of the body."""
 
 _READERS: tuple[tuple[str, type[Reader]], ...] = (
@@ -106,7 +106,7 @@ class Reading:
         if request is not None:
             self._guard(lambda: self._read_request(request))
 
-    def begin(self, response: Response) -> None:
+    def begin(self, response: TappedResponse) -> None:
         """Note the head of the response."""
         self.read_request()
         if response.status >= 400:  # an error requests nothing
@@ -134,7 +134,7 @@ class Reading:
         self.model = f"{provider.value}/{model}" if isinstance(model, str) and model else ""
         self.results = list(returned_results(document))
 
-    def _begin(self, response: Response) -> None:
+    def _begin(self, response: TappedResponse) -> None:
         kind = (header(response.headers, b"content-type") or "").partition(";")[0].strip().lower()
         make = {"text/event-stream": _ServerSentEvents, "application/x-ndjson": _Lines}.get(kind)
         coding = header(response.headers, b"content-encoding") or "identity"
@@ -164,7 +164,7 @@ class _Pieces:
         decoded = piece if self._decoder is None else self._decoder.feed(piece)
         self._size += len(decoded)
         if self._size > MAX_READ_BYTES:
-            raise Unreadable(f"it is larger than {MAX_READ_BYTES / 1e6:g} MB")
+            raise UnreadableBody(f"it is larger than {MAX_READ_BYTES / 1e6:g} MB")
         self._buffer += decoded
         self._read()
 
@@ -196,7 +196,7 @@ class _Lines(_Pieces):
     def _finish(self) -> None:
         self._read_line(bytes(self._buffer))
         if not self._reader.has_all_calls:
-            raise Unreadable("its stream ended early")
+            raise UnreadableBody("its stream ended early")
 
     def _read_line(self, line: bytes) -> None:
         if line.strip():
@@ -236,5 +236,5 @@ class _ServerSentEvents(_Lines):
 def _json_object(text: bytes | bytearray) -> JsonObject:
     document: Any = json.loads(text)
     if not isinstance(document, Mapping):
-        raise Unreadable("it is not a JSON object")
+        raise UnreadableBody("it is not a JSON object")
     return document

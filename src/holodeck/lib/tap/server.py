@@ -9,7 +9,7 @@ from typing import cast
 
 import h11
 
-from holodeck.lib.tap.exchange import Headers, Response, UpstreamError
+from holodeck.lib.tap.exchange import Headers, TappedResponse, UpstreamError
 from holodeck.lib.tap.handlers import error_content
 
 logger = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ class ReceivedRequest:
     body: bytes
 
 
-Answer = Callable[[ReceivedRequest], AbstractAsyncContextManager[Response]]
+Answer = Callable[[ReceivedRequest], AbstractAsyncContextManager[TappedResponse]]
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One connection of a client; when it leaves, what is done for it is cancelled.
 
     Args:
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         connections: The open connections; this one adds and removes itself.
     """
 
-    def __init__(self, answer: Answer, connections: set["Connection"]) -> None:
+    def __init__(self, answer: Answer, connections: set["ClientConnection"]) -> None:
         self._answer = answer
         self._connections = connections
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._task, self._waiting_bytes = None, 0
         self._next_request()
 
-    async def _write(self, response: Response) -> None:
+    async def _write(self, response: TappedResponse) -> None:
         self._send(
             h11.Response(
                 status_code=response.status, headers=[*response.headers], reason=response.reason

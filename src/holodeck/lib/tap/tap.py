@@ -15,9 +15,16 @@ from holodeck.lib.llm.http_client import StreamedResponse
 from holodeck.lib.llm.http_connection import ConnectionPool, Server, basic_credentials, proxy_header
 from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.support.text import one_line
-from holodeck.lib.tap.channel import Channel, Exchange
-from holodeck.lib.tap.exchange import Handler, Request, Response, UpstreamError, end_to_end, header
-from holodeck.lib.tap.handlers import Recorder, error_response
+from holodeck.lib.tap.channel import Channel, TappedExchange
+from holodeck.lib.tap.exchange import (
+    Handler,
+    Request,
+    TappedResponse,
+    UpstreamError,
+    end_to_end,
+    header,
+)
+from holodeck.lib.tap.handlers import ExchangeRecorder, error_response
 from holodeck.lib.tap.loopback import LoopbackServer
 from holodeck.lib.tap.server import ReceivedRequest
 from holodeck.lib.tap.upstreams import Upstream, tap_variables
@@ -40,7 +47,7 @@ class Forwarder:
         self._servers: dict[Upstream, _ModelServer] = {}
 
     @asynccontextmanager
-    async def __call__(self, request: Request) -> AsyncIterator[Response]:
+    async def __call__(self, request: Request) -> AsyncIterator[TappedResponse]:
         """Yield the response of the server; 502 with the reason if there is none."""
         try:
             response = await self._send(request)
@@ -51,7 +58,7 @@ class Forwarder:
             head = response.head
             lines = [(_bytes(name), _bytes(value)) for name, value in head.lines]
             pieces = _or_upstream_error(response.pieces())
-            yield Response(head.status, end_to_end(lines), pieces, _bytes(head.reason))
+            yield TappedResponse(head.status, end_to_end(lines), pieces, _bytes(head.reason))
         finally:
             response.close()
 
@@ -168,7 +175,7 @@ class Tap:
         self._token = secrets.token_urlsafe(24)
         self._channels: dict[str, Channel] = {}
         self._forwarder = Forwarder(proxy_for)
-        self._answer: Handler = Recorder(self._forwarder, self._open_exchange)
+        self._answer: Handler = ExchangeRecorder(self._forwarder, self._open_exchange)
         self._server = LoopbackServer(self._respond, "holodeck-tap", on_close=self._forwarder.close)
 
     async def start(self) -> None:
@@ -195,7 +202,7 @@ class Tap:
         self._channels.pop(channel.id, None)
 
     @asynccontextmanager
-    async def _respond(self, received: ReceivedRequest) -> AsyncIterator[Response]:
+    async def _respond(self, received: ReceivedRequest) -> AsyncIterator[TappedResponse]:
         """Yield the response to a request; 404 without detail for all but the tap's own URLs."""
         request = self._find_request(received)
         if request is None:
@@ -217,5 +224,5 @@ class Tap:
         upstream = self._upstreams[segment]
         return Request(channel, upstream, received.method, path, received.headers, received.body)
 
-    def _open_exchange(self, request: Request) -> Exchange:
+    def _open_exchange(self, request: Request) -> TappedExchange:
         return self._channels[request.channel].open_exchange(request)

@@ -16,7 +16,7 @@ from holodeck.lib.backends.base import (
     Capabilities,
     ExecutionResult,
     Message,
-    ToolCall,
+    RequestedCall,
     ToolResult,
 )
 from holodeck.lib.llm.limiter import time_limit
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from semantic_kernel.functions import KernelArguments
 
     from holodeck.lib.backends.chat_backend import ChatBackend
-    from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
+    from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatAgentSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
     from holodeck.lib.tools.toolbox import Embed, ToolFilterManager
@@ -80,7 +80,7 @@ class AgentExecutionResult:
         waited_ms: How long its requests waited for a rate limit.
     """
 
-    tool_calls: list[ToolCall]
+    tool_calls: list[RequestedCall]
     tool_results: list[ToolResult]
     chat_history: "ChatHistory"
     token_usage: TokenUsage | None = None
@@ -184,7 +184,7 @@ class AgentThreadRun:
     async def close(self) -> None:
         """Do nothing: the client belongs to the factory."""
 
-    async def _session(self, message: str) -> "ChatSession":
+    async def _session(self, message: str) -> "ChatAgentSession":
         """Return the conversation so far, for the next turn."""
         from holodeck.lib.backends.semantic_kernel.invocation import KernelSession
 

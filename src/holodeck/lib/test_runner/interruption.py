@@ -29,7 +29,7 @@ _LOOP_TIMEOUT_S = 0.4
 """How long the event loop may take to handle a signal."""
 
 
-class Runner(Protocol[R_co]):
+class InterruptibleRun(Protocol[R_co]):
     """Runs test cases; a `TestExecutor`, for example."""
 
     async def execute_tests(self) -> R_co:
@@ -70,7 +70,7 @@ class Interruption:
             echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
 
 
-def run_to_report(tests: Runner[R], interruption: Interruption) -> R:
+def run_to_report(tests: InterruptibleRun[R], interruption: Interruption) -> R:
     """Return the report of all tests; after an interruption, of those that had finished."""
     runner = asyncio.Runner(loop_factory=RunLoop)
     try:
@@ -106,7 +106,7 @@ def _leave(_: asyncio.Runner, interruption: Interruption) -> None:
     exit_now(interruption.exit_code)
 
 
-async def _run_until_done(runner: Runner[R], interruption: Interruption) -> R:
+async def _run_until_done(runner: InterruptibleRun[R], interruption: Interruption) -> R:
     tests = asyncio.create_task(runner.execute_tests())
 
     def interrupt() -> None:

@@ -25,7 +25,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert, inert_json
 from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.interruption import Interruption, Runner, run_to_report
+from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption, run_to_report
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.report_files import ReportTarget, write_reports
 from holodeck.lib.test_runner.resume import ResumedRun
@@ -102,7 +102,7 @@ class RunSession(ABC, Generic[R]):
         for tested in self.agents:
             kept = tested.resumed.results if tested.resumed else None
             self.display.add_cases(tested.agent.test_cases or [], kept)
-        self.runner: Runner[R] = self._build_runner()
+        self.runner: InterruptibleRun[R] = self._build_runner()
 
     @property
     def settings(self) -> ExecutionConfig:
@@ -118,7 +118,7 @@ class RunSession(ABC, Generic[R]):
         return [self._executor(at, tested) for at, tested in enumerate(self.agents)]
 
     @abstractmethod
-    def _build_runner(self) -> Runner[R]:
+    def _build_runner(self) -> InterruptibleRun[R]:
         """Return what runs the executors."""
 
     @abstractmethod
@@ -342,7 +342,7 @@ class TestSession(RunSession[TestReport]):
     _origin: RunOrigin | None = field(default=None, init=False)
     _comparison: Sequence[str] = field(default=(), init=False)
 
-    def _build_runner(self) -> Runner[TestReport]:
+    def _build_runner(self) -> InterruptibleRun[TestReport]:
         return self.executors[0]
 
     def _lines(self, index: int) -> Sequence[str]:  # noqa: ARG002 - it is the last one

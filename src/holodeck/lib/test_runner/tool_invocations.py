@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 
@@ -12,27 +12,27 @@ BLOCKED = "not run, because a filter or middleware of the agent kept it from run
 
 
 def pair_tool_calls(
-    calls: Sequence[ToolCall], results: Sequence[ToolResult]
+    calls: Sequence[RequestedCall], results: Sequence[ToolResult]
 ) -> list[ToolInvocation]:
     """Return an invocation for each call; results are matched by call id, or name and order."""
     left = list(results)
     return [_invocation(call, _pop_result(call, left)) for call in calls]
 
 
-def _pop_result(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
+def _pop_result(call: RequestedCall, left: list[ToolResult]) -> ToolResult | None:
     for index, result in enumerate(left):
         if _is_result_of(call, result):
             return left.pop(index)
     return None
 
 
-def _is_result_of(call: ToolCall, result: ToolResult) -> bool:
+def _is_result_of(call: RequestedCall, result: ToolResult) -> bool:
     if call.get("call_id") or result.get("call_id"):
         return call.get("call_id") == result.get("call_id")
     return call["name"] == result["name"]
 
 
-def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
+def _invocation(call: RequestedCall, result: ToolResult | None) -> ToolInvocation:
     value = None if result is None else result.get("result")
     return ToolInvocation(
         name=call["name"],
@@ -52,14 +52,16 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
     )
 
 
-def _unknown_facts(call: ToolCall, result: ToolResult | None) -> Iterator[Literal["args", "error"]]:
+def _unknown_facts(
+    call: RequestedCall, result: ToolResult | None
+) -> Iterator[Literal["args", "error"]]:
     if "arguments" not in call:
         yield "args"
     if result is not None and result.get("is_error_unknown"):
         yield "error"
 
 
-def _error(call: ToolCall, result: ToolResult | None) -> str | None:
+def _error(call: RequestedCall, result: ToolResult | None) -> str | None:
     if "error" in call:
         return call["error"]
     if result is None:

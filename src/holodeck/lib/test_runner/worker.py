@@ -10,14 +10,11 @@ import io
 import itertools
 import json
 import logging
-import os
 import pickle
-import select
 import selectors
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -38,6 +35,7 @@ from holodeck.lib.observability import (
     initialize_observability,
     shutdown_observability,
 )
+from holodeck.lib.processes.channel import FrameReader, Head, Parent, frame
 from holodeck.lib.processes.process_exit import (
     exit_now,
     forbid_process_exit,
@@ -53,18 +51,12 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.schedule import Lane
 from holodeck.lib.test_runner.workers.worker_messages import (
-    FrameReader,
-    Message,
     WorkerTask,
-    frame,
     pack_error,
     pack_result,
 )
 from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
 
-_CHUNK = 2**18
-_ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
-_LOOK_S = 0.05
 _EVENTS = 8
 """How many events a turn of the event loop handles."""
 _run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_worker_run", default=-1)
@@ -74,15 +66,15 @@ def main() -> None:
     """Serve the parent at the other end of standard input and output."""
     with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel = _Channel(incoming=os.dup(0), outgoing=os.dup(1))
-    os.dup2(2, 1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    task = _read_task(channel.receive_first())
+    channel = _Channel()
+    first = channel.receive()
+    if first is None:
+        exit_now(0)
+    task = _read_task(first[1])
     logging.getLogger().addHandler(_LogToParent(channel))
     for name, level in task.log_levels.items():
         logging.getLogger(name).setLevel(level)
-    loop = partial(RunLoop, _FewAtOnce(channel))
+    loop = partial(RunLoop, _FewAtOnce())
     try:
         with (
             allow_outside(task.may_leave_folder),
@@ -116,96 +108,69 @@ def _read_task(packed: bytes) -> WorkerTask:
     return replace(task, agent=task.agent.moved(task.folder, Path.cwd()))
 
 
-class _Channel:
-    """Both directions of the messages; threads may send."""
+class _Channel(Parent[tuple[Head, bytes]]):
+    """The parent; threads may send."""
 
-    def __init__(self, incoming: int, outgoing: int) -> None:
-        self.incoming = incoming
-        self._outgoing = outgoing
-        self._reader = FrameReader()
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        super().__init__(FrameReader())
+        self._order = threading.Lock()
         self._unsent = bytearray()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def receive_first(self) -> bytes:
-        """Return the body of the first message; the process ends if there is none."""
-        while True:
-            for _, body in self._reader.feed(self._read()):
-                return body
-
-    def _read(self) -> bytes:
-        try:
-            data = os.read(self.incoming, _CHUNK)
-        except ConnectionError:
-            data = b""
-        return data or exit_now(0)
-
-    def listen(self, handle: Callable[[Message], None]) -> None:
+    def serve(self, handle: Callable[[Head], None]) -> None:
         """Pass each further message to `handle`, on the present event loop."""
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
 
-        def read(data: bytes) -> None:
-            for message, _ in self._reader.feed(data):
-                handle(message)
+        def handle_all(messages: list[tuple[Head, bytes]]) -> None:
+            for head, _ in messages:
+                handle(head)
 
-        read(b"")  # what came with the first one
-        self._loop.add_reader(self.incoming, lambda: read(self._read()))
-        watch = threading.Thread(target=self._end_with_parent, name="holodeck-parent", daemon=True)
-        watch.start()
+        context = contextvars.copy_context()
 
-    def _end_with_parent(self) -> None:
-        """End the process with its parent, even if the event loop is blocked."""
-        waiting = select.poll()
-        waiting.register(self.incoming, select.POLLHUP)
-        while not any(event & _ENDED for _, event in waiting.poll()):
-            time.sleep(_LOOK_S)  # some systems tell of messages, too
-        exit_now(0)
+        def take(messages: list[tuple[Head, bytes]]) -> None:
+            loop.call_soon_threadsafe(handle_all, messages, context=context)
 
-    def send(self, message: Message, body: bytes = b"") -> None:
+        self.listen(take, _exit)  # it ends with its parent, even if the event loop is blocked
+
+    def send(self, head: Head, body: bytes = b"") -> None:
         """Send a message at once, after all those that wait."""
-        with self._lock:
-            self._unsent += frame(message, body)
-            self._write()
+        with self._order:
+            self._unsent += frame(head, body)
+            self._flush()
 
-    def send_soon(self, message: Message) -> None:
+    def send_soon(self, head: Head) -> None:
         """Send a message before the event loop waits, together with others."""
         if self._loop is None or not _is_in(self._loop):
-            self.send(message)
+            self.send(head)
             return
-        with self._lock:
+        with self._order:
             if not self._unsent:
-                self._loop.call_soon(self._flush)
-            self._unsent += frame(message)
+                self._loop.call_soon(self._flush_in_order)
+            self._unsent += frame(head)
+
+    def _flush_in_order(self) -> None:
+        with self._order:
+            self._flush()
 
     def _flush(self) -> None:
-        with self._lock:
-            self._write()
-
-    def _write(self) -> None:
         data, self._unsent = self._unsent, bytearray()
-        view = memoryview(data)
-        with suppress(BrokenPipeError, ConnectionResetError):  # the process is about to end
-            while view:
-                view = view[os.write(self._outgoing, view) :]
+        self.write(bytes(data))
+
+
+def _exit() -> None:
+    exit_now(0)
 
 
 class _FewAtOnce(selectors.DefaultSelector):
-    """Lets the event loop handle a few events at a time, messages of the parent first.
+    """Lets the event loop handle a few events at a time, and in between messages of the parent.
 
     Else a worker would handle the answers to all its cases that have arrived, and only then begin
     the next cases, which meanwhile could wait for their answers.
     """
 
-    def __init__(self, channel: _Channel) -> None:
-        super().__init__()
-        self._channel = channel
-
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the first events."""
-        ready = super().select(timeout)
-        if len(ready) > _EVENTS:
-            ready.sort(key=lambda one: one[0].fd != self._channel.incoming)
-        return ready[:_EVENTS]
+        return super().select(timeout)[:_EVENTS]
 
 
 def _is_in(loop: asyncio.AbstractEventLoop) -> bool:
@@ -237,9 +202,9 @@ class _Worker:
             await self._serve_in_trace()
 
     async def _serve_in_trace(self) -> None:
-        if self._task.is_displayed:  # before `listen`, whose context the runs get
+        if self._task.is_displayed:  # before `serve`, whose context the runs get
             displayed.set(_ActivitiesOfParent(self._channel))
-        self._channel.listen(self.handle)
+        self._channel.serve(self.handle)
         use_limiters(self._limiters)
         try:
             with _telemetry(self._task, lambda: self._is_interrupted):
@@ -265,11 +230,11 @@ class _Worker:
         self._notes = executor.notes
         async with executor.open_lane() as lane:
             self._lane = lane
-            costs = [one.model_dump(mode="json") for one in lane.preparation_costs]
+            costs = [cost.model_dump(mode="json") for cost in lane.preparation_costs]
             self._channel.send(["ready", lane.concurrency, costs, self._new_notes()])
             await self._closed.wait()
-            for one in self._tasks.values():
-                one.cancel()
+            for running in self._tasks.values():
+                running.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _options(self) -> RunOptions:
@@ -287,7 +252,7 @@ class _Worker:
             on_conversation=sender.follow if task.has_conversations else None,
         )
 
-    def handle(self, message: Message) -> None:
+    def handle(self, message: Head) -> None:
         """Do what the parent asks for."""
         match message:
             case ["run", number, index, granted]:
@@ -363,14 +328,15 @@ class _ActivitiesOfParent(Activities):
         self._numbers = itertools.count()
         self._began: dict[int, int] = {}
 
-    def add(self, one: Activity) -> None:
-        number = self._began[id(one)] = next(self._numbers)
-        seconds = None if one.ends_at is None else one.ends_at - one.started
-        run = one.case if isinstance(one.case, int) else -1
-        self._channel.send_soon(["began", number, run, one.text, one.timed, seconds, one.reason])
+    def add(self, activity: Activity) -> None:
+        number = self._began[id(activity)] = next(self._numbers)
+        seconds = None if activity.ends_at is None else activity.ends_at - activity.started
+        run = activity.case if isinstance(activity.case, int) else -1
+        head = ["began", number, run, activity.text, activity.timed, seconds, activity.reason]
+        self._channel.send_soon(head)
 
-    def remove(self, one: Activity) -> None:
-        self._channel.send_soon(["ended", self._began.pop(id(one))])
+    def remove(self, activity: Activity) -> None:
+        self._channel.send_soon(["ended", self._began.pop(id(activity))])
 
 
 class _LogToParent(logging.Handler):

@@ -26,7 +26,7 @@ from holodeck.models.tools.mcp import McpTool
 
 
 @dataclass(frozen=True)
-class Image:
+class ResultImage:
     """An image in a result."""
 
     data: bytes
@@ -44,13 +44,13 @@ def texts_of(result: Any) -> list[str]:
     return texts
 
 
-def images_of(result: Any) -> list[Image]:
+def images_of(result: Any) -> list[ResultImage]:
     """Return the images of a result; one that cannot be decoded is left out."""
     found = []
     for block in result.content:
         data, media_type = _binary_of(block)
         if media_type.startswith("image/") and data:
-            found.append(Image(data, media_type))
+            found.append(ResultImage(data, media_type))
     return found
 
 

@@ -20,7 +20,7 @@ _INDENT = "  "
 
 
 @dataclass(eq=False)
-class RunningCase:
+class CaseInProgress:
     """A case that runs."""
 
     name: str
@@ -42,7 +42,7 @@ class LiveStatus:
         """Hides secrets in the reasons of waits."""
         self._clock = clock
         self._began = clock()
-        self._cases: list[RunningCase] = []
+        self._cases: list[CaseInProgress] = []
         self._remaining = RemainingTime(clock)
 
     @property
@@ -52,7 +52,7 @@ class LiveStatus:
 
     def start(self, name: str, runs: int) -> None:
         """Note that a case starts in the present task."""
-        case = RunningCase(name, self._clock())
+        case = CaseInProgress(name, self._clock())
         self._cases.append(case)
         self._remaining.start(case, runs)
         if self.waiting_runs is not None:

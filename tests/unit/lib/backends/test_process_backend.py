@@ -14,10 +14,10 @@ from holodeck.errors import (
     BackendTimeoutError,
 )
 from holodeck.lib.backends import frameworks
-from holodeck.lib.backends.process import guard
 from holodeck.lib.backends.process.backend import ProcessBackend, command_of
 from holodeck.lib.backends.python import worker
 from holodeck.lib.llm.limits import override_call_limit
+from holodeck.lib.processes import process_guard
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -798,7 +798,7 @@ def imported_modules(file):
 
 def test_the_worker_needs_only_the_standard_library_and_python_3_9():
     root = Path(worker.__file__).parents[4]
-    waiting, files = ["holodeck.lib.backends.python.worker"], [Path(guard.__file__)]
+    waiting, files = ["holodeck.lib.backends.python.worker"], [Path(process_guard.__file__)]
     others = set()
     while waiting:
         stem = root.joinpath(*waiting.pop().split("."))

@@ -46,11 +46,11 @@ def adapt(value: object) -> FrameworkAdapter | None:
     if workflow is not None:
         return workflow
     if isinstance(agent, agent_framework.SupportsAgentRun):
-        return AgentAdapter(agent, options)
+        return AgentFrameworkAdapter(agent, options)
     return None
 
 
-class AgentAdapter(FrameworkAdapter):
+class AgentFrameworkAdapter(FrameworkAdapter):
     """An agent; each conversation has a session of its own.
 
     The framework appends to the `context_providers` of the agent that it runs, and keeps the MCP
@@ -70,13 +70,13 @@ class AgentAdapter(FrameworkAdapter):
         self._options = options
         self._connections = AsyncExitStack()
 
-    async def open(self, context: Sequence["Message"]) -> "AgentConversation":
+    async def open(self, context: Sequence["Message"]) -> "AgentFrameworkConversation":
         agent = copy.copy(self._agent)
         if hasattr(agent, "context_providers"):
             agent.context_providers = list(agent.context_providers)
         if hasattr(agent, "_async_exit_stack"):
             agent._async_exit_stack = self._connections  # noqa: SLF001 - close() closes it
-        return AgentConversation(agent, self._options, context)
+        return AgentFrameworkConversation(agent, self._options, context)
 
     def tools(self) -> list[str] | None:
         return tool_names(self._agent)
@@ -86,7 +86,7 @@ class AgentAdapter(FrameworkAdapter):
         await self._connections.aclose()
 
 
-class AgentConversation(FrameworkSession):
+class AgentFrameworkConversation(FrameworkSession):
     """A conversation in a session of the framework."""
 
     traced_as = "Microsoft Agent Framework"

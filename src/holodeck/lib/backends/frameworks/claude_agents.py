@@ -12,8 +12,8 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     TurnRecord,
 )
-from holodeck.lib.backends.frameworks.claude_code import ClaudeCode, Guard
-from holodeck.lib.backends.frameworks.claude_messages import Tokens, TurnReader, to_messages
+from holodeck.lib.backends.frameworks.claude_code import ClaudeCode
+from holodeck.lib.backends.frameworks.claude_messages import ClaudeTurnReader, Tokens, to_messages
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -62,12 +62,11 @@ class ClaudeAdapter(FrameworkAdapter):
 
     def __init__(self, options: Any) -> None:
         self._options = options
-        self._guard = Guard()
         self._reported: set[str] = set()
         """The MCP servers without tools that were reported."""
 
     async def open(self, context: Sequence["Message"]) -> "ClaudeSession":
-        return ClaudeSession(self._options, self._guard, self._reported, context)
+        return ClaudeSession(self._options, self._reported, context)
 
     def tools(self) -> list[str] | None:
         """Return the names of the tools; None if files or other programs may add some."""
@@ -116,12 +115,9 @@ class ClaudeSession(FrameworkSession):
 
     traced_as = "Claude Agent SDK"
 
-    def __init__(
-        self, options: Any, guard: Guard, reported: set[str], context: Sequence["Message"]
-    ) -> None:
+    def __init__(self, options: Any, reported: set[str], context: Sequence["Message"]) -> None:
         self.turn = TurnRecord()
         self._options = options
-        self._guard = guard
         self._reported = reported
         self._process: ClaudeCode | None = None
         self._tokens: Tokens | None = None
@@ -181,7 +177,7 @@ class ClaudeSession(FrameworkSession):
 
     async def _take_turn(self, message: str) -> AsyncGenerator[str, None]:
         """Yield the pieces of the response of a process that is ready."""
-        reader = TurnReader(self.turn, self._tokens, self._reported)
+        reader = ClaudeTurnReader(self.turn, self._tokens, self._reported)
         try:
             async with aclosing(self._ask({"role": "user", "content": message})) as messages:
                 async for one in messages:
@@ -200,7 +196,7 @@ class ClaudeSession(FrameworkSession):
         options = self._options
         if self._place or options.resume:
             options = replace(options, fork_session=True, **self._place)
-        self._process = ClaudeCode(options, self._guard)
+        self._process = ClaudeCode(options)
         self._tokens = None if options.resume else (0, 0)
         await self._process.start()
 
@@ -209,7 +205,7 @@ class ClaudeSession(FrameworkSession):
         if message["role"] == "assistant":
             await self._write(message)
             return
-        reader = TurnReader(TurnRecord(), None, self._reported)
+        reader = ClaudeTurnReader(TurnRecord(), None, self._reported)
         async with aclosing(self._ask(message, shouldQuery=False)) as messages:
             async for one in messages:
                 reader.read(one)
@@ -234,7 +230,7 @@ class ClaudeSession(FrameworkSession):
 
         await self._process.client.query(one())
 
-    def _finish(self, reader: TurnReader) -> None:
+    def _finish(self, reader: ClaudeTurnReader) -> None:
         """Read the result of a turn, and continue from there."""
         reader.check()
         structured, text = reader.result.structured_output, reader.result.result

@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections import deque
@@ -19,49 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from holodeck.lib.processes.process_guard import GUARD
+
 SESSION_STATES = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Environment variable with which Claude Code reports that nothing is under way any more."""
 MAX_LINES = 20
 """Lines of stderr that an error shows."""
-_GUARD = Path(__file__).parents[1] / "process" / "guard.py"
 _OWN_GROUP = "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
-
-
-class Guard:
-    """A process that kills process groups once this one has ended, however it ended.
-
-    It runs while there is a group to watch.
-    """
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._groups: set[int] = set()
-
-    def watch(self, group: int) -> None:
-        self._groups.add(group)
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_GUARD)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._write(f"+{group}\n")
-
-    def release(self, group: int) -> None:
-        """No longer watch a group, which has ended."""
-        self._groups.discard(group)
-        self._write(f"-{group}\n")
-        if not self._groups and self._process is not None:
-            self._process.communicate()
-            self._process = None
-
-    def _write(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # somebody ended it
-                self._process.stdin.write(line.encode())
-                self._process.stdin.flush()
 
 
 class ClaudeCode:
@@ -69,14 +32,12 @@ class ClaudeCode:
 
     Args:
         options: Of the user; not changed.
-        guard: Ends the process if this one is killed.
     """
 
-    def __init__(self, options: Any, guard: Guard) -> None:
+    def __init__(self, options: Any) -> None:
         self.client: Any = None
         """The client of the SDK, once it is connected."""
         self._options = options
-        self._guard = guard
         self._folder: Path | None = None
         self._group: int | None = None
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
@@ -108,7 +69,7 @@ class ClaudeCode:
         finally:
             self._signal(signal.SIGKILL)
             if self._group is not None:
-                self._guard.release(self._group)
+                GUARD.release(self._group)
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
             self.client = self._group = self._folder = None
@@ -153,7 +114,7 @@ class ClaudeCode:
         if self._folder is not None:
             with suppress(OSError, ValueError):
                 self._group = int((self._folder / "pid").read_text())
-                self._guard.watch(self._group)
+                GUARD.watch(self._group)
 
     def _signal(self, number: int) -> None:
         if self._group is not None:

@@ -34,7 +34,7 @@ Tokens = tuple[int, int]
 """Prompt and completion tokens."""
 
 
-class TurnReader:
+class ClaudeTurnReader:
     """Fills in the record of a turn while messages come in.
 
     Args:

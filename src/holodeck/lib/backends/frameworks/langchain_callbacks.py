@@ -11,13 +11,13 @@ from threading import Lock
 from typing import Any
 
 from holodeck.lib.backends.frameworks.base import TurnRecord
-from holodeck.lib.backends.frameworks.turn_trace import Step, begin_step
+from holodeck.lib.backends.frameworks.turn_trace import TraceStep, begin_step
 
 HANDOFF_BACK = "__is_handoff_back"
 """What marks the messages that langgraph-supervisor writes itself when an agent has finished."""
 
 
-class TurnReader:
+class LangChainTurnReader:
     """Fills in the record of a turn; synchronous nodes call it from threads."""
 
     def __init__(self, turn: TurnRecord, known: Iterable[str]) -> None:
@@ -39,7 +39,7 @@ class TurnReader:
         """By run of a tool: the id of its call."""
         self._run_calls: set[str] = set()
         """The ids of the calls for which a tool ran."""
-        self._steps: dict[Any, Step] = {}
+        self._steps: dict[Any, TraceStep] = {}
         """By run of a tool: what agents of other frameworks inside of it belong to."""
         self._results: list[Any] = []
         """The messages of tools that were read; the state repeats them."""
@@ -84,7 +84,7 @@ class TurnReader:
             if call_id is not None:
                 self._tools[run] = call_id
                 self._run_calls.add(call_id)
-                step = Step("LangChain", "tool", name, call_id=call_id)
+                step = TraceStep("LangChain", "tool", name, call_id=call_id)
                 if begin_step(run, None, step):
                     self._steps[run] = step
 
@@ -240,7 +240,7 @@ def _speaker(metadata: Mapping[str, Any]) -> str | None:
     return outermost.partition(":")[0] or None
 
 
-def callback_handler(reader: TurnReader) -> Any:
+def callback_handler(reader: LangChainTurnReader) -> Any:
     """Return a handler for LangChain's callbacks that passes on what the reader notes."""
     from langchain_core.callbacks import BaseCallbackHandler
 

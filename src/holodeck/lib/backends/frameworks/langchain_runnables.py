@@ -17,7 +17,7 @@ from holodeck.lib.backends.frameworks.base import (
     split_run,
 )
 from holodeck.lib.backends.frameworks.langchain_callbacks import (
-    TurnReader,
+    LangChainTurnReader,
     callback_handler,
     config_with,
     ids_of,
@@ -164,7 +164,7 @@ class RunnableSession(FrameworkSession):
     def _read_turn(self) -> Iterator[dict[str, Any]]:
         """Begin a turn; yield the config with which it is read."""
         self.turn = TurnRecord()
-        reader = TurnReader(self.turn, ids_of(self._messages))
+        reader = LangChainTurnReader(self.turn, ids_of(self._messages))
         try:
             yield config_with(callback_handler(reader), self._config)
         finally:

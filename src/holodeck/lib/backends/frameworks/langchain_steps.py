@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from holodeck.lib.backends.frameworks.turn_trace import (
-    Step,
+    TraceStep,
     TurnTrace,
     begin_step,
     current_turn,
@@ -60,13 +60,15 @@ class _OpenSteps:
     """The steps that have begun, by their runs."""
 
     def __init__(self) -> None:
-        self._steps: dict[Any, Step] = {}
+        self._steps: dict[Any, TraceStep] = {}
 
-    def begin(self, step: Step, event: Mapping[str, Any]) -> None:
+    def begin(self, step: TraceStep, event: Mapping[str, Any]) -> None:
         if begin_step(event["run_id"], event.get("parent_run_id"), step):
             self._steps[event["run_id"]] = step
 
-    def end(self, event: Mapping[str, Any], read: Callable[[Step], None] = lambda _: None) -> None:
+    def end(
+        self, event: Mapping[str, Any], read: Callable[[TraceStep], None] = lambda _: None
+    ) -> None:
         step = self._steps.pop(event["run_id"], None)
         if step is not None:
             step.is_open = False
@@ -83,7 +85,7 @@ def _new_handler() -> Any:
 
         def on_chain_start(self, *_: Any, **event: Any) -> None:
             if event.get("parent_run_id") is None:  # the agent, whose models have it as a parent
-                steps.begin(Step(FRAMEWORK, "other"), event)
+                steps.begin(TraceStep(FRAMEWORK, "other"), event)
 
         def on_chain_end(self, *_: Any, **event: Any) -> None:
             steps.end(event)
@@ -91,10 +93,10 @@ def _new_handler() -> Any:
         on_chain_error = on_chain_end
 
         def on_chat_model_start(self, *_: Any, **event: Any) -> None:
-            steps.begin(Step(FRAMEWORK, "request"), event)
+            steps.begin(TraceStep(FRAMEWORK, "request"), event)
 
         def on_llm_start(self, *_: Any, **event: Any) -> None:
-            steps.begin(Step(FRAMEWORK, "request"), event)
+            steps.begin(TraceStep(FRAMEWORK, "request"), event)
 
         def on_llm_end(self, response: Any, **event: Any) -> None:
             steps.end(event, partial(_read_response, response=response))
@@ -105,7 +107,7 @@ def _new_handler() -> Any:
         def on_tool_start(self, serialized: Any, *_: Any, **event: Any) -> None:
             name = (serialized or {}).get("name") or event.get("name") or ""
             call_id = event.get("tool_call_id")
-            steps.begin(Step(FRAMEWORK, "tool", name, call_id=call_id), event)
+            steps.begin(TraceStep(FRAMEWORK, "tool", name, call_id=call_id), event)
 
         def on_tool_end(self, output: Any, **event: Any) -> None:
             steps.end(event, partial(_read_output, output=output))
@@ -115,15 +117,15 @@ def _new_handler() -> Any:
     return Handler()
 
 
-def _read_output(step: Step, output: Any) -> None:
+def _read_output(step: TraceStep, output: Any) -> None:
     step.result = str(getattr(output, "content", output))
 
 
-def _read_failure(step: Step, error: BaseException) -> None:
+def _read_failure(step: TraceStep, error: BaseException) -> None:
     step.failed, step.result = True, f"{type(error).__name__}: {error}"
 
 
-def _read_response(step: Step, response: Any) -> None:
+def _read_response(step: TraceStep, response: Any) -> None:
     """Set the tool calls and the tokens of a model's answer."""
     generations = [choices[0] for choices in response.generations if choices]
     messages = [getattr(generation, "message", None) for generation in generations]

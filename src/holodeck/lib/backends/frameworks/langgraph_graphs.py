@@ -21,7 +21,7 @@ from holodeck.lib.backends.frameworks.base import (
     split_run,
 )
 from holodeck.lib.backends.frameworks.langchain_callbacks import (
-    TurnReader,
+    LangChainTurnReader,
     callback_handler,
     config_with,
     ids_of,
@@ -217,7 +217,7 @@ class GraphSession(FrameworkSession):
     async def _run(self, message: str, modes: list[str]) -> AsyncGenerator[str, None]:
         """Take a turn; yield the text of the streaming mode `messages`."""
         self.turn = TurnRecord()
-        reader = TurnReader(self.turn, self._known)
+        reader = LangChainTurnReader(self.turn, self._known)
         sent = self._input(message)
         arguments = {**self._options, "config": self._config(reader)}
         state: Any = None
@@ -244,7 +244,7 @@ class GraphSession(FrameworkSession):
 
         return {"messages": [*self._messages, HumanMessage(message)]}
 
-    def _config(self, reader: TurnReader) -> dict[str, Any]:
+    def _config(self, reader: LangChainTurnReader) -> dict[str, Any]:
         config = config_with(callback_handler(reader), self._options.get("config"))
         if not self._threads:
             return config
@@ -325,7 +325,7 @@ def _has_checkpointer(graph: Any) -> bool:
     return not (graph.checkpointer is None or isinstance(graph.checkpointer, bool))
 
 
-def _note_update(reader: TurnReader, update: Mapping[str, Any]) -> None:
+def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None:
     """Note the messages of the nodes in an update. Raises FrameworkError for an interrupt."""
     from langchain_core.messages import BaseMessage, convert_to_messages
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.lib.backends.frameworks.turn_trace import (
     Operation,
-    Step,
+    TraceStep,
     begin_step,
     note_untraced_run,
 )
@@ -83,7 +83,7 @@ def _listener() -> Any:
 
     class Listener(TracingProcessor):  # type: ignore[misc]
         def __init__(self) -> None:
-            self._steps: dict[str, Step] = {}
+            self._steps: dict[str, TraceStep] = {}
 
         def on_trace_start(self, trace: Any) -> None:
             """Do nothing: only spans are steps."""
@@ -94,7 +94,7 @@ def _listener() -> Any:
         def on_span_start(self, span: Any) -> None:
             data = span.span_data
             operation = OPERATIONS.get(data.type, "other")
-            step = Step(FRAMEWORK, operation, str(getattr(data, "name", "")))
+            step = TraceStep(FRAMEWORK, operation, str(getattr(data, "name", "")))
             if begin_step(span.span_id, span.parent_id, step):
                 self._steps[span.span_id] = step
 
@@ -113,13 +113,13 @@ def _listener() -> Any:
     return Listener()
 
 
-def _read_end(step: Step, span: Any) -> None:
+def _read_end(step: TraceStep, span: Any) -> None:
     step.failed = span.error is not None
     if step.operation == "request":
         _read_request(step, span.span_data)
 
 
-def _read_request(step: Step, data: Any) -> None:
+def _read_request(step: TraceStep, data: Any) -> None:
     """Set what the data of a span tells about a request."""
     response = getattr(data, "response", None)
     usage = getattr(data, "usage", None) or {}

@@ -41,10 +41,10 @@ def adapt(value: object) -> FrameworkAdapter | None:
             f"the agent needs deps, a {shown}; name functools.partial(agent.run, deps={shown}(…)),"
             " or a function without parameters that returns it"
         )
-    return AgentAdapter(agent, options)
+    return PydanticAIAdapter(agent, options)
 
 
-class AgentAdapter(FrameworkAdapter):
+class PydanticAIAdapter(FrameworkAdapter):
     """An agent; each conversation has a message history of its own."""
 
     objects = ("Agent",)
@@ -59,8 +59,8 @@ class AgentAdapter(FrameworkAdapter):
         self._agent = agent
         self._options = options
 
-    async def open(self, context: Sequence["Message"]) -> "AgentConversation":
-        return AgentConversation(self._agent, self._options, context)
+    async def open(self, context: Sequence["Message"]) -> "PydanticAIConversation":
+        return PydanticAIConversation(self._agent, self._options, context)
 
     def tools(self) -> list[str] | None:
         """Return the names of function tools; None if there are other toolsets, such as MCP."""
@@ -72,7 +72,7 @@ class AgentAdapter(FrameworkAdapter):
         return [name for toolset in toolsets for name in toolset.tools]
 
 
-class AgentConversation(FrameworkSession):
+class PydanticAIConversation(FrameworkSession):
     """A conversation that passes its history to each run."""
 
     traced_as = "PydanticAI"

@@ -16,7 +16,7 @@ from holodeck.lib.backends.frameworks.base import (
     split_run,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
-    TurnReader,
+    SemanticKernelTurnReader,
     names_of_tools,
     new_history,
 )
@@ -80,13 +80,13 @@ class ChatAgentAdapter(FrameworkAdapter):
         history = new_history() if thread is None else copy_of_history(thread._chat_history)  # noqa: SLF001
         for message in new_history(context).messages:
             history.add_message(message)
-        return ChatSession(self._agent, history, options=self._options)
+        return ChatAgentSession(self._agent, history, options=self._options)
 
     def tools(self) -> list[str] | None:
         return names_of_tools(self._agent)
 
 
-class ChatSession(FrameworkSession):
+class ChatAgentSession(FrameworkSession):
     """A conversation with a `ChatCompletionAgent`.
 
     Args:
@@ -144,9 +144,9 @@ class ChatSession(FrameworkSession):
         history.add_user_message(message)
 
     @contextmanager
-    def _reading(self, message: str) -> Iterator[TurnReader]:
+    def _reading(self, message: str) -> Iterator[SemanticKernelTurnReader]:
         """Read one turn; if it does not end, the history is as it was before."""
-        reader = TurnReader(names_agents=self._is_named)
+        reader = SemanticKernelTurnReader(names_agents=self._is_named)
         self.turn = reader.record
         before = len(self._history.messages)
         self.add_user_message(self._history, message)
@@ -157,7 +157,7 @@ class ChatSession(FrameworkSession):
             del self._history.messages[before:]
             raise
 
-    def _arguments(self, reader: TurnReader) -> dict[str, Any]:
+    def _arguments(self, reader: SemanticKernelTurnReader) -> dict[str, Any]:
         callback = self._options.get("on_intermediate_message")
 
         async def read(message: Any) -> None:

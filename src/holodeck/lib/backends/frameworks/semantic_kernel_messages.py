@@ -25,7 +25,7 @@ _running: ContextVar[tuple[Any, "FunctionCallContent"] | None] = ContextVar(
 """The function that the kernel invokes, and the model's call of it."""
 
 
-class TurnReader:
+class SemanticKernelTurnReader:
     """Reads what agents do in one turn into a record.
 
     Args:

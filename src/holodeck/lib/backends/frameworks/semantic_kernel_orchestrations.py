@@ -20,7 +20,7 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
-    TurnReader,
+    SemanticKernelTurnReader,
     names_of_tools,
     new_history,
     service_tools,
@@ -91,7 +91,7 @@ class OrchestrationSession(FrameworkSession):
         self.turn = TurnRecord()
 
     async def send(self, message: str) -> TurnRecord:
-        reader = TurnReader()
+        reader = SemanticKernelTurnReader()
         self.turn = reader.record
         asked = new_history([{"role": "user", "content": message}]).messages
         spoken: list[ChatMessageContent] = []
@@ -113,7 +113,7 @@ class OrchestrationSession(FrameworkSession):
     async def _run(
         self,
         messages: "list[ChatMessageContent]",
-        reader: TurnReader,
+        reader: SemanticKernelTurnReader,
         spoken: "list[ChatMessageContent]",
     ) -> Any:
         """Return the result of an invocation; messages of the agents are added to `spoken`."""
@@ -134,7 +134,7 @@ class OrchestrationSession(FrameworkSession):
             return await result.get()
 
     def _copy(
-        self, reader: TurnReader, spoken: "list[ChatMessageContent]"
+        self, reader: SemanticKernelTurnReader, spoken: "list[ChatMessageContent]"
     ) -> "OrchestrationBase[Any, Any]":
         """Return a copy of the orchestration that is read, and whose manager begins anew."""
         users = self._orchestration._agent_response_callback
@@ -197,7 +197,7 @@ def _unseen_calls(members: "Sequence[Agent]") -> str | None:
     return None
 
 
-def _read_member(member: "Agent", reader: TurnReader) -> "Agent":
+def _read_member(member: "Agent", reader: SemanticKernelTurnReader) -> "Agent":
     return member.model_copy(update={"kernel": reader.kernel(member.kernel)})
 
 

@@ -10,7 +10,7 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
-    TurnReader,
+    SemanticKernelTurnReader,
     names_of_tools,
     new_history,
     service_tools,
@@ -69,7 +69,7 @@ class ResponsesSession(FrameworkSession):
         from semantic_kernel.agents import ResponsesAgentThread
         from semantic_kernel.contents import ChatHistory
 
-        reader = TurnReader(names_agents=self._is_named)
+        reader = SemanticKernelTurnReader(names_agents=self._is_named)
         self.turn = reader.record
 
         callback = self._options.get("on_intermediate_message")
@@ -117,7 +117,7 @@ class ResponsesSession(FrameworkSession):
         self._new += new_history(messages).messages
 
 
-def read_response(reader: TurnReader, message: "ChatMessageContent") -> None:
+def read_response(reader: SemanticKernelTurnReader, message: "ChatMessageContent") -> None:
     """Add a message to the record, with the calls of tools that the provider ran for it."""
     record = reader.record
     before = list(record.tool_calls or ())

@@ -15,7 +15,7 @@ from typing import Any
 from holodeck.lib.backends.frameworks import langchain_steps, openai_agents_steps
 from holodeck.lib.backends.frameworks.turn_trace import (
     Operation,
-    Step,
+    TraceStep,
     TurnTrace,
     begin_step,
     in_turn,
@@ -49,7 +49,7 @@ class SpanListener:
     """Notes the spans of all frameworks; a span processor."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, TraceStep] = {}
         """The open ones, by the id of their span."""
 
     def on_start(self, span: Any, parent_context: object = None) -> None:  # noqa: ARG002 - the SDK's name
@@ -59,7 +59,7 @@ class SpanListener:
         word, _, name = span.name.partition(" ")
         # Google ADK also makes a span for the results of several tools together: `(merged)`.
         is_known = bool(framework) and not name.startswith("(")
-        step = Step(framework, OPERATIONS.get(word, "other") if is_known else "other", name)
+        step = TraceStep(framework, OPERATIONS.get(word, "other") if is_known else "other", name)
         key, parent = span.get_span_context().span_id, span.parent
         if begin_step(key, None if parent is None else parent.span_id, step):
             self._steps[key] = step
@@ -86,7 +86,7 @@ class SpanListener:
         return True
 
 
-def read_attributes(step: Step, attributes: Mapping[str, Any]) -> None:
+def read_attributes(step: TraceStep, attributes: Mapping[str, Any]) -> None:
     """Set what the attributes of a span tell about its step."""
     if step.operation == "tool":
         step.name = str(attributes.get("gen_ai.tool.name", step.name))

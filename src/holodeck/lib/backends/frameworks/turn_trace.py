@@ -24,14 +24,14 @@ WAYS_OUT = (
 
 
 @dataclass(eq=False)
-class Step:
+class TraceStep:
     """A request to a model, a call of a tool, or a run of an agent."""
 
     framework: str
     operation: Operation
     name: str = ""
     """Of the tool or the agent."""
-    parent: "Step | None" = None
+    parent: "TraceStep | None" = None
     is_open: bool = True
     failed: bool = False
     calls: list[dict[str, Any]] | None = None
@@ -46,7 +46,7 @@ class Step:
     result: Any = None
     """Of a tool; None if unknown."""
 
-    def around(self, operation: Operation) -> "Step | None":
+    def around(self, operation: Operation) -> "TraceStep | None":
         """Return the innermost step of that kind around this one; None if there is none."""
         step = self.parent
         while step is not None and step.operation != operation:
@@ -54,7 +54,7 @@ class Step:
         return step
 
     @property
-    def agent(self) -> "Step | None":
+    def agent(self) -> "TraceStep | None":
         """The agent whose step it is; None if it is unknown."""
         step = self.parent
         while step is not None and step.operation not in {"agent", "tool"}:
@@ -68,13 +68,13 @@ class OtherWork:
 
     calls: list[dict[str, Any]] = field(default_factory=list)
     """Further tool calls, with `name` and `call_id`, and perhaps `arguments` and `agent`."""
-    tools: list[Step | None] = field(default_factory=list)
+    tools: list[TraceStep | None] = field(default_factory=list)
     """By the call: the outermost tool inside of which it was requested; None outside of tools."""
-    outer_tools: list[Step] = field(default_factory=list)
+    outer_tools: list[TraceStep] = field(default_factory=list)
     """All tools that ran outside of other tools."""
     results: list[dict[str, Any]] = field(default_factory=list)
     """The results of these calls, as far as they are known."""
-    requests: list[Step] = field(default_factory=list)
+    requests: list[TraceStep] = field(default_factory=list)
     """The requests that are not, or not certainly, among those that the adapter counted."""
     counts_all: bool = False
     """Whether `requests` are all requests of the turn, those of the adapter among them."""
@@ -107,7 +107,7 @@ class OtherWork:
         return _sum(prompts), _sum(completions)
 
 
-def _is_of(tool: Step, call: Mapping[str, Any]) -> bool:
+def _is_of(tool: TraceStep, call: Mapping[str, Any]) -> bool:
     if tool.call_id is None:
         return bool(tool.name == call["name"])
     return bool(tool.call_id == call.get("call_id"))
@@ -139,11 +139,13 @@ class TurnTrace:
         """The frameworks of the runs that said that their tracing is off."""
         self._saw_own_run = False
         """Whether the run that the adapter started was seen, and not only others."""
-        self._steps: list[Step] = []
-        self._by_key: dict[Hashable, Step] = {}
+        self._steps: list[TraceStep] = []
+        self._by_key: dict[Hashable, TraceStep] = {}
         self._lock = Lock()
 
-    def begin(self, key: Hashable, parent: Hashable, step: Step, around: Step | None) -> None:
+    def begin(
+        self, key: Hashable, parent: Hashable, step: TraceStep, around: TraceStep | None
+    ) -> None:
         """Note a step that begins, by the keys that its framework gives to it and its parent.
 
         A parent that is a step of another framework has no such key; it is the innermost one that
@@ -245,7 +247,7 @@ class TurnTrace:
         return work
 
     def _is_own_run_here(
-        self, calls: list[Mapping[str, Any]], requests: int | None, made: list[Step]
+        self, calls: list[Mapping[str, Any]], requests: int | None, made: list[TraceStep]
     ) -> bool:
         own = [step for step in self._steps if step.framework == self.framework]
         outer = [step for step in own if step.around("tool") is None]
@@ -255,12 +257,12 @@ class TurnTrace:
         seen = sum(step in outer for step in made)
         return bool(own) and (requests is None or not 0 < seen < requests)
 
-    def _is_foreign(self, step: Step) -> bool:
+    def _is_foreign(self, step: TraceStep) -> bool:
         """Whether it is the work of a tool or of another framework, not of the adapter's run."""
         is_own = step.framework == self.framework and self._saw_own_run
         return not is_own or step.around("tool") is not None
 
-    def _is_blind(self, step: Step) -> bool:
+    def _is_blind(self, step: TraceStep) -> bool:
         """Whether an agent ran inside of a tool, but none of its requests was seen."""
         if step.operation != "agent" or not self._is_foreign(step):
             return False
@@ -269,10 +271,10 @@ class TurnTrace:
     def _calls(
         self,
         known: Iterable[Mapping[str, Any]],
-        inner: list[Step],
-        uncounted: list[Step],
+        inner: list[TraceStep],
+        uncounted: list[TraceStep],
         left_out: set[str],
-    ) -> list[tuple[Step, dict[str, Any]]]:
+    ) -> list[tuple[TraceStep, dict[str, Any]]]:
         """Return the calls that were requested or executed, and that the adapter did not read.
 
         Each comes with the request, or with the tool itself. `uncounted` are all requests, if the
@@ -309,12 +311,12 @@ class TurnTrace:
         return rows
 
 
-def _is_request(step: Step) -> bool:
+def _is_request(step: TraceStep) -> bool:
     """Whether a model answered; frameworks may make two spans of a request, one in the other."""
     return step.operation == "request" and not step.failed and step.around("request") is None
 
 
-def _outermost(step: Step) -> Step | None:
+def _outermost(step: TraceStep) -> TraceStep | None:
     """Return the outermost tool around a step; None if there is none."""
     tool, outer = None, step.around("tool")
     while outer is not None:
@@ -322,7 +324,7 @@ def _outermost(step: Step) -> Step | None:
     return tool
 
 
-def _call_of(tool: Step) -> dict[str, Any]:
+def _call_of(tool: TraceStep) -> dict[str, Any]:
     call: dict[str, Any] = {"name": tool.name, "call_id": tool.call_id}
     return call if tool.arguments is None else {**call, "arguments": tool.arguments}
 
@@ -331,11 +333,13 @@ def _key(call: Mapping[str, Any]) -> tuple[str, str | None]:
     return call["name"], call["call_id"]
 
 
-def _counted(calls: list[tuple[Step, dict[str, Any]]]) -> Counter[tuple[str, str | None]]:
+def _counted(calls: list[tuple[TraceStep, dict[str, Any]]]) -> Counter[tuple[str, str | None]]:
     return Counter(_key(call) for _, call in calls)
 
 
-def _problem(inner: list[Step], uncounted: list[Step], blind: list[Step]) -> str | None:
+def _problem(
+    inner: list[TraceStep], uncounted: list[TraceStep], blind: list[TraceStep]
+) -> str | None:
     """Return why calls may be missing: the requests whose answers were not read."""
     for step in [*inner, *uncounted, *blind]:
         if step.calls is None:
@@ -349,7 +353,7 @@ def _problem(inner: list[Step], uncounted: list[Step], blind: list[Step]) -> str
 
 current_turn: ContextVar[TurnTrace | None] = ContextVar("holodeck_turn", default=None)
 """The turn that steps of this context belong to."""
-_latest_step: ContextVar[Step | None] = ContextVar("holodeck_step", default=None)
+_latest_step: ContextVar[TraceStep | None] = ContextVar("holodeck_step", default=None)
 """The step that began last in this context; it, or one that it is in, may be open."""
 _is_outside: ContextVar[bool] = ContextVar("holodeck_outside_of_turns", default=False)
 open_turns: list[TurnTrace] = []
@@ -378,7 +382,7 @@ def outside_of_turns() -> Iterator[None]:
         current_turn.reset(token)
 
 
-def begin_step(key: Hashable, parent: Hashable, step: Step) -> bool:
+def begin_step(key: Hashable, parent: Hashable, step: TraceStep) -> bool:
     """Note a step in the turn of this context; return whether it has one.
 
     A step of an earlier turn, and one of a thread, without a context and a parent, may belong to
@@ -403,7 +407,7 @@ def note_request(framework: str) -> None:
         note_untraced_run(framework)
 
 
-def _open_step(step: Step | None, operations: Container[str]) -> Step | None:
+def _open_step(step: TraceStep | None, operations: Container[str]) -> TraceStep | None:
     """Return the innermost step with one of these operations that is open."""
     while step is not None and not (step.is_open and step.operation in operations):
         step = step.parent

@@ -25,11 +25,11 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.parsing import complete_result, parse_result
-from holodeck.lib.backends.process.connection import Launch
 from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
+from holodeck.lib.processes.child_process import Launch
 from holodeck.lib.processes.programs import program_path
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
@@ -82,9 +82,8 @@ class ProcessBackend:
             command=command_of(config, base_dir),
             cwd=folder_of(config, base_dir),
             env=_variables(config),
-            max_answer_bytes=limits.answer_bytes,
         )
-        self.pool = Pool(launch, config.workers, config.start_timeout, taps)
+        self.pool = Pool(launch, config.workers, config.start_timeout, limits.answer_bytes, taps)
         self._taps = taps
         self.case_context: CaseContext | None = None
         self._names = count(1)
@@ -201,7 +200,7 @@ class ProcessSession:
             return
         try:
             async with asyncio.timeout(CLOSE_S):
-                await worker.process.request("close", params)
+                await worker.process.ask("close", params)
         except (BackendError, TimeoutError) as error:
             logger.warning("closing a conversation failed: %s", describe(error))
 
@@ -237,7 +236,7 @@ class ProcessSession:
             params["trace"] = trace
         on_piece = pieces.put_nowait if pieces is not None else None
         try:
-            result = await worker.process.request("send", params, on_piece)
+            result = await worker.process.ask("send", params, on_piece)
         except asyncio.CancelledError:
             self._is_interrupted = True
             raise
@@ -257,7 +256,7 @@ class ProcessSession:
         if worker.abilities.opens_with_send:
             self._opening = params
         else:
-            await worker.process.request("open", {"conversation": self._name, **params})
+            await worker.process.ask("open", {"conversation": self._name, **params})
         self._worker, self._messages = worker, []
         worker.conversations += 1
 

@@ -5,14 +5,13 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.backends.process.connection import Launch, WorkerProcess
+from holodeck.lib.backends.process.connection import WorkerProcess
 from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
-from holodeck.lib.processes.process_guard import Guard
+from holodeck.lib.processes.child_process import Launch
 from holodeck.lib.user_code.raised import with_location
 
 logger = logging.getLogger(__name__)
@@ -36,10 +35,6 @@ class Worker:
         self.messages = 0
         """Messages under way or waiting."""
         self.conversations = 0
-
-    @property
-    def is_usable(self) -> bool:
-        return self.process.failure is None and not self.process.is_unresponsive
 
 
 class WorkerTap(Protocol):
@@ -78,20 +73,26 @@ class Pool:
         launch: How a process is started.
         size: The number of processes.
         start_timeout: Seconds until each is ready.
+        max_answer_bytes: How long an answer may be.
         taps: See what each sends to models; None without taps.
     """
 
     def __init__(
-        self, launch: Launch, size: int, start_timeout: float, taps: WorkerTaps | None = None
+        self,
+        launch: Launch,
+        size: int,
+        start_timeout: float,
+        max_answer_bytes: int,
+        taps: WorkerTaps | None = None,
     ) -> None:
         self._launch = launch
+        self._max_answer_bytes = max_answer_bytes
         self._size = size
         self._start_timeout = start_timeout
         self._taps = taps
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._slots = asyncio.Semaphore()
-        self._guard: Guard | None = None
         self._workers: list[Worker] = []
         self._ending: list[Worker] = []
         """Those that have ended or hang, and were replaced."""
@@ -122,18 +123,15 @@ class Pool:
             if self._workers:
                 return
             if self._taps is not None:
-                await self._taps.start(self._launch.env)
-            self._guard = self._guard or await Guard.start()
+                await self._taps.start(self._launch.env or {})
             started = [asyncio.create_task(self._start_worker()) for _ in range(self._size)]
             try:
                 workers = await asyncio.gather(*started)
             except BaseException:
                 for task in started:
                     task.cancel()
-                await asyncio.wait(started)
-                await self._close_all(
-                    [one.result() for one in started if not (one.cancelled() or one.exception())]
-                )
+                results = await asyncio.gather(*started, return_exceptions=True)
+                await self._close_all([ready for ready in results if isinstance(ready, Worker)])
                 raise
             self.abilities = workers[0].abilities
             self._slots = asyncio.Semaphore(self.concurrency)
@@ -152,7 +150,7 @@ class Pool:
                 chosen.messages += 1
                 try:
                     async with chosen.slots:
-                        if worker is None and not chosen.is_usable:
+                        if worker is None and not chosen.process.is_usable:
                             continue
                         yield chosen
                         return
@@ -167,26 +165,23 @@ class Pool:
         workers, self._workers = self._workers, []
         ending, self._ending = self._ending, []
         await self._close_all([*workers, *ending])
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            await guard.close()
 
     async def _least_busy(self) -> Worker:
         """Return the worker with the least to do; a new one if no other has a free slot."""
-        found = self._free_worker()
-        if found is not None:
-            return found
+        free = self._free_worker()
+        if free is not None:
+            return free
         async with self._lock:
-            found = self._free_worker()
-            for index, one in enumerate(self._workers):
-                if found is None and not one.is_usable:
-                    logger.info("%s; starting it again", one.process.failure or HANGS)
-                    found = self._workers[index] = await self._start_worker()
-                    self._ending.append(one)
-        return found or min(self._workers, key=_load)
+            free = self._free_worker()
+            for index, worker in enumerate(self._workers):
+                if free is None and not worker.process.is_usable:
+                    logger.info("%s; starting it again", worker.process.failure or HANGS)
+                    free = self._workers[index] = await self._start_worker()
+                    self._ending.append(worker)
+        return free or min(self._workers, key=_load)
 
     def _free_worker(self) -> Worker | None:
-        usable = [one for one in self._workers if one.is_usable]
+        usable = [worker for worker in self._workers if worker.process.is_usable]
         best = min(usable, key=_load, default=None)
         return None if best is None or best.messages >= best.concurrency else best
 
@@ -195,15 +190,13 @@ class Pool:
         tap, launch = None, self._launch
         if self._taps is not None:
             tap = self._taps.open()
-            launch = replace(launch, env={**launch.env, **tap.variables})
-        process = await WorkerProcess.start(launch)
-        if self._guard is not None:
-            self._guard.watch(process.pid)
-            release = partial(self._guard.release, process.pid)
-            process.ended.add_done_callback(lambda _: release())
+            launch = replace(launch, env={**(launch.env or {}), **tap.variables})
+        process = WorkerProcess(self._max_answer_bytes)
+        await process.start(launch)
+        greeting = {"protocol": PROTOCOL, "max_answer_bytes": self._max_answer_bytes}
         try:
             async with asyncio.timeout(self._start_timeout):
-                result = await process.request("initialize", self._greeting())
+                result = await process.ask("initialize", greeting)
             abilities = parse_abilities(result)
         except TimeoutError as error:
             why = (
@@ -225,26 +218,20 @@ class Pool:
         process.can_cancel = abilities.cancel
         return Worker(process, abilities, tap)
 
-    def _greeting(self) -> dict[str, object]:
-        return {
-            "protocol": PROTOCOL,
-            "max_answer_bytes": self._launch.max_answer_bytes,
-        }
-
     @staticmethod
     async def _dispose(process: WorkerProcess, why: str) -> None:
         process.kill(why)
         await process.close()
 
     async def _close_all(self, workers: Sequence[Worker]) -> None:
-        await asyncio.gather(*(one.process.close() for one in workers))
+        await asyncio.gather(*(worker.process.close() for worker in workers))
 
     def _abandon(self) -> None:
         """Kill the processes of an event loop that runs no more."""
-        for one in (*self._workers, *self._ending):
+        for worker in (*self._workers, *self._ending):
             with suppress(RuntimeError):  # the loop is closed
-                one.process.kill("its event loop has ended")
-        self._workers, self._ending, self._guard = [], [], None
+                worker.process.kill("its event loop has ended")
+        self._workers, self._ending = [], []
 
 
 def _load(worker: Worker) -> tuple[int, int]:

@@ -39,7 +39,7 @@ from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.explain import problem_with, what_fits
 from holodeck.lib.backends.python.host import (
     ASYNC_CONCURRENCY,
-    Conversation,
+    AgentConversation,
     FunctionAgent,
     Host,
     HostedAgent,
@@ -278,7 +278,7 @@ class PythonSession:
 
     def __init__(
         self,
-        conversation: Conversation,
+        conversation: AgentConversation,
         agent: HostedAgent,
         limit_s: float | None,
         shared_state: "SharedState | None",

@@ -32,7 +32,7 @@ ReadAnswer = Callable[[Any], "tuple[Any, str]"]
 OnPiece = Callable[[str], None]
 
 
-class Conversation(ABC):
+class AgentConversation(ABC):
     """A conversation with an agent."""
 
     agent: HostedAgent | None = None
@@ -61,7 +61,7 @@ class Conversation(ABC):
             await agent.close()
 
 
-class FunctionConversation(Conversation):
+class FunctionConversation(AgentConversation):
     """A conversation that passes its history to a function; a failed turn leaves it unchanged."""
 
     def __init__(
@@ -87,7 +87,7 @@ class FunctionConversation(Conversation):
         self._history += messages
 
 
-class FrameworkConversation(Conversation):
+class FrameworkConversation(AgentConversation):
     """A conversation with an agent of a framework."""
 
     def __init__(self, session: FrameworkSession, read: ReadAnswer) -> None:
@@ -131,7 +131,9 @@ class HostedAgent(ABC):
     """Names of the tools that it can call; None if unknown."""
 
     @abstractmethod
-    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:
+    async def open(
+        self, messages: Messages, context: CaseContext | None = None
+    ) -> AgentConversation:
         """Return a conversation, after the earlier messages."""
 
     @abstractmethod
@@ -155,7 +157,9 @@ class FunctionAgent(HostedAgent):
         else:
             self.kind = f"object of the class {type(agent).__name__}"
 
-    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:
+    async def open(
+        self, messages: Messages, context: CaseContext | None = None
+    ) -> AgentConversation:
         return FunctionConversation(self.call, self._read, messages, context)
 
     async def close(self) -> None:
@@ -183,7 +187,11 @@ class FrameworkAgent(HostedAgent):
         self._adapter = adapter
         self._read = read
 
-    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:  # noqa: ARG002 - takes none
+    async def open(
+        self,
+        messages: Messages,
+        context: CaseContext | None = None,  # noqa: ARG002 - takes none
+    ) -> AgentConversation:
         session = await self._adapter.open(messages)
         session.tools_run_no_agents = self._adapter.tools_run_no_agents
         return FrameworkConversation(session, self._read)
@@ -228,7 +236,9 @@ class Host:
         is_shared_object = self.factory is None and self.agent.is_stateful_object
         return self.agent.is_concurrent and not is_shared_object
 
-    async def open(self, messages: Messages, context: CaseContext | None = None) -> Conversation:
+    async def open(
+        self, messages: Messages, context: CaseContext | None = None
+    ) -> AgentConversation:
         """Return a new conversation, after the earlier messages."""
         if self.factory is None:
             return await self.agent.open(messages, context)

@@ -13,7 +13,6 @@ import datetime as dt
 import decimal
 import enum
 import importlib
-import io
 import json
 import os
 import sys
@@ -29,13 +28,14 @@ from typing import Any
 
 from holodeck.lib.backends.python.host import (
     ASYNC_CONCURRENCY,
-    Conversation,
+    AgentConversation,
     Host,
     HostedAgent,
     Messages,
     makes_agents,
     recognize,
 )
+from holodeck.lib.processes.channel import LineReader, Parent
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS, UnusableAgent
 
@@ -244,22 +244,30 @@ class Worker:
     def __init__(
         self,
         load: Callable[[], Awaitable[Host]],
-        requests: io.BufferedReader,
-        answers: io.BufferedWriter,
+        parent: Parent[bytes],
     ) -> None:
         self._load = load
         self._host: Host | None = None
-        self._requests = requests
-        self._answers = answers
+        self._parent = parent
         self._max_bytes = 0
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: dict[str, AgentConversation] = {}
 
     async def serve(self) -> None:
         """Answer requests until stdin ends, and close the agent."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        threading.Thread(target=self._read, args=(loop, ended), daemon=True).start()
+
+        def begin(lines: list[bytes]) -> None:  # those that arrive together wake the loop once
+            loop.call_soon_threadsafe(self._begin_all, [json.loads(line) for line in lines])
+
+        def end() -> None:  # the process, even if the event loop hangs
+            timer = threading.Timer(EXIT_S, os._exit, (1,))
+            timer.daemon = True
+            timer.start()
+            loop.call_soon_threadsafe(ended.set)
+
+        self._parent.listen(begin, end)
         await ended.wait()
         for task in [*self._tasks.values()]:
             task.cancel()
@@ -267,22 +275,6 @@ class Worker:
             await conversation.close()
         if self._host is not None:
             await self._host.close()
-
-    def _read(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-        """Read the requests. The end of stdin ends the process, even if the event loop hangs.
-
-        Those that arrive together wake the event loop once.
-        """
-        rest = b""
-        while data := self._requests.read1(65_536):
-            *lines, rest = (rest + data).split(b"\n")
-            if lines:
-                requests = [json.loads(line) for line in lines]
-                loop.call_soon_threadsafe(self._begin_all, requests)
-        timer = threading.Timer(EXIT_S, os._exit, (1,))
-        timer.daemon = True
-        timer.start()
-        loop.call_soon_threadsafe(ended.set)
 
     def _begin_all(self, requests: list[dict[str, Any]]) -> None:
         for request in requests:
@@ -377,26 +369,13 @@ class Worker:
                 f"the answer is too large: more than {self._max_bytes / 1e6:g} MB"
                 " (execution.max_answer_mb)"
             )
-        self._answers.write(line + b"\n")
-        self._answers.flush()
-
-
-def take_streams() -> tuple[io.BufferedReader, io.BufferedWriter]:
-    """Return stdin and stdout; whatever the agent prints goes to stderr from now on."""
-    requests, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    with suppress(AttributeError):
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    return os.fdopen(requests, "rb"), os.fdopen(answers, "wb")
+        self._parent.write(line + b"\n")
 
 
 def main() -> None:
     roots, target, scope, tools = sys.argv[1:]
-    requests, answers = take_streams()
+    parent = Parent(LineReader())
     first, *others = roots.split(os.pathsep)
     sys.path[:] = [first, *(entry for entry in sys.path if entry), *others]
     sys.argv[1:] = []
-    asyncio.run(Worker(partial(load_host, target, scope, tools), requests, answers).serve())
+    asyncio.run(Worker(partial(load_host, target, scope, tools), parent).serve())

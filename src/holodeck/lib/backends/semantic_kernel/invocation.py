@@ -11,10 +11,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.backends.frameworks.base import TurnRecord
-from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import TurnReader
+from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatAgentSession
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import SemanticKernelTurnReader
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.backends.tool_work import ToolWork
@@ -69,7 +69,7 @@ class KernelTurn(RequestStats):
 current_turn: ContextVar[KernelTurn | None] = ContextVar("holodeck_kernel_turn", default=None)
 
 
-class KernelSession(ChatSession):
+class KernelSession(ChatAgentSession):
     """A conversation with the agent that holodeck builds; its messages may have images."""
 
     def add_user_message(self, history: "ChatHistory", message: str) -> None:
@@ -95,7 +95,9 @@ def _running(turn: KernelTurn) -> Iterator[None]:
         current_turn.reset(token)
 
 
-async def invoke(session: ChatSession, kernel: "Kernel", message: str, turn: KernelTurn) -> str:
+async def invoke(
+    session: ChatAgentSession, kernel: "Kernel", message: str, turn: KernelTurn
+) -> str:
     """Return the agent's response to a message."""
     turn.runs_every_tool = set(kernel.plugins) <= {PLUGIN}
     with _running(turn):
@@ -103,7 +105,7 @@ async def invoke(session: ChatSession, kernel: "Kernel", message: str, turn: Ker
 
 
 async def invoke_streaming(
-    session: ChatSession, message: str, turn: KernelTurn
+    session: ChatAgentSession, message: str, turn: KernelTurn
 ) -> AsyncIterator[str]:
     """Yield the agent's response in pieces."""
     with _running(turn):
@@ -111,13 +113,13 @@ async def invoke_streaming(
             yield piece
 
 
-def tool_calls(turn: KernelTurn) -> list[ToolCall]:
+def tool_calls(turn: KernelTurn) -> list[RequestedCall]:
     """Return the turn's tool calls, in the model's order."""
     calls = []
     for noted in _record(turn).tool_calls or ():
         parsed = turn.arguments.get(noted["call_id"])
         arguments, error = parse_arguments(noted["arguments"]) if parsed is None else parsed
-        call = ToolCall(name=noted["name"], arguments=arguments, call_id=noted["call_id"])
+        call = RequestedCall(name=noted["name"], arguments=arguments, call_id=noted["call_id"])
         if error is not None:
             call["error"] = error
         calls.append(call)
@@ -146,7 +148,7 @@ def result_of(turn: KernelTurn, response: str = "") -> ExecutionResult:
 
 def _record(turn: KernelTurn) -> TurnRecord:
     """Return what the turn's own messages say; they are known even if it failed."""
-    reader = TurnReader(names_agents=False)
+    reader = SemanticKernelTurnReader(names_agents=False)
     if turn.history is not None:
         for message in turn.history.messages[turn.first_new :]:
             reader.read(message)

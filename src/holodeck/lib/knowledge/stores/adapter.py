@@ -49,7 +49,7 @@ class RowKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredChunk:
     """A chunk without its embedding, as stores keep it."""
 
     key: RowKey
@@ -74,17 +74,19 @@ class StoreAdapter(Protocol):
         """Connect and create the collection. Raises OtherDimensions."""
         ...
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         """Store rows instead of those of the document, and forget its fingerprint."""
         ...
 
     def delete(self, document: str) -> None: ...
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         """Return at most `top_k` rows with their cosine similarity, in any order."""
         ...
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         """Return all rows, in any order."""
         ...
 

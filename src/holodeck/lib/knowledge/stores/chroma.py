@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 from holodeck.errors import MissingExtra
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
-    Row,
     RowKey,
     StoreContext,
+    StoredChunk,
     StoreProblem,
     collection_name,
     digest,
@@ -103,7 +103,9 @@ class ChromaAdapter:
             raise StoreProblem("the store is not open")
         return self._open
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         self.delete(document)
         chunks, _ = self._collections
         for start in range(0, len(rows), _PER_REQUEST):
@@ -120,7 +122,7 @@ class ChromaAdapter:
         self.set_manifest(document, None)
         chunks.delete(**_of_document(document))
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         chunks, _ = self._collections
         number = chunks.count()
         if not number:
@@ -134,7 +136,7 @@ class ChromaAdapter:
         distances = (found["distances"] or [[]])[0]
         return [(row, 1 - distance) for row, distance in zip(rows, distances, strict=True)]
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         chunks, _ = self._collections
         for start in range(0, chunks.count(), _PER_REQUEST):
             found = chunks.get(limit=_PER_REQUEST, offset=start, include=["documents", "metadatas"])
@@ -192,14 +194,14 @@ def _of_document(document: str) -> dict[str, Any]:
     return {"where": {"document": document}}
 
 
-def _metadata(row: Row) -> dict[str, Any]:
+def _metadata(row: StoredChunk) -> dict[str, Any]:
     document, position = row.key
     return {"document": document, "position": position, "id": row.id, "metadata": row.metadata}
 
 
-def _rows(texts: Sequence[str], metadatas: Sequence[Any]) -> list[Row]:
+def _rows(texts: Sequence[str], metadatas: Sequence[Any]) -> list[StoredChunk]:
     return [
-        Row(
+        StoredChunk(
             RowKey(metadata["document"], metadata["position"]),
             metadata["id"],
             text,

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from holodeck.errors import ConfigError, HoloDeckError, VectorStoreError
 from holodeck.lib.knowledge.stores.adapter import (
-    Row,
     RowKey,
     StoreAdapter,
     StoreContext,
+    StoredChunk,
     StoreProblem,
 )
 from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore, normalise
@@ -194,7 +194,7 @@ class Collection:
         await self._call(partial(self._adapter.delete, _clean(document)))
 
     async def search(self, embedding: Sequence[float], top_k: int) -> list[Hit]:
-        def search() -> list[tuple[Row, float]]:
+        def search() -> list[tuple[StoredChunk, float]]:
             return self._adapter.search(normalise(embedding, self._dimensions), top_k)
 
         found = await self._call(search)
@@ -254,15 +254,15 @@ class Collection:
         return VectorStoreError(self._redactor.redact(f"vector store {store}: {problem}"))
 
 
-def _row(document: str, position: int, chunk: Chunk) -> Row:
+def _row(document: str, position: int, chunk: Chunk) -> StoredChunk:
     if chunk.document != document:
         raise StoreProblem(f"chunk {chunk.id!r} belongs to {chunk.document!r}, not {document!r}")
     key = RowKey(_clean(document), position)
     metadata = json.dumps(chunk.metadata, ensure_ascii=True)
-    return Row(key, _clean(chunk.id), _clean(chunk.text), metadata)
+    return StoredChunk(key, _clean(chunk.id), _clean(chunk.text), metadata)
 
 
-def _hit(row: Row, score: float) -> Hit:
+def _hit(row: StoredChunk, score: float) -> Hit:
     score = min(1.0, max(0.0, score))
     return Hit(row.id, row.key.document, row.text, score, json.loads(row.metadata))
 

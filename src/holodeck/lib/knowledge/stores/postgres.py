@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
-    Row,
     RowKey,
     StoreContext,
+    StoredChunk,
     StoreProblem,
 )
 from holodeck.lib.knowledge.stores.base import VectorIndex, matrix_of, to_bytes
@@ -184,7 +184,9 @@ class PostgresAdapter:
             with self._client.transaction():
                 return call()
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         encode: Callable[[Vector], object] = _literal if self._has_vectors else to_bytes
         values = [
             (self._name, *row.key, row.id, row.text, row.metadata, encode(vector))
@@ -215,12 +217,12 @@ class PostgresAdapter:
         )
         self._execute("UPDATE holodeck_collections SET changes = changes + 1 WHERE name = %s")
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         if self._has_vectors:
             return self._run(lambda: self._search_by_pgvector(vector, top_k))
         return self._run(lambda: self._search_in_memory(vector, top_k))
 
-    def _search_by_pgvector(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def _search_by_pgvector(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         # all vectors have length 1, so that the product is the cosine; <#> gives its negative
         found = self._execute(
             "SELECT document, position, id, text, metadata, embedding <#> query AS distance"
@@ -232,7 +234,7 @@ class PostgresAdapter:
         )
         return [(_row(*values), -distance) for *values, distance in found]
 
-    def _search_in_memory(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def _search_in_memory(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         best = self._current_index().best(vector, top_k)
         return [(self._row(key), score) for key, score in best]
 
@@ -247,7 +249,7 @@ class PostgresAdapter:
             self._indexed = changes
         return self._index
 
-    def _row(self, key: RowKey) -> Row:
+    def _row(self, key: RowKey) -> StoredChunk:
         [values] = self._execute(
             "SELECT document, position, id, text, metadata FROM {table}"
             " WHERE collection = %s AND document = %s AND position = %s",
@@ -255,7 +257,7 @@ class PostgresAdapter:
         )
         return _row(*values)
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         select: LiteralString = (
             "SELECT document, position, id, text, metadata FROM {table} WHERE collection = %s"
         )
@@ -321,5 +323,5 @@ def _literal(vector: "Vector") -> str:
     return f"[{','.join(format(number, '.9g') for number in vector.tolist())}]"
 
 
-def _row(document: str, position: int, *rest: str) -> Row:
-    return Row(RowKey(document, position), *rest)
+def _row(document: str, position: int, *rest: str) -> StoredChunk:
+    return StoredChunk(RowKey(document, position), *rest)

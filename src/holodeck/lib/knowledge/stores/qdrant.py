@@ -12,9 +12,9 @@ from uuid import UUID
 from holodeck.errors import MissingExtra
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
-    Row,
     RowKey,
     StoreContext,
+    StoredChunk,
     StoreProblem,
     collection_name,
     digest,
@@ -100,7 +100,9 @@ class QdrantAdapter:
         with _folders_lock if self._folder else nullcontext():
             yield self._client
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         from qdrant_client import models
 
         points = [
@@ -123,7 +125,7 @@ class QdrantAdapter:
             selector = models.FilterSelector(filter=models.Filter(must=[match]))
             client.delete(self._points, selector, wait=True)
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         from qdrant_client import models
 
         # results must not change from run to run; a folder is always searched exactly
@@ -134,7 +136,7 @@ class QdrantAdapter:
             )
         return [(_row(point.payload or {}), point.score) for point in found.points]
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         return [_row(payload) for payload in self._payloads(self._points)]
 
     def manifest(self) -> dict[str, str]:
@@ -216,7 +218,7 @@ def _point_id(document: str, *position: int) -> str:
     return str(UUID(digest(document, *position)[:32]))
 
 
-def _payload(row: Row) -> dict[str, Any]:
+def _payload(row: StoredChunk) -> dict[str, Any]:
     return {
         "document": row.key.document,
         "position": row.key.position,
@@ -226,6 +228,6 @@ def _payload(row: Row) -> dict[str, Any]:
     }
 
 
-def _row(payload: dict[str, Any]) -> Row:
+def _row(payload: dict[str, Any]) -> StoredChunk:
     key = RowKey(payload["document"], payload["position"])
-    return Row(key, payload["id"], payload["text"], payload["metadata"])
+    return StoredChunk(key, payload["id"], payload["text"], payload["metadata"])

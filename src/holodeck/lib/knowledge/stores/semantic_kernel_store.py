@@ -21,9 +21,9 @@ from pydantic import SecretStr
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
-    Row,
     RowKey,
     StoreContext,
+    StoredChunk,
     StoreProblem,
     digest,
 )
@@ -307,7 +307,9 @@ class SemanticKernelAdapter:
             del page[document]
         self._store(self._manifest, [_record(_key("page", number), "", page, (1.0, 0.0))])
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         self.delete(document)
         self._note(document, len(rows), None)
         keys = _chunk_keys(document, len(rows))
@@ -324,7 +326,7 @@ class SemanticKernelAdapter:
         self._remove(self._chunks, _chunk_keys(document, chunks))
         self._note(document, 0, None)
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         self._ask(self._settle())
         found = self._ask(_search(self._chunks, _mark(vector), top_k))
         return [(_row(record), _cosine(vector, record["embedding"])) for record in found]
@@ -335,9 +337,9 @@ class SemanticKernelAdapter:
             await asyncio.sleep(_PAUSE_S)
         self._written = None
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         self._ask(self._settle())
-        rows = list[Row]()
+        rows = list[StoredChunk]()
         for document, known in self._load().items():
             records = self._get(self._chunks, _chunk_keys(document, known.chunks))
             if known.fingerprint is not None and len(records) != known.chunks:
@@ -404,9 +406,9 @@ def _record(key: str, text: str, about: Any, vector: Sequence[float]) -> dict[st
     return {"id": key, "text": text, "about": json.dumps(about), "embedding": list(vector)}
 
 
-def _row(record: dict[str, Any]) -> Row:
+def _row(record: dict[str, Any]) -> StoredChunk:
     document, position, chunk, metadata = json.loads(record["about"])
-    return Row(RowKey(document, position), chunk, record["text"], metadata)
+    return StoredChunk(RowKey(document, position), chunk, record["text"], metadata)
 
 
 def _mark(vector: "Vector") -> list[float]:

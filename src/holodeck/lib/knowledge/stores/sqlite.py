@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from holodeck.lib.knowledge.stores.adapter import (
     OtherDimensions,
-    Row,
     RowKey,
     StoreContext,
+    StoredChunk,
     StoreProblem,
     collection_name,
 )
@@ -30,7 +30,7 @@ class InMemoryAdapter:
     address = ""
 
     def __init__(self, _config: DatabaseConfig, _context: StoreContext) -> None:
-        self._rows: dict[RowKey, tuple[Row, Vector]] = {}
+        self._rows: dict[RowKey, tuple[StoredChunk, Vector]] = {}
         self._manifest: dict[str, str] = {}
         self._index: VectorIndex | None = None
 
@@ -39,7 +39,9 @@ class InMemoryAdapter:
         self._manifest.clear()
         self._index = None
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         self.delete(document)
         self._rows.update(
             (row.key, (row, vector)) for row, vector in zip(rows, vectors, strict=True)
@@ -50,7 +52,7 @@ class InMemoryAdapter:
         self._manifest.pop(document, None)
         self._index = None
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         self._index = self._index or self._build_index()
         return [(self._rows[key][0], score) for key, score in self._index.best(vector, top_k)]
 
@@ -64,7 +66,7 @@ class InMemoryAdapter:
     def _index_of(self, keys: Sequence[RowKey], matrix: "Matrix") -> VectorIndex:
         return VectorIndex(keys, matrix)
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         return [row for row, _ in self._rows.values()]
 
     def manifest(self) -> dict[str, str]:
@@ -155,7 +157,9 @@ class SqliteAdapter:
             self.close()
             raise OtherDimensions(found, dimensions)
 
-    def replace(self, document: str, rows: Sequence[Row], vectors: Sequence["Vector"]) -> None:
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
         values = [
             (self._name, *row.key, row.id, row.text, row.metadata, to_bytes(vector))
             for row, vector in zip(rows, vectors, strict=True)
@@ -173,7 +177,7 @@ class SqliteAdapter:
         file.execute("DELETE FROM chunks WHERE collection = ? AND document = ?", values)
         file.execute("DELETE FROM manifest WHERE collection = ? AND document = ?", values)
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[Row, float]]:
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         with self._reading() as file:
             index = self._current_index(file)
             best = index.best(vector, top_k)
@@ -191,17 +195,17 @@ class SqliteAdapter:
             self._indexed = state
         return self._index
 
-    def _row(self, file: sqlite3.Connection, key: RowKey) -> Row:
+    def _row(self, file: sqlite3.Connection, key: RowKey) -> StoredChunk:
         select = (
             "SELECT id, text, metadata FROM chunks"
             " WHERE collection = ? AND document = ? AND position = ?"
         )
-        return Row(key, *file.execute(select, (self._name, *key)).fetchone())
+        return StoredChunk(key, *file.execute(select, (self._name, *key)).fetchone())
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[StoredChunk]:
         select = "SELECT document, position, id, text, metadata FROM chunks WHERE collection = ?"
         found = self._file.execute(select, (self._name,)).fetchall()
-        return [Row(RowKey(one, position), *rest) for one, position, *rest in found]
+        return [StoredChunk(RowKey(one, position), *rest) for one, position, *rest in found]
 
     def manifest(self) -> dict[str, str]:
         select = "SELECT document, fingerprint FROM manifest WHERE collection = ?"

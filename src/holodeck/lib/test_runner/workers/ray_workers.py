@@ -24,11 +24,13 @@ from pydantic import SecretStr
 import holodeck
 from holodeck.config.secrets import collect
 from holodeck.errors import BackendInitError, ConfigError, MissingExtra
+from holodeck.lib.processes.channel import BadMessage
+from holodeck.lib.processes.child_process import how_it_ended
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, set_variables
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.workers.worker_messages import WorkerTask
-from holodeck.lib.test_runner.workers.worker_places import WORKER_PROGRAM, describe_exit
+from holodeck.lib.test_runner.workers.worker_places import ENDED, WORKER_PROGRAM, OnData
 from holodeck.lib.ui.activity import activity, loading
 from holodeck.lib.ui.live import write_raw
 
@@ -142,7 +144,7 @@ class RayActors:
         """End all workers, as the cluster is lost."""
         self._lost = reason
         for connection in self._connections:
-            connection.end(reason)
+            connection.lose(reason)
 
     @property
     def cores(self) -> int:
@@ -157,7 +159,7 @@ class RayActors:
         return buffer.getvalue()
 
     @asynccontextmanager
-    async def open_worker(self) -> AsyncIterator["ActorConnection"]:
+    async def open_worker(self, on_data: OnData) -> AsyncIterator["ActorConnection"]:
         """Start an actor with its worker. Raises BackendInitError."""
         if self._lost is not None:
             raise BackendInitError(self._lost)
@@ -172,7 +174,7 @@ class RayActors:
             ) from error
         except Exception as error:
             raise BackendInitError(f"Ray could not start a worker: {describe(error)}") from error
-        connection = ActorConnection(self._ray, actor)
+        connection = ActorConnection(self._ray, actor, on_data)
         try:
             if version != holodeck.__version__:
                 raise BackendInitError(
@@ -182,59 +184,59 @@ class RayActors:
             yield connection
         finally:
             self._connections.discard(connection)
-            connection.kill()
+            connection.kill(ENDED)
 
 
 class ActorConnection:
     """The connection to a worker by the methods of its actor."""
 
-    def __init__(self, ray: Any, actor: Any) -> None:
+    def __init__(self, ray: Any, actor: Any, on_data: OnData) -> None:
         self._ray = ray
         self._actor = actor
+        self._on_data = on_data
         self._sent = 0
-        self._how_it_ended = "the worker process was ended"
         self._receiving: asyncio.Future[bytes] | None = None
-        self._is_lost = False
+        self._lost: str | None = None
 
-    def send(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Send bytes; nothing happens if the worker has ended."""
-        with suppress(Exception):  # an actor that has ended: `receive` tells
+        with suppress(Exception):  # an actor that has ended: `wait` tells
             self._actor.send.remote(self._sent, data)
         self._sent += 1
 
-    async def receive(self) -> bytes:
-        """Return the next bytes; none once the worker, its actor or its node has ended."""
-        self._receiving = asyncio.ensure_future(self._receive())
+    async def wait(self) -> str:
+        """Pass on what the worker writes until it, its actor or its node ends; return how."""
         try:
-            return await self._receiving
+            while data := await self._receive():
+                self._on_data(data)
+            return f"the worker process {how_it_ended(await self._actor.exit_code.remote())}"
+        except BadMessage as error:
+            return str(error)
         except asyncio.CancelledError:
-            if self._is_lost:
-                return b""
-            raise
+            if self._lost is None:
+                raise
+            return self._lost
         except Exception as error:  # noqa: BLE001 - each error of Ray means that the actor is gone
-            self._how_it_ended = f"a worker was lost with its node ({type(error).__name__})"
-            return b""
+            return f"a worker was lost with its node ({type(error).__name__})"
 
     async def _receive(self) -> bytes:
+        self._receiving = asyncio.ensure_future(self._next())
+        return await self._receiving
+
+    async def _next(self) -> bytes:
         data: bytes = await self._actor.receive.remote()
-        if not data:
-            self._how_it_ended = describe_exit(await self._actor.exit_code.remote())
         return data
 
-    def end(self, reason: str) -> None:
+    def lose(self, reason: str) -> None:
         """Receive nothing more, for this reason."""
-        self._is_lost, self._how_it_ended = True, reason
+        self._lost = reason
         if self._receiving is not None:
             self._receiving.cancel()
 
-    def kill(self) -> None:
+    def kill(self, reason: str) -> None:  # noqa: ARG002 - Ray says it itself
         """End the actor, and the worker with it."""
         with suppress(Exception):
             self._ray.kill(self._actor)
-
-    async def ended(self) -> str:
-        """Return how the worker ended."""
-        return self._how_it_ended
 
 
 class WorkerActor:

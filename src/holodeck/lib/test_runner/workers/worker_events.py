@@ -23,6 +23,7 @@ from holodeck.lib.conversation.events import (
 )
 from holodeck.lib.conversation.messages import Message as Spoken
 from holodeck.lib.conversation.types import CriterionResult
+from holodeck.lib.processes.channel import Head
 from holodeck.lib.test_runner.events import (
     CaseResult,
     HasEvents,
@@ -31,7 +32,6 @@ from holodeck.lib.test_runner.events import (
     ended_by_error,
     own_batch,
 )
-from holodeck.lib.test_runner.workers.worker_messages import Message
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +50,7 @@ class EventSender:
         current_run: Returns the number of the run of a case that the present task belongs to.
     """
 
-    def __init__(
-        self, send: Callable[[Message, bytes], None], current_run: Callable[[], int]
-    ) -> None:
+    def __init__(self, send: Callable[[Head, bytes], None], current_run: Callable[[], int]) -> None:
         self._send = send
         self._current_run = current_run
 
@@ -142,14 +140,14 @@ class FollowedRun:
 def _event_of(kind: str, body: bytes) -> Event:
     """Return the event that was sent. Raises ValueError."""
     values: dict[str, Any] = json.loads(body)
-    found = _KINDS.get(kind)
-    if found is None or not values.keys() <= {one.name for one in fields(found)}:
+    event_type = _KINDS.get(kind)
+    if event_type is None or not values.keys() <= {key.name for key in fields(event_type)}:
         raise ValueError(f"no event: {kind!r}")
     try:
-        if found is CriterionJudged:
+        if event_type is CriterionJudged:
             values["verdict"] = CriterionResult.model_validate(values["verdict"])
-        if found is RunFinished:
+        if event_type is RunFinished:
             values["result"] = CaseResult.model_validate({"messages": [], **values["result"]})
-        return found(**values)
+        return event_type(**values)
     except (KeyError, TypeError) as error:
         raise ValueError(f"no event: {kind!r} without a field") from error

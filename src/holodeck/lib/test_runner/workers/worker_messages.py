@@ -1,7 +1,7 @@
 """The messages between a run and its worker processes.
 
-A message is one line, the size of its body in bytes and a JSON list, followed by the body. The
-first item of the list is the kind of the message. To the worker:
+They are those of `lib.processes.channel`; the first item of a head is the kind of the message. To
+the worker:
 
 - `start`: first of all; the body is a pickled WorkerTask
 - `run` number, index, slot: run the case at that index once; the slot is for its first request:
@@ -35,7 +35,7 @@ To the parent:
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,6 @@ from holodeck.lib.records.recorder import json_line
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestResult
-
-Message = list[Any]
-MAX_BODY = 1_000_000_000
-"""Bytes of a body; a worker that announces more is broken."""
 
 
 @dataclass(frozen=True)
@@ -92,39 +88,6 @@ class WorkerTask:
     worker runs on the same machine."""
     surroundings: Surroundings | None = None
     """None on another machine."""
-
-
-def frame(message: Message, body: bytes = b"") -> bytes:
-    """Return the bytes of a message."""
-    return b"%d %s\n%s" % (len(body), json.dumps(message).encode(), body)
-
-
-def parse_head(line: bytes) -> tuple[int, Message]:
-    """Return the size of the body that follows the line, and the message. Raises ValueError."""
-    size, _, text = line.partition(b" ")
-    message = json.loads(text)
-    if not isinstance(message, list) or not message or int(size) > MAX_BODY:
-        raise ValueError(f"no message: {line[:80]!r}")
-    return int(size), message
-
-
-class FrameReader:
-    """Takes messages out of the bytes in which they arrive."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[tuple[Message, bytes]]:
-        """Yield each message that is complete now, and its body. Raises ValueError."""
-        self._buffer += data
-        while (end := self._buffer.find(b"\n")) >= 0:
-            size, message = parse_head(bytes(self._buffer[:end]))
-            begin = end + 1
-            if len(self._buffer) < begin + size:
-                return
-            body = bytes(self._buffer[begin : begin + size])
-            del self._buffer[: begin + size]
-            yield message, body
 
 
 def pack_result(result: TestResult) -> bytes:

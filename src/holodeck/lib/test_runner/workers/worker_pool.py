@@ -19,18 +19,16 @@ from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import build_limiters
 from holodeck.lib.llm.shared_limits import SLOT_MESSAGES, SlotsOfWorker
 from holodeck.lib.observability.names import ELSEWHERE
+from holodeck.lib.processes.channel import BadMessage, FrameReader, Head, frame
 from holodeck.lib.processes.process_exit import note_process_exit
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.test_runner.case_run import FinishedRun
 from holodeck.lib.test_runner.workers.worker_messages import (
-    FrameReader,
-    Message,
     WorkerTask,
-    frame,
     unpack_error,
     unpack_result,
 )
-from holodeck.lib.test_runner.workers.worker_places import Connection, Place
+from holodeck.lib.test_runner.workers.worker_places import ENDED, Connection, Place
 from holodeck.lib.ui.activity import Activity, current_case, displayed
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -106,14 +104,15 @@ class _Worker:
         self._pool = pool
         self._connection: Connection | None = None
         self._is_killed = False
+        self._reader = FrameReader()
         self._unsent = bytearray()
         self.slots = SlotsOfWorker(limiters, self.send)
-        self.ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self.runs: dict[int, _SentRun] = {}
         self.has_finished_any = False
         self._activities: dict[int, Activity] = {}
 
-    def send(self, message: Message, body: bytes = b"") -> None:
+    def send(self, message: Head, body: bytes = b"") -> None:
         """Send a message, together with others of the same turn of the event loop."""
         if self._connection is None:  # nothing may come before `start`
             return
@@ -124,21 +123,19 @@ class _Worker:
     def _flush(self) -> None:
         data, self._unsent = self._unsent, bytearray()
         assert self._connection is not None  # noqa: S101 - `send` has looked
-        self._connection.send(bytes(data))
+        self._connection.write(bytes(data))
 
     async def listen(self, place: Place, task: bytes) -> None:
         """Start the worker and handle what it sends until it ends."""
         ended = "the worker was not started"
         try:
-            async with place.open_worker() as connection:
+            async with place.open_worker(self._read) as connection:
                 self._connection = connection
                 if self._is_killed:
-                    connection.kill()
+                    connection.kill(ENDED)
                 self.send(["start"], task)
-                await self._handle_all(connection)
+                ended = await connection.wait()
                 self._pool.forget(self)
-                connection.kill()
-                ended = await connection.ended()
         except HoloDeckError as error:
             ended = str(error)
         finally:
@@ -147,22 +144,21 @@ class _Worker:
             self._end_activities()
             self._fail(ended)
 
-    async def _handle_all(self, connection: Connection) -> None:
-        reader = FrameReader()
+    def _read(self, data: bytes) -> None:
         try:
-            while data := await connection.receive():
-                for message, body in reader.feed(data):
-                    self._handle(message, body)
-        except ValueError as error:
+            for message, body in self._reader.feed(data):
+                self._handle(message, body)
+        except (LookupError, ValueError) as error:
             logger.debug("a worker sent what is no message: %s", error)
+            raise BadMessage("the worker process sent what is no message") from error
 
     def _fail(self, ended: str) -> None:
         if not self.ready.done():
             self.ready.set_exception(BackendInitError(ended))
             self.ready.exception()  # nobody may wait for it any more
-        for one in self.runs.values():
-            if not one.finished.done():
-                one.finished.set_exception(WorkerEnded(ended))
+        for run in self.runs.values():
+            if not run.finished.done():
+                run.finished.set_exception(WorkerEnded(ended))
 
     @property
     def is_ready(self) -> bool:
@@ -173,9 +169,9 @@ class _Worker:
         """End the worker and what it has started, now or as soon as it has begun."""
         self._is_killed = True
         if self._connection is not None:
-            self._connection.kill()
+            self._connection.kill(ENDED)
 
-    def _handle(self, message: Message, body: bytes) -> None:
+    def _handle(self, message: Head, body: bytes) -> None:
         kind = message[0]
         if kind in SLOT_MESSAGES:
             asking = self.runs.get(message[-1]) if kind == "enter" else None
@@ -188,7 +184,7 @@ class _Worker:
         else:
             self._handle_run(message, body)
 
-    def _handle_start(self, message: Message) -> None:
+    def _handle_start(self, message: Head) -> None:
         match message:
             case ["reached" | "down", _]:
                 self._pool.tell_others(self, message)
@@ -200,7 +196,7 @@ class _Worker:
             case ["failed", name, args, fields]:
                 self.ready.set_exception(unpack_error(name, args, fields))
 
-    def _handle_run(self, message: Message, body: bytes) -> None:
+    def _handle_run(self, message: Head, body: bytes) -> None:
         match message:
             case ["done", number, failure, is_permanent, refusal, notes]:
                 self._pool.add_notes(notes)
@@ -248,13 +244,13 @@ class _Worker:
         text, timed, seconds, reason = of
         ends_at = None if seconds is None else time.monotonic() + seconds
         case = None if entry is None else entry.context.run(current_case)
-        one = self._activities[number] = Activity(text, timed, ends_at, reason, case)
-        activities.add(one)
+        activity = self._activities[number] = Activity(text, timed, ends_at, reason, case)
+        activities.add(activity)
 
     def _end_activity(self, number: int) -> None:
-        activities, one = displayed.get(), self._activities.pop(number, None)
-        if activities is not None and one is not None:
-            activities.remove(one)
+        activities, activity = displayed.get(), self._activities.pop(number, None)
+        if activities is not None and activity is not None:
+            activities.remove(activity)
 
     def _end_activities(self) -> None:
         for number in list(self._activities):
@@ -289,13 +285,13 @@ class WorkerPool:
         self._note = note
         self.lost_result = lost_result
         self._follow = follow
-        self._judges: dict[str, list[Message]] = {}
+        self._judges: dict[str, list[Head]] = {}
         """What became of the last requests to each judge."""
         self._limiters = build_limiters(task.settings)
         self._numbers = itertools.count()
         self._workers: list[_Worker] = []
         self._listening: set[asyncio.Task[None]] = set()
-        self._starting: asyncio.Task[tuple[_Worker, Message]] | None = None
+        self._starting: asyncio.Task[tuple[_Worker, Head]] | None = None
         self._fruitless = 0
         self._is_closing = False
         self.concurrency = 1
@@ -340,10 +336,10 @@ class WorkerPool:
             self._packed = self._place.pack(replace(self._task, force_ingest=False))
         await asyncio.gather(*(self._start() for _ in range(self._count - alone)))
         _, self.concurrency, costs, notes = first
-        self.preparation_costs = [ModelCost.model_validate(one) for one in costs]
+        self.preparation_costs = [ModelCost.model_validate(cost) for cost in costs]
         self.add_notes(notes)
 
-    async def _start(self) -> tuple[_Worker, Message]:
+    async def _start(self) -> tuple[_Worker, Head]:
         """Start a worker and wait until its agent is ready. Raises HoloDeckError."""
         worker = _Worker(self, self._limiters)
         self._workers.append(worker)
@@ -401,10 +397,10 @@ class WorkerPool:
         """Return the worker that runs the fewest cases. Raises HoloDeckError if none starts."""
         if len(self._workers) < self._count:
             self._replace()
-        while not (ready := [one for one in self._workers if one.is_ready]):
+        while not (ready := [worker for worker in self._workers if worker.is_ready]):
             assert self._starting is not None  # noqa: S101 - one was started above, then or now
             await asyncio.shield(self._starting)
-        return min(ready, key=lambda one: len(one.runs))
+        return min(ready, key=lambda worker: len(worker.runs))
 
     def _replace(self) -> None:
         """Start a worker for one that has ended, unless one is being started."""
@@ -416,20 +412,20 @@ class WorkerPool:
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._start())
             # Nobody waits for it while other workers are there.
-            self._starting.add_done_callback(lambda one: one.cancelled() or one.exception())
+            self._starting.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-    def tell_others(self, sender: _Worker, message: Message) -> None:
+    def tell_others(self, sender: _Worker, message: Head) -> None:
         """Pass a message of one worker on to the others."""
         for worker in self._workers:
             if worker is not sender:
                 worker.send(message)
 
-    def tell_judges(self, sender: _Worker, message: Message) -> None:
+    def tell_judges(self, sender: _Worker, message: Head) -> None:
         """Tell the other workers what became of a request to a judge."""
         _, key, what, _ = message
         before = self._judges.setdefault(key, [])
         if what == "answered":  # which ends what came in a row
-            before[:] = [one for one in before if one[2] == "given up"]
+            before[:] = [earlier for earlier in before if earlier[2] == "given up"]
         before.append(message)
         for worker in self._workers:
             if worker is not sender and worker.is_ready:

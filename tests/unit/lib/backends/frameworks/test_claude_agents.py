@@ -14,7 +14,7 @@ from holodeck import arun
 from holodeck.errors import BackendError, BackendTimeoutError
 from holodeck.lib.backends.frameworks import adapt
 from holodeck.lib.backends.frameworks.base import FrameworkError, TurnRecord
-from holodeck.lib.backends.frameworks.claude_messages import TurnReader
+from holodeck.lib.backends.frameworks.claude_messages import ClaudeTurnReader
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.llm.limits import override_call_limit
 from support.frameworks import script
@@ -124,7 +124,7 @@ async def test_the_calls_of_a_subagent_are_read_with_its_name(in_background):
 @pytest.mark.parametrize(("used", "is_known"), [(1, True), (2, False), (None, False)])
 def test_calls_of_a_subagent_that_were_not_seen_are_unknown(used, is_known):
     turn = TurnRecord()
-    reader = TurnReader(turn, None, set())
+    reader = ClaudeTurnReader(turn, None, set())
     task = {"task_id": "t", "uuid": "u", "session_id": "s", "tool_use_id": "call_1"}
     started = {"subtype": "task_started", "data": {"subagent_type": "billing"}}
     call = sdk.ToolUseBlock("call_1", "Agent", {"subagent_type": "billing"})
@@ -150,7 +150,7 @@ def test_calls_of_a_subagent_that_were_not_seen_are_unknown(used, is_known):
 
 def test_calls_of_a_subagent_that_nobody_announced_may_be_some_of_several():
     turn = TurnRecord()
-    reader = TurnReader(turn, None, set())
+    reader = ClaudeTurnReader(turn, None, set())
     inner = sdk.ToolUseBlock("call_2", "lookup_order", {})
 
     reader.read(sdk.AssistantMessage([sdk.ToolUseBlock("call_1", "Skill", {})], "fake"))
@@ -171,7 +171,7 @@ def test_calls_of_a_subagent_that_nobody_announced_may_be_some_of_several():
 )
 def test_a_task_without_a_seen_call_is_named_by_what_is_known_of_it(data, task_type, name):
     turn = TurnRecord()
-    reader = TurnReader(turn, None, set())
+    reader = ClaudeTurnReader(turn, None, set())
     task = {"task_id": "t", "uuid": "u", "session_id": "s", "description": "bill"}
 
     reader.read(sdk.TaskStartedMessage("task_started", data, **task, task_type=task_type))
@@ -185,7 +185,7 @@ def test_only_servers_without_tools_are_reported_and_once(caplog):
         {"name": "orders", "status": "connected"},
         {"name": "mail", "status": "failed"},
     ]
-    reader = TurnReader(TurnRecord(), None, set())
+    reader = ClaudeTurnReader(TurnRecord(), None, set())
 
     for _ in range(2):
         reader.read(sdk.SystemMessage("init", {"mcp_servers": servers}))
@@ -210,7 +210,7 @@ CACHED = {"inputTokens": 30, "cacheReadInputTokens": 4, "outputTokens": None}
 )
 def test_the_tokens_of_a_turn_are_those_that_are_known(earlier, models, usage, expected):
     turn = TurnRecord()
-    reader = TurnReader(turn, earlier, set())
+    reader = ClaudeTurnReader(turn, earlier, set())
     numbers = {"duration_ms": 1, "duration_api_ms": 1, "num_turns": 1}
 
     reader.read(

@@ -2,7 +2,7 @@
 
 import os
 
-from holodeck.lib.backends.frameworks.claude_code import Guard
+from holodeck.lib.processes.process_guard import Guard
 from support.processes import descendants
 
 
