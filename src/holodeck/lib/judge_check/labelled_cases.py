@@ -19,9 +19,14 @@ from holodeck.lib.judging.labels import Label
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
-from holodeck.lib.test_runner.grade import ObservationBuilder, grade
-from holodeck.lib.test_runner.recorded import Redact, keyed_cases, match_answers, recorded_answers
+from holodeck.lib.test_runner.grading.checks import CaseChecks, EvaluatorSet
+from holodeck.lib.test_runner.grading.grade import ObservationBuilder, grade
+from holodeck.lib.test_runner.grading.recorded import (
+    Redact,
+    keyed_cases,
+    match_answers,
+    recorded_answers,
+)
 from holodeck.lib.test_runner.rescore import recorded_state
 from holodeck.models.agent import Agent, KeyPath
 from holodeck.models.evaluation import EvaluationConfig

@@ -9,11 +9,9 @@ starts the server itself), reads lines of any length, and logs what a server pri
 
 import asyncio
 import functools
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
 
@@ -25,7 +23,7 @@ from holodeck.lib.mcp_client.server import (
     ServerUrl,
 )
 from holodeck.lib.observability import continue_trace_of_message
-from holodeck.lib.processes.process_guard import GUARD, kill_group
+from holodeck.lib.processes.child_process import ChildProcess, Launch
 from holodeck.lib.support.text import one_line
 
 if TYPE_CHECKING:
@@ -35,9 +33,6 @@ CLOSE_S = 2.0
 """How long a server may take to end by itself once its stdin is closed."""
 TERM_S = 1.0
 """How long it may take after SIGTERM; then it is killed."""
-_LAST_WORDS_S = 0.5
-"""How long output is still read after the end of the process."""
-_CHUNK = 65_536
 
 
 @asynccontextmanager
@@ -46,127 +41,82 @@ async def stdio_streams(server: ServerProcess, output: ServerOutput) -> AsyncIte
 
     The first stream ends with the output of the server. Raises OSError if it cannot be started.
     """
-    process = await _start(server)
-    incoming, received = anyio.create_memory_object_stream[Any](0)
-    to_send, outgoing = anyio.create_memory_object_stream[Any](0)
-    stderr = asyncio.create_task(_read_stderr(process, output))
-    tasks = [
-        asyncio.create_task(_read(process, server, incoming, output)),
-        asyncio.create_task(_write(process, server, outgoing)),
-    ]
+    process = _Server(server.encoding, output)
+    await process.start(Launch(server.command, server.cwd, server.env))
     grace = CLOSE_S
-    GUARD.watch(process.pid)
     try:
-        yield received, to_send
+        yield process, process
     except asyncio.CancelledError:
         grace = 0.0
         raise
     finally:
         try:
-            for task in tasks:
-                task.cancel()
-            await _end(process, grace)
-            await asyncio.wait([stderr, *tasks], timeout=_LAST_WORDS_S)
+            await process.close(grace, TERM_S)
         finally:
-            GUARD.release(process.pid)
-            stderr.cancel()
-            process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - its pipes
-            output.exit_code = process.returncode
-            for stream in (incoming, received, to_send, outgoing):
-                stream.close()
+            output.exit_code = process.exit_code
 
 
-async def _start(server: ServerProcess) -> asyncio.subprocess.Process:
-    """Start the process; if that is cancelled, nothing of it is left."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *server.command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=server.cwd,
-            env=server.env,
-            limit=MAX_MESSAGE_BYTES,
-            start_new_session=True,  # a process group, and no Ctrl-C from the terminal
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # asyncio would end the program only, and wait for what that has started
-        with suppress(OSError):
-            process = await starting
-            kill_group(process.pid)
-            await process.wait()
-            process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - its pipes
-        raise
+class _Server(ChildProcess):
+    """The process of a server, and both streams of messages, as the SDK's session uses them."""
 
+    name = "the server"
 
-async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
-    """Close stdin, which ends a server; else end its group by a signal, and then kill it."""
-    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-    try:
-        process.stdin.close()
-        if not await _has_ended(process, grace):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGTERM)
-            await _has_ended(process, TERM_S)
-    finally:
-        kill_group(process.pid)  # also what it has started
-    await process.wait()
+    def __init__(self, encoding: str, output: ServerOutput) -> None:
+        super().__init__()
+        self._encoding = encoding
+        self._output = output
+        self._lines = asyncio.StreamReader(MAX_MESSAGE_BYTES)
 
+    async def __aenter__(self) -> Self:
+        return self
 
-async def _has_ended(process: asyncio.subprocess.Process, limit: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(limit):
-            await process.wait()
-    return process.returncode is not None
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing: the process ends with the connection."""
 
+    def __aiter__(self) -> Self:
+        return self
 
-async def _read(
-    process: asyncio.subprocess.Process, server: ServerProcess, to: Any, output: ServerOutput
-) -> None:
-    """Pass on the messages in the output of the server, until it ends."""
-    from mcp.shared.message import SessionMessage
-    from mcp.types import JSONRPCMessage
+    async def __anext__(self) -> Any:
+        """Return the next message, or why there is none."""
+        from mcp.shared.message import SessionMessage
+        from mcp.types import JSONRPCMessage
 
-    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with to:
-            while True:
-                try:
-                    line = await process.stdout.readline()
-                except ValueError:  # the limit of the stream
-                    await to.send(MessageTooLarge())
-                    return
-                if not line:
-                    return
-                text = line.decode(server.encoding, errors="replace").strip()
-                if not text:
-                    continue
-                try:
-                    message = JSONRPCMessage.model_validate_json(text)
-                except ValueError:
-                    output.stray.append(one_line(text, 200))
-                    continue
-                await to.send(SessionMessage(message))
+        while True:
+            try:
+                line = await self._lines.readline()
+            except ValueError:  # the limit of the stream
+                return MessageTooLarge()
+            if not line:
+                raise StopAsyncIteration
+            text = line.decode(self._encoding, errors="replace").strip()
+            if not text:
+                continue
+            try:
+                return SessionMessage(JSONRPCMessage.model_validate_json(text))
+            except ValueError:
+                self._output.stray.append(one_line(text, 200))
 
+    async def send(self, message: Any) -> None:
+        """Write a message to the server."""
+        text = message.message.model_dump_json(by_alias=True, exclude_none=True)
+        self.write(f"{text}\n".encode(self._encoding, errors="replace"))
 
-async def _write(process: asyncio.subprocess.Process, server: ServerProcess, source: Any) -> None:
-    """Write the messages to the server, until it reads no more."""
-    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-    with suppress(ConnectionError, anyio.ClosedResourceError):
-        async with source:
-            async for item in source:
-                text = item.message.model_dump_json(by_alias=True, exclude_none=True)
-                process.stdin.write(f"{text}\n".encode(server.encoding, errors="replace"))
-                await process.stdin.drain()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        stdout = cast(asyncio.SubprocessTransport, transport).get_pipe_transport(1)
+        # It is not read faster than its messages are.
+        self._lines.set_transport(cast(asyncio.ReadTransport, stdout))
 
+    def data_read(self, data: bytes) -> None:
+        self._lines.feed_data(data)
 
-async def _read_stderr(process: asyncio.subprocess.Process, output: ServerOutput) -> None:
-    assert process.stderr is not None  # noqa: S101 - a pipe was asked for
-    while data := await process.stderr.read(_CHUNK):
-        output.add_stderr(data)
+    def stderr_read(self, data: bytes) -> None:
+        self._output.add_stderr(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        super().pipe_connection_lost(fd, exc)
+        if fd == 1:
+            self._lines.feed_eof()
 
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 30.0, 300.0
