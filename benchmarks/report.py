@@ -22,8 +22,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from holodeck import __version__
+from holodeck.cli.github_actions import annotations, step_summary
 from holodeck.lib.reports.formats import FORMATS, write_report
-from holodeck.lib.reports.github import annotations, step_summary
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.recap import recap_failures
 from holodeck.lib.reports.summary import summarize

@@ -12,14 +12,18 @@ _MODELS = "holodeck/models"
 _RUNNER = "holodeck/lib/test_runner"
 _CHECKS = "holodeck/lib/checks"
 _COMPARE = "holodeck/lib/compare"
+_FRAMEWORKS = "holodeck/lib/backends/frameworks"
 _EVALUATORS = "holodeck/lib/evaluators"
 PARTS = {
-    "checks": (f"{_RUNNER}/checks.py",),
+    "checks": (f"{_RUNNER}/grading/checks.py",),
     "gates": (f"{_COMPARE}/gate.py",),
     "comparison": (f"{_COMPARE}/run_comparison.py", f"{_COMPARE}/pairs.py"),
     "metric base": (f"{_EVALUATORS}/base.py",),
     "metrics": (f"{_EVALUATORS}/*.py",),
-    "grading": (f"{_RUNNER}/grade.py", f"{_RUNNER}/scoring.py", f"{_MODELS}/results/outcome.py"),
+    "grading": (
+        f"{_RUNNER}/grading/grade.py", f"{_RUNNER}/grading/scoring.py",
+        f"{_MODELS}/results/outcome.py",
+    ),
     "tool checks": (f"{_CHECKS}/tool_checks.py",),
     "matchers": (
         f"{_CHECKS}/tool_matchers.py", f"{_CHECKS}/call_matching.py",
@@ -27,17 +31,17 @@ PARTS = {
     ),
     "trajectories": (f"{_COMPARE}/trajectories.py",),
     "trace checks": (f"{_CHECKS}/trace_checks.py", f"{_MODELS}/cases/trace_checks.py"),
-    "criteria": (f"{_RUNNER}/criteria.py", "holodeck/lib/conversation/criteria_judge.py"),
-    "repeats": (f"{_RUNNER}/repeats.py",),
+    "criteria": (f"{_RUNNER}/grading/criteria.py", "holodeck/lib/conversation/criteria_judge.py"),
+    "repeats": (f"{_RUNNER}/scheduling/repeats.py",),
     "judging": ("holodeck/lib/judging/*.py",),
-    "adapters": ("holodeck/lib/backends/frameworks/*.py",),
+    "adapters": (f"{_FRAMEWORKS}/*.py", f"{_FRAMEWORKS}/*/*.py"),
     "configuration": ("holodeck/config/checks/*.py",),
     "selection": ("holodeck/lib/selection/*.py", "holodeck/lib/records/run_store.py"),
     "runs": tuple(
         f"{_RUNNER}/{name}.py"
         for name in (
-            "case_run", "case_state", "conversation", "eval_kwargs_builder", "observe", "reporter",
-            "rescore", "script_steps", "stop_policy",
+            "case_run", "case_state", "eval_kwargs_builder", "observe", "reporter", "rescore",
+            "scheduling/stop_policy", "turns/conversation", "turns/script_steps",
         )
     ),
     "results": (f"{_MODELS}/test_result.py", f"{_MODELS}/results/turn.py"),

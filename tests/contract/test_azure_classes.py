@@ -13,7 +13,7 @@ from holodeck.config.checks.agent import check
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
+from holodeck.lib.test_runner.grading.judge_trust import fingerprint_of_judge
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
 from support.wire_types import Reply, ToolCall

@@ -12,7 +12,7 @@ from fakes import FakeOpenAI
 from holodeck.config.checks.agent import check
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.test_runner.judge_trust import fingerprint_of_judge
+from holodeck.lib.test_runner.grading.judge_trust import fingerprint_of_judge
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from holodeck.lib.reports.merge import NamedReport, merge_reports
-from holodeck.lib.test_runner.recorded import read_report
+from holodeck.lib.test_runner.grading.recorded import read_report
 from holodeck.models.price import Cost
 from holodeck.models.token_usage import TokenUsage
 from support.ci import read_xml

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holodeck.cli.live_view import live_server
+from holodeck.cli.commands.view import live_server
 from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor

@@ -24,8 +24,8 @@ from holodeck.lib.reports.formats import FORMATS
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.grading.recorded import report_of
 from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.records.record import CaseFinished, PlannedCase, RunEnd, RunHead

@@ -17,13 +17,15 @@ from support.checks import assert_plain
 from support.cli import start_cli
 from support.processes import descendants, until, until_gone
 
+HOLD = "ctypes.PyDLL(None).sleep(600)"
+"""Holds the interpreter, as endless work in C does, without using the processor."""
 FINE = "def fine(case):\n    assert case.response\n"
 HANGS = {
     "a regular expression": "import re\ndef bad(case):\n    re.match('(a+)+$', 'a' * 60 + 'b')\n",
     "a compiled one": (
         "import re\nX = re.compile('(a+)+$')\ndef bad(case):\n    X.match('a' * 60 + 'b')\n"
     ),
-    "a sum": "def bad(case):\n    sum(range(10**13))\n",
+    "a call in C": f"import ctypes\ndef bad(case):\n    {HOLD}\n",
     "eval": "def bad(case):\n    eval('9**9**9')\n",
     "a loop": "def bad(case):\n    while True: pass\n",
     "a coroutine that sleeps": "import time\nasync def bad(case):\n    time.sleep(10**6)\n",
@@ -140,7 +142,7 @@ async def test_what_a_grader_hangs_does_not_make_others_late(evaluator, tmp_path
     """They have a shorter limit than the one that keeps them from running."""
     started = tmp_path / "started"
     bad = evaluator(
-        f"def bad(case):\n    open({str(started)!r}, 'w').close()\n    sum(range(10**13))\n",
+        f"import ctypes\ndef bad(case):\n    open({str(started)!r}, 'w').close()\n    {HOLD}\n",
         timeout_ms=20_000,
     )
     slow = evaluator("import time\ndef bad(case):\n    time.sleep(0.01)\n    return 1\n")
@@ -158,7 +160,7 @@ async def test_what_a_grader_hangs_does_not_make_others_late(evaluator, tmp_path
 
 async def test_a_thread_that_a_grader_leaves_does_not_make_the_next_one_late(evaluator):
     left = evaluator(
-        "import threading, time\ndef hog():\n    time.sleep(0.2)\n    sum(range(10**13))\n"
+        f"import ctypes, threading, time\ndef hog():\n    time.sleep(0.2)\n    {HOLD}\n"
         "def bad(case):\n    threading.Thread(target=hog, daemon=True).start()\n    return 1\n"
     )
     fine, loaded = evaluator(FINE, "fine"), evaluator(FINE, "fine", timeout_ms=3000)
@@ -175,7 +177,7 @@ async def test_a_thread_that_the_last_grader_leaves_does_not_keep_the_run_from_e
     write_project(agent_dir, FINE)
     agent_dir.write(
         "graders.py",
-        "import threading, time\ndef hog():\n    time.sleep(0.1)\n    sum(range(10**13))\n"
+        f"import ctypes, threading, time\ndef hog():\n    time.sleep(0.1)\n    {HOLD}\n"
         "def fine(case):\n    if case.case_name == 'after':\n"
         "        threading.Thread(target=hog, daemon=True).start()\n    return 1\n",
     )
@@ -218,8 +220,8 @@ async def test_what_a_grader_replaces_in_a_library_does_not_reach_the_run(evalua
 )
 async def test_no_signal_waits_for_a_grader_that_holds_the_interpreter(agent_dir, sent, code):
     source = (
-        "import subprocess\ndef bad(case):\n    subprocess.Popen(['sleep', '600'])\n"
-        "    open('started', 'w').close()\n    sum(range(10**13))\n"
+        "import ctypes, subprocess\ndef bad(case):\n    subprocess.Popen(['sleep', '600'])\n"
+        f"    open('started', 'w').close()\n    {HOLD}\n"
     )
     write_project(agent_dir, source, timeout_ms=600_000)
     with start_cli("test", cwd=agent_dir.path) as run:

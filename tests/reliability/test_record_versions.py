@@ -6,7 +6,7 @@ import pytest
 
 from fakes import run_cli
 from holodeck.lib.records.run_store import read_run
-from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.grading.recorded import report_of
 
 RECORDS = sorted((Path(__file__).parent / "data").glob("run-v*.jsonl"))
 

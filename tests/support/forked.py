@@ -16,7 +16,7 @@ from support.cli import clean_environment, home_for
 
 _SERVER = """
 import json, os, resource, signal, sys, tempfile
-import holodeck.cli.validate, holodeck.config.loader
+import holodeck.cli.commands.validate, holodeck.config.loader
 from holodeck.__main__ import main
 
 def run(args, cwd, out, err):

@@ -34,8 +34,7 @@ UNLIMITED = {
     "lib/llm/http_connection.py self.acquire": "a request, which llm_timeout limits",
     "lib/local_models/store.py pip.wait": KILLED,
     "lib/mcp_client/connection.py self._closing.wait": STOPPED,
-    "lib/mcp_client/http.py asyncio.wait": CANCELLED,
-    "lib/mcp_client/stdio.py process.wait": KILLED,
+    "lib/mcp_client/transports.py asyncio.wait": CANCELLED,
     "lib/processes/process_guard.py process.wait": KILLED,
     "lib/records/recorder.py self._dirty.wait": STOPPED,
     "lib/records/recorder.py self._syncer.join": "the last write to the disk",
@@ -52,8 +51,8 @@ UNLIMITED = {
 """File and call → why that wait needs no limit of its own."""
 TIMESTAMPS = {
     "cli/run_agents.py": "when a report was made",
-    "cli/runs.py": "the age of recorded runs",
-    "cli/view.py": "the age of folders of earlier pages",
+    "cli/commands/runs.py": "the age of recorded runs",
+    "cli/commands/view.py": "the age of folders of earlier pages",
     "lib/conversation/events.py": "when an event happened",
     "lib/files/documents.py": "the type of cells with a time of day",
     "lib/llm/endpoint.py": "when a token expires, which its server says as a date",
@@ -61,11 +60,11 @@ TIMESTAMPS = {
     "lib/llm/retry.py": "dates in Retry-After",
     "lib/records/recorder.py": "when a run began",
     "lib/test_runner/executor.py": "when a report was made",
-    "lib/test_runner/grade.py": "when a case was graded",
+    "lib/test_runner/grading/grade.py": "when a case was graded",
     "lib/judge_check/judge_check.py": "when a judge was checked",
-    "lib/test_runner/repeats.py": "when a case was graded",
+    "lib/test_runner/scheduling/repeats.py": "when a case was graded",
     "lib/test_runner/rescore.py": "when a report was made",
-    "lib/test_runner/stop_policy.py": "when a case was left out",
+    "lib/test_runner/scheduling/stop_policy.py": "when a case was left out",
     "suite/results.py": "when a report was made",
 }
 """File → what it needs the time of day for, which is no duration."""

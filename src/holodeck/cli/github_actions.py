@@ -1,4 +1,5 @@
-"""A run in a step of GitHub Actions: its output is no workflow command, its failures annotate."""
+"""A run in a step of GitHub Actions: its output is no workflow command, its failures annotate
+lines of YAML, and a summary tells the rest."""
 
 import secrets
 import sys
@@ -14,6 +15,19 @@ from holodeck.lib.ui.live import echo, write_raw
 if TYPE_CHECKING:
     from holodeck.lib.reports.locations import SourceLinks
     from holodeck.models.test_result import TestReport
+from itertools import islice
+
+from holodeck.lib.reports.failure_groups import (
+    CheckGroup,
+    each_outcome_first,
+    explained_lines,
+    in_turns,
+)
+from holodeck.lib.reports.junit import case_title
+from holodeck.lib.reports.locations import SourceLinks, place_of, short_location
+from holodeck.lib.reports.overview import most_telling_first, overview
+from holodeck.lib.support.text import one_line, plural
+from holodeck.models.test_result import TestReport, TestResult
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,6 @@ class GitHubActions:
 
     def show(self, report: "TestReport") -> None:
         """Annotate the lines of YAML of tests that did not pass, and add to the step summary."""
-        from holodeck.lib.reports.github import annotations
 
         lines = annotations(report, self.workspace)
         if lines:
@@ -45,7 +58,6 @@ class GitHubActions:
 
     def summarize(self, report: "TestReport") -> None:
         """Add the counts and the tests that did not pass to the step summary."""
-        from holodeck.lib.reports.github import step_summary
 
         if self.summary_file is None:
             return
@@ -91,3 +103,66 @@ def _source(variables: Mapping[str, str]) -> str:
     if not (server.startswith("https://") and repository and commit):
         return ""
     return f"{quote(server, safe='/:')}/{quote(repository)}/blob/{quote(commit)}/"
+
+
+MOST_ANNOTATIONS = 10
+"""GitHub shows no more of a kind for one step."""
+_MAX_LINE = 1_000
+_MAX_LINES = 20
+_MAX_NAMED = 5
+"""Other tests in which the same check failed that an annotation names."""
+_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+
+
+def annotations(report: TestReport, workspace: Path) -> str:
+    """Return a workflow command for each of the most telling tests that did not pass.
+
+    Every outcome and every failed check comes before a second test of the same check. The first
+    test of a check names the others.
+
+    Args:
+        report: The results.
+        workspace: The folder of the checkout, to which paths must be relative, unless the report
+            knows it better.
+    """
+    groups = each_outcome_first(most_telling_first(report))
+    firsts = [(group.first, _others(group)) for group in groups[:MOST_ANNOTATIONS]]
+    rest = in_turns(islice(group.results(), 1, None) for group in groups)
+    telling = [*firsts, *((result, "") for result in islice(rest, MOST_ANNOTATIONS - len(firsts)))]
+    lines = [_command(result, others, report, workspace) for result, others in telling]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def step_summary(report: TestReport, links: SourceLinks) -> str:
+    """Return the first screen of the report, as Markdown."""
+    return "\n".join(overview(report, most_telling_first(report), links)) + "\n"
+
+
+def _others(group: CheckGroup) -> str:
+    """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for one test."""
+    named = [_named(result) for result in islice(group.results(), 1, _MAX_NAMED + 1)]
+    more = group.count - 1 - len(named)
+    if not named:
+        return ""
+    listed = ", ".join(named) + (f" and {more} more" if more else "")
+    return f"{group.checks}: also in {plural(group.count - 1, 'test')}: {listed}"
+
+
+def _named(result: TestResult) -> str:
+    place = short_location(result.location)
+    return case_title(result) + (f" ({place})" if place else "")
+
+
+def _command(result: TestResult, others: str, report: TestReport, workspace: Path) -> str:
+    file, line, column = place_of(report, result, str(workspace))
+    properties = {"file": file, "line": line, "col": column}
+    properties["title"] = one_line(case_title(result), 100)
+    written = ",".join(
+        f"{key}={str(value).translate(_PROPERTY)}"
+        for key, value in properties.items()
+        if value is not None
+    )
+    lines = [*islice(explained_lines(result, _MAX_LINE), _MAX_LINES), one_line(others, _MAX_LINE)]
+    message = "\n".join(filter(None, lines))
+    return f"::error {written}::{message.translate(_DATA)}"

@@ -17,20 +17,29 @@ from holodeck.cli.context import CliContext
 from holodeck.errors import ExitCode, HoloDeckError
 
 COMMANDS = {
-    "init": ("holodeck.cli.init:init", "Write a first agent.yaml."),
-    "test": ("holodeck.cli.test:test", "Run the test cases of an agent."),
-    "validate": ("holodeck.cli.validate:validate", "Check an agent.yaml without running it."),
-    "schema": ("holodeck.cli.schema:schema", "Print the JSON Schema of agent.yaml."),
-    "runs": ("holodeck.cli.runs:runs", "List, show and remove recorded runs."),
-    "report": ("holodeck.cli.report:report", "Report on a recorded run."),
-    "view": ("holodeck.cli.view:view", "Open a recorded run in the browser."),
-    "compare": ("holodeck.cli.compare:compare", "Compare a run with an earlier one."),
-    "bless": ("holodeck.cli.compare:bless", "Make a run the baseline."),
-    "score": ("holodeck.cli.score:score", "Grade the responses of a recorded run again."),
-    "import": ("holodeck.cli.import_cases:import_cases", "Write test cases from logs and runs."),
-    "judge": ("holodeck.cli.judge:judge", "Measure how well a judge agrees with people."),
-    "models": ("holodeck.cli.models:models", "List, download and remove local models."),
-    "config": ("holodeck.cli.config:config", "Show every setting, its value and its source."),
+    "init": ("holodeck.cli.commands.init:init", "Write a first agent.yaml."),
+    "test": ("holodeck.cli.commands.test:test", "Run the test cases of an agent."),
+    "validate": (
+        "holodeck.cli.commands.validate:validate",
+        "Check an agent.yaml without running it.",
+    ),
+    "schema": ("holodeck.cli.commands.schema:schema", "Print the JSON Schema of agent.yaml."),
+    "runs": ("holodeck.cli.commands.runs:runs", "List, show and remove recorded runs."),
+    "report": ("holodeck.cli.commands.report:report", "Report on a recorded run."),
+    "view": ("holodeck.cli.commands.view:view", "Open a recorded run in the browser."),
+    "compare": ("holodeck.cli.commands.compare:compare", "Compare a run with an earlier one."),
+    "bless": ("holodeck.cli.commands.compare:bless", "Make a run the baseline."),
+    "score": ("holodeck.cli.commands.score:score", "Grade the responses of a recorded run again."),
+    "import": (
+        "holodeck.cli.commands.import_cases:import_cases",
+        "Write test cases from logs and runs.",
+    ),
+    "judge": ("holodeck.cli.commands.judge:judge", "Measure how well a judge agrees with people."),
+    "models": ("holodeck.cli.commands.models:models", "List, download and remove local models."),
+    "config": (
+        "holodeck.cli.commands.config:config",
+        "Show every setting, its value and its source.",
+    ),
 }
 """Command → its location, and its line in the help."""
 

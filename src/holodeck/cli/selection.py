@@ -10,7 +10,7 @@ from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.selection.request import CaseHistory, SelectionRequest
-    from holodeck.lib.test_runner.plan import RunPlan
+    from holodeck.lib.test_runner.scheduling.plan import RunPlan
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.results.origin import Selection
@@ -161,7 +161,7 @@ def plan_run(
     as_json: bool,
 ) -> str:
     """Return the plan of a run. Raises ConfigError if the run could not start."""
-    from holodeck.lib.test_runner.plan import describe_plan
+    from holodeck.lib.test_runner.scheduling.plan import describe_plan
 
     plan = _plan(agent, agent_config, settings, selection)
     return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)
@@ -178,7 +178,7 @@ def plan_comparison(
 
     Raises ConfigError if the run could not start.
     """
-    from holodeck.lib.test_runner.plan import describe_plan
+    from holodeck.lib.test_runner.scheduling.plan import describe_plan
 
     plans = [_plan(agent, source, settings, selection) for agent, source in agents]
     if as_json:
@@ -194,7 +194,7 @@ def _plan(
 ) -> "RunPlan":
     from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
     from holodeck.lib.test_runner.executor import TestExecutor
-    from holodeck.lib.test_runner.plan import build_plan
+    from holodeck.lib.test_runner.scheduling.plan import build_plan
 
     TestExecutor(agent_config, agent_config=agent, resolved_execution_config=settings)
     history = load_history(agent, agent_config, RESULTS_FOR_A_MEDIAN)

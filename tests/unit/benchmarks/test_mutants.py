@@ -104,7 +104,7 @@ def mutants_in(path, count):
     return mutants_of(path, f"def f(a):\n{lines}".encode())[:count]
 
 
-GATES, CHECKS = "holodeck/lib/compare/gate.py", "holodeck/lib/test_runner/checks.py"
+GATES, CHECKS = "holodeck/lib/compare/gate.py", "holodeck/lib/test_runner/grading/checks.py"
 
 
 def test_as_many_mutants_are_drawn_of_each_part_until_one_has_no_more():

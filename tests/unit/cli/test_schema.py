@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from holodeck.cli.schema import schema
+from holodeck.cli.commands.schema import schema
 from holodeck.errors import ReportError
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from holodeck.cli.validate import validate
+from holodeck.cli.commands.validate import validate
 from holodeck.errors import ConfigError
 
 HEAD = "name: x\nmodel: {provider: local}\ninstructions: {inline: hi}\n"

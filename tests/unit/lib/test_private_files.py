@@ -13,12 +13,12 @@ from holodeck.lib.support.files import create_file, make_folder, replace_file
 SOURCE = Path(holodeck.__file__).parent
 ELSEWHERE = {
     "cli/github_actions.py": "the summary of GitHub's own",
-    "cli/init.py": "files of a new project, which people share",
+    "cli/commands/init.py": "files of a new project, which people share",
     "cli/main.py": "the null device",
-    "cli/schema.py": "the schema of the format, which is public",
+    "cli/commands/schema.py": "the schema of the format, which is public",
     "cli/watch.py": "in a temporary folder of the user",
-    "cli/view.py": "a temporary folder of the user",
-    "lib/backends/frameworks/claude_code.py": "in a temporary folder of the user",
+    "cli/commands/view.py": "a temporary folder of the user",
+    "lib/backends/frameworks/claude/code.py": "in a temporary folder of the user",
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
     "lib/observability/sdk.py": "metrics that another program reads",

@@ -25,7 +25,7 @@ from holodeck.lib.reports.against import (
 from holodeck.lib.reports.formats import write_report_text
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.report_files import ReportTarget, write_each
-from holodeck.lib.test_runner.schedule import Lane, Schedule
+from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule
 from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
 from holodeck.lib.user_code.code_root import code_roots

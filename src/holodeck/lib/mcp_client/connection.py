@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 from holodeck.errors import BackendSessionError, BackendTimeoutError
-from holodeck.lib.mcp_client.http import url_streams
 from holodeck.lib.mcp_client.server import (
     MAX_MESSAGE_BYTES,
     MessageTooLarge,
@@ -15,7 +14,7 @@ from holodeck.lib.mcp_client.server import (
     ServerProcess,
     ServerUrl,
 )
-from holodeck.lib.mcp_client.stdio import stdio_streams
+from holodeck.lib.mcp_client.transports import stdio_streams, url_streams
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.support.text import describe, one_line
 

@@ -99,19 +99,34 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     async def start(self, launch: Launch) -> None:
         """Start the process. Raises OSError and ValueError if there is no such program."""
-        await self._loop.subprocess_exec(
-            lambda: self,
-            *launch.command,
-            cwd=launch.cwd,
-            env=launch.env,
-            stderr=launch.stderr,
-            pass_fds=launch.pass_fds,
-            start_new_session=True,  # a process group, and no Ctrl-C from the terminal
+        starting = self._loop.create_task(
+            self._loop.subprocess_exec(
+                lambda: self,
+                *launch.command,
+                cwd=launch.cwd,
+                env=launch.env,
+                stderr=launch.stderr,
+                pass_fds=launch.pass_fds,
+                start_new_session=True,  # a process group, and no Ctrl-C from the terminal
+            )
         )
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # asyncio would end the program only, and wait for what that has started
+            with suppress(OSError, ValueError):
+                await starting
+                await self.close(0)
+            raise
 
     @property
     def is_usable(self) -> bool:
         return self.failure is None and not self.is_unresponsive
+
+    @property
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None while the process runs."""
+        return None if self._transport is None else self._transport.get_returncode()
 
     def write(self, data: bytes) -> None:
         """Write bytes to its standard input, unless it has ended."""
@@ -124,8 +139,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._kill_group()
         self._fail(reason)
 
-    async def close(self, limit_s: float = CLOSE_S) -> None:
-        """Let the process end by itself, which it does when stdin ends; else kill it."""
+    async def close(self, limit_s: float = CLOSE_S, term_s: float = 0.0) -> None:
+        """Let the process end by itself, which it does when stdin ends; else kill it.
+
+        Args:
+            limit_s: How long it may take.
+            term_s: How long it may then take after SIGTERM; without it, there is none.
+        """
         self._fail(f"{self.name} was closed")
         if self._transport is None:
             return
@@ -134,9 +154,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
             stdin.close()
         try:
             await asyncio.wait([self.ended], timeout=limit_s)
+            if term_s and not self.ended.done():
+                kill_group(self.pid, signal.SIGTERM)
+                await asyncio.wait([self.ended], timeout=term_s)
+            self._kill_group()
+            await self.ended
         finally:
             self._kill_group()
-        await self.ended
+            self._transport.close()
 
     def tail(self) -> str:
         """Return the last lines of stderr for a message; "" if there are none."""
@@ -206,6 +231,18 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Return how the process ended, by its return code."""
         return f"{self.name} {how_it_ended(code)}{self.tail()}"
 
+    def stderr_read(self, data: bytes) -> None:
+        """Keep the last lines of standard error, each up to a length."""
+        first, *others = data.split(b"\n")
+        self._error_line += first[:MAX_LINE_SHOWN]
+        for start in others:
+            line = one_line(self._error_line.decode(errors="replace"), MAX_LINE_SHOWN)
+            if line.strip():
+                self._tail.append(line)
+                logger.debug("stderr of %s: %s", self.name, line)
+            self._error_line = bytearray(start[:MAX_LINE_SHOWN])
+        del self._error_line[MAX_LINE_SHOWN:]
+
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -215,7 +252,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
-            self._read_stderr(data)
+            self.stderr_read(data)
         elif self.failure is None:
             try:
                 self.data_read(data)
@@ -241,9 +278,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self.ended.done():
             return
         if self._error_line:
-            self._read_stderr(b"\n")
-        code = None if self._transport is None else self._transport.get_returncode()
-        self._fail(self.describe_end(code))
+            self.stderr_read(b"\n")
+        self._fail(self.describe_end(self.exit_code))
         for timer in self._timers:
             timer.cancel()
         if self._transport is not None:
@@ -266,18 +302,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._is_group_left = True
             kill_group(self.pid)
             GUARD.release(self.pid)
-
-    def _read_stderr(self, data: bytes) -> None:
-        """Keep the last lines, each up to a length."""
-        first, *others = data.split(b"\n")
-        self._error_line += first[:MAX_LINE_SHOWN]
-        for start in others:
-            line = one_line(self._error_line.decode(errors="replace"), MAX_LINE_SHOWN)
-            if line.strip():
-                self._tail.append(line)
-                logger.debug("stderr of %s: %s", self.name, line)
-            self._error_line = bytearray(start[:MAX_LINE_SHOWN])
-        del self._error_line[MAX_LINE_SHOWN:]
 
 
 class FramedChild(ChildProcess):

@@ -56,10 +56,10 @@ GUARD = Guard()
 """The guard of this process."""
 
 
-def kill_group(group: int) -> None:
-    """Kill a process with all that it has started, unless they left its group."""
+def kill_group(group: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process and all that it has started, unless they left its group."""
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
 
 
 def _write(process: subprocess.Popen[bytes], line: str) -> None:

@@ -107,17 +107,20 @@ def close_sdk_provider() -> None:
 
 
 def _install() -> None:
-    # The public function works once in a process, and the user's call of it would have no effect.
-    if hasattr(api, "_TRACER_PROVIDER"):
-        api._TRACER_PROVIDER = _ours  # noqa: SLF001
-    else:
+    _set_provider(_ours)
+    if api.get_tracer_provider() is not _ours:  # a version that keeps it elsewhere
         api.set_tracer_provider(_ours)
 
 
 def _uninstall() -> None:
     is_used = _ours.uses_sdk or _ours.listener is not None
-    if getattr(api, "_TRACER_PROVIDER", None) is _ours and not is_used:
-        api._TRACER_PROVIDER = None  # noqa: SLF001
+    if api.get_tracer_provider() is _ours and not is_used:
+        _set_provider(None)
+
+
+def _set_provider(provider: TracerProvider | None) -> None:
+    # The public function works once in a process, and the user's call of it would have no effect.
+    api._TRACER_PROVIDER = provider  # noqa: SLF001
 
 
 class _OurProvider(TracerProvider):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from semantic_kernel.functions import KernelArguments
 
     from holodeck.lib.backends.chat_backend import ChatBackend
-    from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatAgentSession
+    from holodeck.lib.backends.frameworks.semantic_kernel.agents import ChatAgentSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
     from holodeck.lib.tools.toolbox import Embed, ToolFilterManager
@@ -512,7 +512,7 @@ T = TypeVar("T")
 
 def _new_history(messages: Sequence[Message] = ()) -> "ChatHistory":
     # Imported here because `backend: chat` does without Semantic Kernel.
-    from holodeck.lib.backends.frameworks.semantic_kernel_messages import new_history  # noqa: PLC0415
+    from holodeck.lib.backends.frameworks.semantic_kernel.messages import new_history  # noqa: PLC0415
 
     return new_history(messages)
 

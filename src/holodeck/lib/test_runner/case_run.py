@@ -21,12 +21,12 @@ from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.test_runner.checks import CaseCaches, CaseChecks, EvaluatorSet
-from holodeck.lib.test_runner.grade import UNGRADED, ObservationBuilder, build_result, grade
-from holodeck.lib.test_runner.judge_trust import RunTrust
+from holodeck.lib.test_runner.grading.checks import CaseCaches, CaseChecks, EvaluatorSet
+from holodeck.lib.test_runner.grading.grade import UNGRADED, ObservationBuilder, build_result, grade
+from holodeck.lib.test_runner.grading.judge_trust import RunTrust
+from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
 from holodeck.lib.test_runner.messages import History, histories_of
 from holodeck.lib.test_runner.observe import observe
-from holodeck.lib.test_runner.scoring import add_events_of_checks
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
@@ -37,13 +37,13 @@ from holodeck.models.test_result import TestResult
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.spans.agent_traces import AgentTraces
-    from holodeck.lib.test_runner.conversation import ConversationRunner, ConversationSetup
     from holodeck.lib.test_runner.events import (
         CaseEvents,
         HasEvents,
         OnConversation,
         RunEvents,
     )
+    from holodeck.lib.test_runner.turns.conversation import ConversationRunner, ConversationSetup
 
 logger = logging.getLogger(__name__)
 
@@ -227,7 +227,7 @@ class CaseSetup:
         if not any(case.is_scripted_or_simulated for case in self._cases):
             return None
         # Imported here because most runs have neither scripts nor simulated users.
-        from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415
+        from holodeck.lib.test_runner.turns.conversation import ConversationSetup  # noqa: PLC0415
 
         return ConversationSetup(self.agent, self.evaluator_set, self.observations)
 
@@ -235,7 +235,7 @@ class CaseSetup:
         if not any(case.checks_spans for case in self._cases):
             return None
         # Imported here because few cases check spans.
-        from holodeck.lib.test_runner.traced_turns import build_traces  # noqa: PLC0415
+        from holodeck.lib.test_runner.turns.traced_turns import build_traces  # noqa: PLC0415
 
         return build_traces(self.agent, is_injected=self._is_injected)
 
@@ -270,7 +270,7 @@ class CaseSetup:
         if self._traces is None:
             return self.agent
         # Imported with the traces.
-        from holodeck.lib.test_runner.traced_turns import with_variables  # noqa: PLC0415
+        from holodeck.lib.test_runner.turns.traced_turns import with_variables  # noqa: PLC0415
 
         return with_variables(self.agent, self._traces.variables)
 

@@ -1,17 +1,17 @@
 """Shows a run while it goes on: in place in a notebook, as lines elsewhere, or not at all."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import TextIO
+from typing import Literal, TextIO
 
 from holodeck.lib.reports.recap import case_label
 from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.lib.ui.activity import displayed
-from holodeck.lib.ui.frontend import NotebookOutput, detect_frontend
 from holodeck.lib.ui.live import LiveLine
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
@@ -179,3 +179,30 @@ class NotebookDisplay(RunDisplay):
         done, total = self.progress.current_test, max(self.progress.total_tests, 1)
         bar = f'<progress value="{done}" max="{total}"></progress> {escape(status)}'
         self._output.show({"text/plain": status, "text/html": bar})
+
+
+Frontend = Literal["notebook", "ipython", "script"]
+
+
+def detect_frontend() -> Frontend:
+    """Return where the code runs; IPython is not imported, as only a running one counts."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None:
+        return "script"
+    classes = {one.__name__ for one in type(shell).__mro__}
+    # Kernels of notebooks derive from this one, those of hosted notebooks included.
+    return "notebook" if "ZMQInteractiveShell" in classes else "ipython"
+
+
+class NotebookOutput:
+    """One output of a cell, which is replaced in place."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def show(self, bundle: Mapping[str, str]) -> None:
+        """Replace the output; `bundle` maps media types to the same content in each."""
+        self._handle.update(dict(bundle), raw=True)

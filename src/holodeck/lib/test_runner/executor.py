@@ -29,11 +29,10 @@ from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
-from holodeck.lib.test_runner.concurrency import concurrency_of
 from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.options import NO_OPTIONS, RunOptions
-from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
-from holodeck.lib.test_runner.stop_policy import result_if_skipped
+from holodeck.lib.test_runner.scheduling.schedule import Lane, RunState, Schedule, concurrency_of
+from holodeck.lib.test_runner.scheduling.stop_policy import result_if_skipped
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent

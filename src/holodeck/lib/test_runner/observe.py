@@ -21,12 +21,12 @@ from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.support.text import describe, is_blank, message_of
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
-from holodeck.lib.test_runner.messages import to_agent_messages, with_files
-from holodeck.lib.test_runner.tool_invocations import (
+from holodeck.lib.test_runner.grading.tool_invocations import (
     invalid_tool_calls,
     pair_tool_calls,
     refuse_last_call,
 )
+from holodeck.lib.test_runner.messages import to_agent_messages, with_files
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.results.evidence import Fact, Source, evidence
 from holodeck.models.results.outcome import Attempt, Outcome, RaisedError
@@ -35,8 +35,8 @@ from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, Turn
 
 if TYPE_CHECKING:
     from holodeck.lib.spans.agent_traces import AgentTraces
-    from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.events import OnConversation
+    from holodeck.lib.test_runner.turns.conversation import ConversationRunner
     from holodeck.models.cases.attachments import Image
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def observe(
     take_turn: TakeTurn = partial(_take_turn, state, load, agent_name)
     if traces is not None:
         # Imported here because few cases check spans.
-        from holodeck.lib.test_runner.traced_turns import TracedTurns  # noqa: PLC0415
+        from holodeck.lib.test_runner.turns.traced_turns import TracedTurns  # noqa: PLC0415
 
         take_turn = TracedTurns(take_turn, state, traces)
     if conversation is not None:
@@ -77,7 +77,7 @@ async def observe(
         await take_turn(case, partial(_send_once, state, backend))
         return
     # Imported here because most runs have one turn, which nobody follows.
-    from holodeck.lib.test_runner.script_steps import take_written_turns  # noqa: PLC0415
+    from holodeck.lib.test_runner.turns.script_steps import take_written_turns  # noqa: PLC0415
 
     if case.turns is None:
         send = partial(_send_once, state, backend)

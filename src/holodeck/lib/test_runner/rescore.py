@@ -14,25 +14,25 @@ from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
 from holodeck.lib.test_runner.case_state import CaseState, Grades
-from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.grade import (
+from holodeck.lib.test_runner.grading.checks import CaseChecks, EvaluatorSet
+from holodeck.lib.test_runner.grading.grade import (
     ObservationBuilder,
     ending_errors,
     grade,
     regraded_result,
 )
-from holodeck.lib.test_runner.judge_trust import RunTrust
-from holodeck.lib.test_runner.recorded import (
+from holodeck.lib.test_runner.grading.judge_trust import RunTrust
+from holodeck.lib.test_runner.grading.recorded import (
     Redact,
     keyed_cases,
     match_answers,
     recorded_answers,
     report_of,
 )
-from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.scheduling.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.scheduling.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.session import TestSession
-from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel

@@ -14,7 +14,6 @@ import pickle
 import selectors
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -35,7 +34,7 @@ from holodeck.lib.observability import (
     initialize_observability,
     shutdown_observability,
 )
-from holodeck.lib.processes.channel import FrameReader, Head, Parent, frame
+from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.process_exit import (
     exit_now,
     forbid_process_exit,
@@ -49,7 +48,7 @@ from holodeck.lib.support.safe_paths import allow_outside
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.test_runner.schedule import Lane
+from holodeck.lib.test_runner.scheduling.schedule import Lane
 from holodeck.lib.test_runner.workers.worker_messages import (
     WorkerTask,
     pack_error,
@@ -59,6 +58,7 @@ from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
 
 _EVENTS = 8
 """How many events a turn of the event loop handles."""
+Channel = Parent[tuple[Head, bytes]]
 _run_number: contextvars.ContextVar[int] = contextvars.ContextVar("holodeck_worker_run", default=-1)
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     """Serve the parent at the other end of standard input and output."""
     with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel = _Channel()
+    channel = Parent(FrameReader())
     first = channel.receive()
     if first is None:
         exit_now(0)
@@ -108,55 +108,6 @@ def _read_task(packed: bytes) -> WorkerTask:
     return replace(task, agent=task.agent.moved(task.folder, Path.cwd()))
 
 
-class _Channel(Parent[tuple[Head, bytes]]):
-    """The parent; threads may send."""
-
-    def __init__(self) -> None:
-        super().__init__(FrameReader())
-        self._order = threading.Lock()
-        self._unsent = bytearray()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def serve(self, handle: Callable[[Head], None]) -> None:
-        """Pass each further message to `handle`, on the present event loop."""
-        loop = self._loop = asyncio.get_running_loop()
-
-        def handle_all(messages: list[tuple[Head, bytes]]) -> None:
-            for head, _ in messages:
-                handle(head)
-
-        context = contextvars.copy_context()
-
-        def take(messages: list[tuple[Head, bytes]]) -> None:
-            loop.call_soon_threadsafe(handle_all, messages, context=context)
-
-        self.listen(take, _exit)  # it ends with its parent, even if the event loop is blocked
-
-    def send(self, head: Head, body: bytes = b"") -> None:
-        """Send a message at once, after all those that wait."""
-        with self._order:
-            self._unsent += frame(head, body)
-            self._flush()
-
-    def send_soon(self, head: Head) -> None:
-        """Send a message before the event loop waits, together with others."""
-        if self._loop is None or not _is_in(self._loop):
-            self.send(head)
-            return
-        with self._order:
-            if not self._unsent:
-                self._loop.call_soon(self._flush_in_order)
-            self._unsent += frame(head)
-
-    def _flush_in_order(self) -> None:
-        with self._order:
-            self._flush()
-
-    def _flush(self) -> None:
-        data, self._unsent = self._unsent, bytearray()
-        self.write(bytes(data))
-
-
 def _exit() -> None:
     exit_now(0)
 
@@ -173,21 +124,13 @@ class _FewAtOnce(selectors.DefaultSelector):
         return super().select(timeout)[:_EVENTS]
 
 
-def _is_in(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the present thread runs the loop."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
-
-
 class _Worker:
     """The executor of a worker, and the runs under way."""
 
-    def __init__(self, channel: _Channel, task: WorkerTask) -> None:
+    def __init__(self, channel: Channel, task: WorkerTask) -> None:
         self._channel = channel
         self._task = task
-        self._limiters = SharedLimiters(channel.send_soon, _run_number.get)
+        self._limiters = SharedLimiters(channel.send, _run_number.get)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed = asyncio.Event()
         self._is_interrupted = False
@@ -202,9 +145,9 @@ class _Worker:
             await self._serve_in_trace()
 
     async def _serve_in_trace(self) -> None:
-        if self._task.is_displayed:  # before `serve`, whose context the runs get
+        if self._task.is_displayed:  # before `_listen`, whose context the runs get
             displayed.set(_ActivitiesOfParent(self._channel))
-        self._channel.serve(self.handle)
+        self._listen()
         use_limiters(self._limiters)
         try:
             with _telemetry(self._task, lambda: self._is_interrupted):
@@ -213,6 +156,19 @@ class _Worker:
             self._channel.send(["failed", *pack_error(error)])
         except Exception as error:  # noqa: BLE001 - the border: the parent raises it
             self._channel.send(["failed", *pack_error(ExecutionError(describe(error)))])
+
+    def _listen(self) -> None:
+        """Handle further messages on the present event loop, in the present context."""
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+
+        def handle_all(messages: list[tuple[Head, bytes]]) -> None:
+            for head, _ in messages:
+                self.handle(head)
+
+        def take(messages: list[tuple[Head, bytes]]) -> None:
+            loop.call_soon_threadsafe(handle_all, messages, context=context)
+
+        self._channel.listen(take, _exit)  # it ends with its parent, even if the loop is blocked
 
     async def _serve(self) -> None:
         task = self._task
@@ -225,7 +181,7 @@ class _Worker:
             options=self._options(),
         )
         self._judges = executor.judges
-        self._judges.share(lambda *of: self._channel.send_soon(["judge", *of]))
+        self._judges.share(lambda *of: self._channel.send(["judge", *of]))
         executor.begin()
         self._notes = executor.notes
         async with executor.open_lane() as lane:
@@ -322,7 +278,7 @@ def _telemetry(task: WorkerTask, is_interrupted: Callable[[], bool]) -> Iterator
 class _ActivitiesOfParent(Activities):
     """Tells the parent what the runs wait for."""
 
-    def __init__(self, channel: _Channel) -> None:
+    def __init__(self, channel: Channel) -> None:
         super().__init__()
         self._channel = channel
         self._numbers = itertools.count()
@@ -333,16 +289,16 @@ class _ActivitiesOfParent(Activities):
         seconds = None if activity.ends_at is None else activity.ends_at - activity.started
         run = activity.case if isinstance(activity.case, int) else -1
         head = ["began", number, run, activity.text, activity.timed, seconds, activity.reason]
-        self._channel.send_soon(head)
+        self._channel.send(head)
 
     def remove(self, activity: Activity) -> None:
-        self._channel.send_soon(["ended", self._began.pop(id(activity))])
+        self._channel.send(["ended", self._began.pop(id(activity))])
 
 
 class _LogToParent(logging.Handler):
     """Sends each record to the parent, which decides where it goes."""
 
-    def __init__(self, channel: _Channel) -> None:
+    def __init__(self, channel: Channel) -> None:
         super().__init__()
         self._channel = channel
 

@@ -203,13 +203,14 @@ def _forget_others(entries: Sequence[Path]) -> None:
         candidates = [entry / f"{top}.py" for entry in entries]
         candidates += [entry / top for entry in entries]
         is_here = any(path.exists() for path in candidates)
-        if is_here and any(_is_elsewhere(name, entries) for name in _family(top)):
+        family = _family(top).items()
+        if is_here and any(_is_elsewhere(name, module, entries) for name, module in family):
             _forget(top)
 
 
-def _is_elsewhere(name: str, entries: Sequence[Path]) -> bool:
+def _is_elsewhere(name: str, module: ModuleType, entries: Sequence[Path]) -> bool:
     """Whether a module comes from a folder that this module added, and from none of these."""
-    file = getattr(sys.modules[name], "__file__", None)
+    file = getattr(module, "__file__", None)
     if file is None:
         return False
     stem = Path(file).parent if Path(file).name == "__init__.py" else Path(file).with_suffix("")
@@ -219,9 +220,13 @@ def _is_elsewhere(name: str, entries: Sequence[Path]) -> bool:
     return str(root) in _added and root not in entries
 
 
-def _family(name: str) -> list[str]:
-    """Return the names of a module and of those inside of it that are loaded."""
-    return [loaded for loaded in [*sys.modules] if f"{loaded}.".startswith(f"{name}.")]
+def _family(name: str) -> dict[str, ModuleType]:
+    """Return a module and those inside of it that are loaded, by their names."""
+    return {
+        loaded: module
+        for loaded, module in [*sys.modules.items()]
+        if f"{loaded}.".startswith(f"{name}.")
+    }
 
 
 def _forget(name: str) -> None:
@@ -233,10 +238,9 @@ def _forget(name: str) -> None:
 def _load(name: str, file: Path) -> ModuleType:
     """Return a module, with the asserts of a grader rewritten."""
     parent, _, child = name.rpartition(".")
-    if parent:
-        importlib.import_module(parent)
+    package = importlib.import_module(parent) if parent else None
     if name in sys.modules:
-        return sys.modules[name]
+        return importlib.import_module(name)
     is_package = file.name == "__init__.py"
     spec = spec_from_file_location(
         name,
@@ -252,9 +256,9 @@ def _load(name: str, file: Path) -> ModuleType:
     except BaseException:
         sys.modules.pop(name, None)
         raise
-    if parent:
-        setattr(sys.modules[parent], child, module)
-    return sys.modules[name]
+    if package is not None:
+        setattr(package, child, module)
+    return importlib.import_module(name)  # it may have put another in its place
 
 
 def _loader(name: str, file: str) -> SourceFileLoader:

@@ -12,6 +12,7 @@ import pytest
 from holodeck.lib.backends import frameworks
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
 from holodeck.lib.backends.frameworks.base import Capability, TurnRecord
+from holodeck.lib.processes import process_guard
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", print, object(), Path, lambda message: message])
@@ -34,11 +35,13 @@ def test_every_framework_says_which_objects_it_takes_and_what_is_read(framework)
     assert framework.adapters()
 
 
-def test_the_adapters_need_no_other_module_of_holodeck_and_no_framework(tmp_path):
-    """The worker of a process backend has only these modules."""
+def test_the_adapters_need_one_module_of_holodeck_and_no_framework(tmp_path):
+    """The Python of a process backend may have nothing else installed."""
     folder = Path(frameworks.__file__).parent
     package = tmp_path / "holodeck" / "lib" / "backends" / "frameworks"
     shutil.copytree(folder, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "holodeck" / "lib" / "processes").mkdir()
+    shutil.copy(process_guard.__file__, tmp_path / "holodeck" / "lib" / "processes")
     code = dedent(f"""
         import sys
         sys.path.insert(0, {str(tmp_path)!r})

@@ -7,7 +7,7 @@ from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import Run, read_run
 from holodeck.lib.reports.html_comparison import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.grading.recorded import report_of
 from holodeck.models.records.record import CaseFinished, CaseSkipped, RunHead
 from holodeck.models.test_result import Outcome, TestResult
 from support.results import a_result

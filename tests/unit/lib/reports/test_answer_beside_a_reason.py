@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holodeck.cli.github_actions import annotations, step_summary
 from holodeck.lib.reports.code_quality import generate_code_quality_report
-from holodeck.lib.reports.github import annotations, step_summary
 from holodeck.lib.reports.junit import generate_junit_report
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.notebook import render_notebook_table

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holodeck.cli.github_actions import MOST_ANNOTATIONS, annotations, step_summary
 from holodeck.lib.reports.failure_groups import (
     NOT_PASSED,
     distinct_reasons,
     group_by_check,
     group_failures,
 )
-from holodeck.lib.reports.github import MOST_ANNOTATIONS, annotations, step_summary
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.models.results.outcome import RaisedError
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult

@@ -1,6 +1,6 @@
 """The variables that make the exporter of an agent in a process send to holodeck."""
 
-from holodeck.lib.test_runner.traced_turns import with_variables
+from holodeck.lib.test_runner.turns.traced_turns import with_variables
 from holodeck.models.agent import Agent
 
 VARIABLES = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY": "200"}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holodeck.lib.test_runner.stop_policy import Budget
+from holodeck.lib.test_runner.scheduling.stop_policy import Budget
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.results.outcome import Attempt, ModelCost

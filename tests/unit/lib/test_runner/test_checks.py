@@ -4,8 +4,8 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.text_metrics import ContainsEvaluator
-from holodeck.lib.test_runner.checks import CaseCaches, Check, EvaluatorSet
-from holodeck.lib.test_runner.judge_trust import RunTrust, Trust
+from holodeck.lib.test_runner.grading.checks import CaseCaches, Check, EvaluatorSet
+from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 

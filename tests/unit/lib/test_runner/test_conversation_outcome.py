@@ -3,9 +3,9 @@
 import pytest
 
 from holodeck.lib.test_runner.case_state import CaseState, Grades
-from holodeck.lib.test_runner.checks import CaseChecks
-from holodeck.lib.test_runner.criteria import UNJUDGED
-from holodeck.lib.test_runner.grade import (
+from holodeck.lib.test_runner.grading.checks import CaseChecks
+from holodeck.lib.test_runner.grading.criteria import UNJUDGED
+from holodeck.lib.test_runner.grading.grade import (
     NO_CONCLUSION,
     UNGRADED,
     decide_outcome,

@@ -3,8 +3,8 @@
 import pytest
 
 from holodeck.lib.evaluators.observation_metrics import LatencyEvaluator
-from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.test_runner.grade import outcome_of_checks
+from holodeck.lib.test_runner.grading.checks import Check
+from holodeck.lib.test_runner.grading.grade import outcome_of_checks
 from holodeck.models.results.outcome import combine_outcomes
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
 

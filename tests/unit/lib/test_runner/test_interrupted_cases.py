@@ -11,9 +11,9 @@ from holodeck.lib.records.recorder import Recorder
 from holodeck.lib.records.run_store import read_run, reusable_results
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.grading.recorded import report_of
+from holodeck.lib.test_runner.grading.scoring import NOT_DONE
 from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.test_runner.recorded import report_of
-from holodeck.lib.test_runner.scoring import NOT_DONE
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, LIMITS, an_agent

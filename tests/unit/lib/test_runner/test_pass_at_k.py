@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from holodeck.lib.reports.summary import pass_all, pass_any, summarize
-from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions
+from holodeck.lib.test_runner.scheduling.repeats import PassBar, combine_repetitions
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome
 from support.results import a_result

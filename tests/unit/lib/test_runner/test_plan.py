@@ -1,7 +1,7 @@
 """What a plan counts, and what it says of what is not known."""
 
 from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory
-from holodeck.lib.test_runner.plan import build_plan, describe_plan
+from holodeck.lib.test_runner.scheduling.plan import build_plan, describe_plan
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.ui.remaining_time import RemainingTime
+from holodeck.lib.ui.live_status import RemainingTime
 
 
 class Clock:

@@ -13,8 +13,13 @@ from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.case_run import FinishedRun
-from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar, run_repeated
 from holodeck.lib.test_runner.reporter import generate_markdown_report
+from holodeck.lib.test_runner.scheduling.repeats import (
+    PassBar,
+    combine_repetitions,
+    pass_bar,
+    run_repeated,
+)
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome

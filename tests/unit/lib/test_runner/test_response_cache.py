@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from fakes import ScriptedBackend
 from holodeck.errors import ConfigError
 from holodeck.lib.selection.request import CaseHistory
-from holodeck.lib.test_runner.plan import build_plan
 from holodeck.lib.test_runner.reporter import generate_markdown_report
+from holodeck.lib.test_runner.scheduling.plan import build_plan
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
 from support.agents import an_agent, executor_of

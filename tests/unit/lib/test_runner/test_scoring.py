@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.text_metrics import ContainsEvaluator
-from holodeck.lib.test_runner import scoring
-from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.test_runner.scoring import compute_metrics
+from holodeck.lib.test_runner.grading import scoring
+from holodeck.lib.test_runner.grading.checks import Check
+from holodeck.lib.test_runner.grading.scoring import compute_metrics
 
 
 async def test_a_row_says_how_many_milliseconds_a_metric_took(monkeypatch):

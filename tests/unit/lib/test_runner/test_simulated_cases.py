@@ -10,7 +10,7 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.script_steps import BEGINS
+from holodeck.lib.test_runner.turns.script_steps import BEGINS
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
 from support.rescore import rescore

@@ -9,7 +9,7 @@ from fakes import ScriptedBackend
 from holodeck.config.settings import SettingsLayer, resolve_settings, with_case_settings
 from holodeck.errors import ConfigError, ExitCode
 from holodeck.lib.reports.summary import exit_code
-from holodeck.lib.test_runner.stop_policy import failure_limit
+from holodeck.lib.test_runner.scheduling.stop_policy import failure_limit
 from holodeck.models.config import ExecutionConfig
 from support.agents import an_agent, contains, executor_of
 

@@ -8,7 +8,7 @@ import holodeck
 from holodeck.config.checks.agent import check
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector
-from holodeck.lib.test_runner.grade import ObservationBuilder
+from holodeck.lib.test_runner.grading.grade import ObservationBuilder
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import ToolFilterManager
 from holodeck.models.agent import Agent

@@ -32,26 +32,26 @@ FRAMEWORKS: tuple[Framework, ...] = (
     Framework(
         "Semantic Kernel",
         "semantic_kernel",
-        "holodeck.lib.backends.frameworks.semantic_kernel_agents",
+        "holodeck.lib.backends.frameworks.semantic_kernel.agents",
     ),
     Framework(
         "Microsoft Agent Framework",
         "agent_framework",
-        "holodeck.lib.backends.frameworks.agent_framework_agents",
+        "holodeck.lib.backends.frameworks.agent_framework.agents",
     ),
     Framework(
         "Microsoft Agent Framework orchestrations",
         "agent_framework_orchestrations",
-        "holodeck.lib.backends.frameworks.agent_framework_workflows",
+        "holodeck.lib.backends.frameworks.agent_framework.workflows",
     ),
     Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
     Framework("Google ADK", "google", "holodeck.lib.backends.frameworks.google_adk_agents"),
     Framework(
-        "Claude Agent SDK", "claude_agent_sdk", "holodeck.lib.backends.frameworks.claude_agents"
+        "Claude Agent SDK", "claude_agent_sdk", "holodeck.lib.backends.frameworks.claude.agents"
     ),
-    Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langgraph_graphs"),
+    Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langchain.graphs"),
     Framework(
-        "LangChain", "langchain_core", "holodeck.lib.backends.frameworks.langchain_runnables"
+        "LangChain", "langchain_core", "holodeck.lib.backends.frameworks.langchain.runnables"
     ),
     # The last one, because a package of the user may well be called `agents`, too.
     Framework("OpenAI Agents SDK", "agents", "holodeck.lib.backends.frameworks.openai_agents"),

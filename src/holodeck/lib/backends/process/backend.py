@@ -194,13 +194,13 @@ class ProcessSession:
             return
         worker.conversations -= 1
         params = {"conversation": self._name}
-        is_broken = worker.process.failure is not None or self._is_interrupted
+        is_broken = worker.failure is not None or self._is_interrupted
         if is_broken or not worker.abilities.closes:
-            worker.process.post("close", params)
+            worker.post("close", params)
             return
         try:
             async with asyncio.timeout(CLOSE_S):
-                await worker.process.ask("close", params)
+                await worker.ask("close", params)
         except (BackendError, TimeoutError) as error:
             logger.warning("closing a conversation failed: %s", describe(error))
 
@@ -236,7 +236,7 @@ class ProcessSession:
             params["trace"] = trace
         on_piece = pieces.put_nowait if pieces is not None else None
         try:
-            result = await worker.process.ask("send", params, on_piece)
+            result = await worker.ask("send", params, on_piece)
         except asyncio.CancelledError:
             self._is_interrupted = True
             raise
@@ -256,7 +256,7 @@ class ProcessSession:
         if worker.abilities.opens_with_send:
             self._opening = params
         else:
-            await worker.process.ask("open", {"conversation": self._name, **params})
+            await worker.ask("open", {"conversation": self._name, **params})
         self._worker, self._messages = worker, []
         worker.conversations += 1
 
@@ -292,5 +292,5 @@ def _code_of(target: str, base_dir: Path) -> tuple[str, str]:
 
 
 def _variables(config: ProcessBackendConfig) -> dict[str, str]:
-    own = {name: value.get_secret_value() for name, value in config.env.items()}
-    return {**os.environ, **own}  # noqa: TID251 - the process inherits all of them
+    variables = {name: value.get_secret_value() for name, value in config.env.items()}
+    return {**os.environ, **variables}  # noqa: TID251 - the process inherits all of them

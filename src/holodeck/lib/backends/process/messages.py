@@ -2,7 +2,7 @@
 
 import linecache
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, Refusal
@@ -45,27 +45,28 @@ class Abilities:
 
 def parse_abilities(result: Any) -> Abilities:
     """Return the abilities in the answer to `initialize`. Raises BackendInitError."""
-    given = result if isinstance(result, Mapping) else {}
-    if given.get("protocol") != PROTOCOL:
+    answer = result if isinstance(result, Mapping) else {}
+    if answer.get("protocol") != PROTOCOL:
         raise BackendInitError(
-            f"the agent's process answered 'initialize' with protocol {given.get('protocol')!r};"
+            f"the agent's process answered 'initialize' with protocol {answer.get('protocol')!r};"
             f" this version of holodeck speaks protocol {PROTOCOL}"
             " (docs/reference/process-protocol.md)"
         )
-    concurrency = given.get("concurrency", 1)
+    concurrency = answer.get("concurrency", 1)
     if not isinstance(concurrency, int) or concurrency < 1:
         raise BackendInitError(
             f"the agent's process answered 'initialize' with concurrency {concurrency!r};"
             " expected a number of at least 1"
         )
     flags = {
-        name: given.get(name) is True
-        for name in ("history", "context", "streaming", "cancel", "trace", "opens_with_send")
+        field.name: answer.get(field.name) is not False
+        if field.default
+        else answer.get(field.name) is True
+        for field in fields(Abilities)
+        if isinstance(field.default, bool)
     }
-    flags |= {name: given.get(name) is not False for name in ("closes", "tool_errors")}
-    tools = given.get("tools")
-    names = None if tools is None else [str(one) for one in tools]
-    return Abilities(concurrency, **flags, tools=names)
+    tools = answer.get("tools")
+    return Abilities(concurrency, **flags, tools=None if tools is None else [*map(str, tools)])
 
 
 _REFUSALS: Mapping[str, Refusal] = {
@@ -83,10 +84,10 @@ _REFUSALS: Mapping[str, Refusal] = {
 
 def answer_error(error: Any) -> BackendSessionError:
     """Return the error of an answer, with the line of the user's code if it says that."""
-    given = error if isinstance(error, Mapping) else {"message": str(error)}
-    data = given.get("data")
+    error = error if isinstance(error, Mapping) else {"message": str(error)}
+    data = error.get("data")
     data = data if isinstance(data, Mapping) else {}
-    message = " ".join(str(given.get("message", "")).split())
+    message = " ".join(str(error.get("message", "")).split())
     text = ": ".join(filter(None, [str(data.get("type") or ""), message]))
     failure = BackendSessionError(text or "the agent's process reports an error", seen=_seen(data))
     failure.raised = _raised(text, data)
@@ -119,7 +120,7 @@ def _raised(text: str, data: Mapping[str, Any]) -> RaisedError | None:
         line=data["line"],
         function=str(data.get("function") or ""),
         code=code,
-        traceback=[_as_line(one) for one in frames[-_MAX_FRAMES:] if _is_place(one)],
+        traceback=[_as_line(frame) for frame in frames[-_MAX_FRAMES:] if _is_place(frame)],
         excerpt=_excerpt(data["file"], data["line"], code),
     )
 
@@ -129,8 +130,8 @@ def _excerpt(file: str, line: int, code: str | None) -> list[str]:
 
     A process could name any other file to have it printed.
     """
-    found = linecache.getline(file, line).strip()
-    return source_excerpt(file, line) if code and found == code.strip() else []
+    text = linecache.getline(file, line).strip()
+    return source_excerpt(file, line) if code and text == code.strip() else []
 
 
 def _is_place(frame: Any) -> bool:

@@ -1,40 +1,40 @@
-"""A pool of the processes of an agent, each of which serves many conversations."""
+"""The processes of an agent, each of which serves many conversations.
+
+They speak the protocol of docs/reference/process-protocol.md.
+"""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from holodeck.errors import BackendError, BackendInitError
+from holodeck.errors import BackendError, BackendInitError, BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.backends.process.connection import WorkerProcess
-from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
-from holodeck.lib.processes.child_process import Launch
+from holodeck.lib.backends.process.messages import (
+    PROTOCOL,
+    Abilities,
+    answer_error,
+    parse_abilities,
+)
+from holodeck.lib.llm.http_parser import too_large
+from holodeck.lib.processes.channel import BadMessage, LineReader
+from holodeck.lib.processes.child_process import MAX_LINE_SHOWN, ChildProcess, Launch
+from holodeck.lib.support.text import DuplicateKey, load_json, one_line
 from holodeck.lib.user_code.raised import with_location
 
 logger = logging.getLogger(__name__)
 
-HANGS = "the agent's process hangs"
-
-
-class Worker:
-    """A process that is ready, and how many conversations and messages it has."""
-
-    def __init__(
-        self, process: WorkerProcess, abilities: Abilities, tap: "WorkerTap | None" = None
-    ) -> None:
-        self.process = process
-        self.abilities = abilities
-        self.tap = tap
-        """Sees what it does in a turn; None without a tap."""
-        self.concurrency = 1 if tap is not None else abilities.concurrency
-        """How many messages it gets at a time; with a tap, one, as they cannot be told apart."""
-        self.slots = asyncio.Semaphore(self.concurrency)
-        self.messages = 0
-        """Messages under way or waiting."""
-        self.conversations = 0
+CANCEL_S = 1.0
+"""How long a process may take to confirm that it has cancelled a request."""
+_MARGIN_BYTES = 65_536
+"""What a line may have besides the answer."""
+_STDOUT_IS_TAKEN = (
+    "stdout belongs to the protocol: let the agent print to stderr"
+    " (docs/reference/process-protocol.md)"
+)
 
 
 class WorkerTap(Protocol):
@@ -64,6 +64,153 @@ class WorkerTaps(Protocol):
     async def close(self) -> None:
         """Stop listening; may be called twice."""
         ...
+
+
+@dataclass
+class _Pieces:
+    """What takes the pieces of an answer that come before it."""
+
+    take: Callable[[str], None]
+    size: int = 0
+    """Bytes of the lines of those that came."""
+
+
+class Worker(ChildProcess):
+    """A process of an agent, and how many conversations and messages it has.
+
+    Args:
+        max_answer_bytes: How long an answer may be.
+        tap: Sees what it does in a turn; None without a tap.
+    """
+
+    name = "the agent's process"
+
+    def __init__(self, max_answer_bytes: int, tap: WorkerTap | None) -> None:
+        super().__init__()
+        self._max_answer_bytes = max_answer_bytes
+        self._max_line = max_answer_bytes + _MARGIN_BYTES
+        self._lines = LineReader(self._max_line)
+        self._pieces: dict[int, _Pieces] = {}
+        self._cancelled: dict[int, asyncio.TimerHandle] = {}
+        self.tap = tap
+        self.abilities = Abilities()
+        self.concurrency = 1
+        """How many messages it gets at a time; with a tap, one, as they cannot be told apart."""
+        self.slots = asyncio.Semaphore(1)
+        self.messages = 0
+        """Messages under way or waiting."""
+        self.conversations = 0
+
+    async def start(self, launch: Launch) -> None:
+        """Start the process. Raises BackendInitError if there is no such program."""
+        try:
+            await super().start(launch)
+        except (OSError, ValueError) as error:
+            raise BackendInitError(
+                f"{self.name} cannot be started: {error}; the command is"
+                f" {' '.join(launch.command)!r}"
+            ) from error
+
+    async def initialize(self) -> None:
+        """Ask what the agent can do. Raises BackendError."""
+        greeting = {"protocol": PROTOCOL, "max_answer_bytes": self._max_answer_bytes}
+        self.abilities = parse_abilities(await self.ask("initialize", greeting))
+        self.concurrency = 1 if self.tap is not None else self.abilities.concurrency
+        self.slots = asyncio.Semaphore(self.concurrency)
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        on_piece: Callable[[str], None] | None = None,
+    ) -> Any:
+        """Return the result of a request; pieces that come before it go to `on_piece`.
+
+        If it is cancelled, the process is told to cancel it, or killed. Raises BackendSessionError.
+        """
+        with self.request() as (number, answer):
+            if on_piece is not None:
+                self._pieces[number] = _Pieces(on_piece)
+            self._send({"id": number, "method": method, "params": params})
+            try:
+                return await answer
+            finally:
+                self._pieces.pop(number, None)
+
+    def post(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a request whose answer nobody waits for, unless the process serves none any more."""
+        self._send({"id": next(self._ids), "method": method, "params": params})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def error(self, reason: str) -> Exception:
+        return BackendSessionError(reason)
+
+    def withdraw(self, number: int) -> None:
+        """Have a request cancelled; if that takes too long, kill the process."""
+        if not self.abilities.cancel:
+            self.retire()
+            return
+        self._send({"method": "cancel", "params": {"id": number}})
+        self._cancelled[number] = self._loop.call_later(CANCEL_S, self.retire)
+
+    def data_read(self, data: bytes) -> None:
+        lines = self._lines.feed(data)
+        while self.failure is None:
+            try:
+                line = next(lines, None)
+            except BadMessage:
+                raise BadMessage(too_large(self._max_answer_bytes)) from None
+            if line is None:
+                return
+            if line.strip():
+                self._handle(_message_in(line), len(line))
+
+    def _handle(self, message: Mapping[str, Any], size: int) -> None:
+        if message.get("method") == "piece":
+            self._add_piece(message.get("params"), size)
+            return
+        number = message["id"]
+        timer = self._cancelled.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+        error = message.get("error")
+        self.answer(number, message["result"] if "error" not in message else answer_error(error))
+
+    def _add_piece(self, params: Any, size: int) -> None:
+        if not isinstance(params, dict) or not isinstance(params.get("text"), str):
+            raise BadMessage(f"{self.name} wrote a 'piece' without 'id' and 'text'")
+        pieces = self._pieces.get(params.get("id", 0))
+        if pieces is None:
+            return
+        pieces.size += size
+        if pieces.size > self._max_line:
+            raise BadMessage(too_large(self._max_answer_bytes))
+        pieces.take(params["text"])
+
+
+def _message_in(line: bytes) -> Mapping[str, Any]:
+    """Return the message in a line. Raises BadMessage if there is none."""
+    text = one_line(line.decode(errors="replace"), MAX_LINE_SHOWN)
+    wrote = f"{Worker.name} wrote {text!r} to stdout"
+    try:
+        message = load_json(line)
+    except DuplicateKey as error:
+        raise BadMessage(f"{wrote}, with a {error}") from None
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict):
+        raise BadMessage(f"{wrote}; {_STDOUT_IS_TAKEN}")
+    is_answer = isinstance(message.get("id"), int) and not message.keys().isdisjoint(
+        ("result", "error")
+    )
+    if message.get("method") != "piece" and not is_answer:
+        raise BadMessage(
+            f"{wrote}, which has no 'id' of a request with 'result' or 'error'"
+            " (docs/reference/process-protocol.md)"
+        )
+    return message
 
 
 class Pool:
@@ -150,7 +297,7 @@ class Pool:
                 chosen.messages += 1
                 try:
                     async with chosen.slots:
-                        if worker is None and not chosen.process.is_usable:
+                        if worker is None and not chosen.is_usable:
                             continue
                         yield chosen
                         return
@@ -174,14 +321,15 @@ class Pool:
         async with self._lock:
             free = self._free_worker()
             for index, worker in enumerate(self._workers):
-                if free is None and not worker.process.is_usable:
-                    logger.info("%s; starting it again", worker.process.failure or HANGS)
+                if free is None and not worker.is_usable:
+                    reason = worker.failure or "the agent's process hangs"
+                    logger.info("%s; starting it again", reason)
                     free = self._workers[index] = await self._start_worker()
                     self._ending.append(worker)
         return free or min(self._workers, key=_load)
 
     def _free_worker(self) -> Worker | None:
-        usable = [worker for worker in self._workers if worker.process.is_usable]
+        usable = [worker for worker in self._workers if worker.is_usable]
         best = min(usable, key=_load, default=None)
         return None if best is None or best.messages >= best.concurrency else best
 
@@ -191,46 +339,37 @@ class Pool:
         if self._taps is not None:
             tap = self._taps.open()
             launch = replace(launch, env={**(launch.env or {}), **tap.variables})
-        process = WorkerProcess(self._max_answer_bytes)
-        await process.start(launch)
-        greeting = {"protocol": PROTOCOL, "max_answer_bytes": self._max_answer_bytes}
+        worker = Worker(self._max_answer_bytes, tap)
+        await worker.start(launch)
+        failure: BackendInitError
         try:
             async with asyncio.timeout(self._start_timeout):
-                result = await process.ask("initialize", greeting)
-            abilities = parse_abilities(result)
-        except TimeoutError as error:
-            why = (
+                await worker.initialize()
+            return worker
+        except TimeoutError:
+            failure = BackendInitError(
                 f"the agent's process was not ready within {self._start_timeout:g} s"
-                f" (backend.start_timeout){process.tail()}"
+                f" (backend.start_timeout){worker.tail()}"
             )
-            await self._dispose(process, why)
-            raise BackendInitError(why) from error
         except BackendInitError as error:
-            await self._dispose(process, str(error))
-            raise
+            failure = error
         except BackendError as error:
-            await self._dispose(process, str(error))
             failure = BackendInitError(f"the agent cannot be created: {with_location(error)}")
-            raise failure from error
+            failure.__cause__ = error
         except BaseException:
-            process.kill("the start of the agent's process was cancelled")
+            worker.kill("the start of the agent's process was cancelled")
             raise
-        process.can_cancel = abilities.cancel
-        return Worker(process, abilities, tap)
-
-    @staticmethod
-    async def _dispose(process: WorkerProcess, why: str) -> None:
-        process.kill(why)
-        await process.close()
+        await worker.close(0)
+        raise failure
 
     async def _close_all(self, workers: Sequence[Worker]) -> None:
-        await asyncio.gather(*(worker.process.close() for worker in workers))
+        await asyncio.gather(*(worker.close() for worker in workers))
 
     def _abandon(self) -> None:
         """Kill the processes of an event loop that runs no more."""
         for worker in (*self._workers, *self._ending):
             with suppress(RuntimeError):  # the loop is closed
-                worker.process.kill("its event loop has ended")
+                worker.kill("its event loop has ended")
         self._workers, self._ending = [], []
 
 

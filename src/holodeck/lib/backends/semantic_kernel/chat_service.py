@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import token_counts
+from holodeck.lib.backends.frameworks.semantic_kernel.messages import token_counts
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
 from holodeck.lib.llm.client import RequestSender

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.backends.frameworks.base import TurnRecord
-from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatAgentSession
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import SemanticKernelTurnReader
+from holodeck.lib.backends.frameworks.semantic_kernel.agents import ChatAgentSession
+from holodeck.lib.backends.frameworks.semantic_kernel.messages import SemanticKernelTurnReader
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.backends.tool_work import ToolWork

@@ -10,7 +10,7 @@ from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import is_traced, propagation_headers
 from holodeck.lib.support.safe_paths import outside_is_allowed
 from holodeck.lib.test_runner.case_run import CaseSetup
-from holodeck.lib.test_runner.schedule import Lane, RunState
+from holodeck.lib.test_runner.scheduling.schedule import Lane, RunState
 from holodeck.lib.test_runner.workers.count import open_place
 from holodeck.lib.test_runner.workers.worker_messages import WorkerTask
 from holodeck.lib.test_runner.workers.worker_pool import WorkerPool

@@ -105,7 +105,6 @@ class _Worker:
         self._connection: Connection | None = None
         self._is_killed = False
         self._reader = FrameReader()
-        self._unsent = bytearray()
         self.slots = SlotsOfWorker(limiters, self.send)
         self.ready: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self.runs: dict[int, _SentRun] = {}
@@ -113,17 +112,9 @@ class _Worker:
         self._activities: dict[int, Activity] = {}
 
     def send(self, message: Head, body: bytes = b"") -> None:
-        """Send a message, together with others of the same turn of the event loop."""
-        if self._connection is None:  # nothing may come before `start`
-            return
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent += frame(message, body)
-
-    def _flush(self) -> None:
-        data, self._unsent = self._unsent, bytearray()
-        assert self._connection is not None  # noqa: S101 - `send` has looked
-        self._connection.write(bytes(data))
+        """Send a message."""
+        if self._connection is not None:  # nothing may come before `start`
+            self._connection.write(frame(message, body))
 
     async def listen(self, place: Place, task: bytes) -> None:
         """Start the worker and handle what it sends until it ends."""

@@ -26,7 +26,7 @@ from openai import AsyncOpenAI
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError, BackendInitError
-from holodeck.lib.backends.frameworks.agent_framework_workflows import leave_out_handoffs
+from holodeck.lib.backends.frameworks.agent_framework.workflows import leave_out_handoffs
 from holodeck.lib.backends.frameworks.base import TurnRecord
 from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import lookup_order, results_of_turn

@@ -14,7 +14,7 @@ from holodeck import arun
 from holodeck.errors import BackendError, BackendTimeoutError
 from holodeck.lib.backends.frameworks import adapt
 from holodeck.lib.backends.frameworks.base import FrameworkError, TurnRecord
-from holodeck.lib.backends.frameworks.claude_messages import ClaudeTurnReader
+from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.llm.limits import override_call_limit
 from support.frameworks import script

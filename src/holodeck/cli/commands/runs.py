@@ -1,0 +1,135 @@
+"""`holodeck runs`: lists, shows and removes the run records beside an agent.yaml."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.lib.ui.live import echo
+
+if TYPE_CHECKING:
+    from holodeck.lib.records.run_store import Run, RunOverview
+
+
+@click.group()
+def runs() -> None:
+    """List, show and remove recorded runs."""
+
+
+@runs.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@agent_option
+@click.pass_context
+def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
+    """List all recorded runs, newest first."""
+    found = run_store_of(agent).overviews()
+    cli_context = context.ensure_object(CliContext)
+    if as_json:
+        cli_context.print_json(json.dumps([asdict(one) for one in found], indent=2))
+    else:
+        echo(cli_context.clean(_table(found)))
+
+
+def _table(found: "list[RunOverview]") -> str:
+    from holodeck.lib.support.text import one_line
+    from holodeck.lib.ui.terminal import format_table
+
+    if not found:
+        return "No recorded runs; `holodeck test` records one"
+    rows = [("RUN", "STARTED", "AGENT", "STATE", "DONE", "PASSED")]
+    for run in found:
+        started = run.started[:19].replace("T", " ")
+        done = f"{run.finished}/{'?' if run.planned is None else run.planned}"
+        passed = "" if run.passed is None else str(run.passed)
+        rows.append((run.id, started, one_line(run.agent_name, 40), run.state, done, passed))
+    return format_table(rows)
+
+
+@runs.command("show")
+@click.argument("run", default="last")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@agent_option
+@click.pass_context
+def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
+    """Show what RUN ran, its configuration and how it ended."""
+    cli_context = context.ensure_object(CliContext)
+    facts = _facts(read_run(run_store_of(agent), run, cli_context))
+    if as_json:
+        cli_context.print_json(json.dumps(facts, indent=2))
+        return
+    for name, value in facts.items():
+        if value not in (None, "", {}):
+            text = str(value)
+            if isinstance(value, dict):
+                text = ", ".join(f"{key} {one}" for key, one in value.items())
+            echo(cli_context.clean(f"{name + ':':<14} {text}"))
+
+
+def _facts(run: "Run") -> dict[str, object]:
+    from holodeck.lib.test_runner.grading.recorded import report_of
+
+    started, summary = run.started, report_of(run).summary
+    return {
+        "run": run.id,
+        "record": str(run.path),
+        "state": run.state,
+        "started": started.started if started else None,
+        "agent": started.agent_name if started else None,
+        "configuration": started.agent_config_path if started else None,
+        "selected": str(started.selection) if started and started.selection else None,
+        "resumes": started.resumes if started else None,
+        "compared with": started.compared_with.run if started and started.compared_with else None,
+        "commit": started.commit if started else None,
+        "versions": started.versions if started else {},
+        "libraries": run.ended.libraries if run.ended else {},
+        "hashes": started.hashes if started else {},
+        "planned": run.planned,
+        "done": len(run.finished),
+        "outcomes": summary.outcomes,
+        "exit code": run.ended.exit_code if run.ended else None,
+    }
+
+
+@runs.command("prune")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N runs.")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help="Remove only runs that started more than DAYS ago.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@agent_option
+def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) -> None:
+    """Remove recorded runs; a run in progress is never removed."""
+    if keep is None and older_than is None:
+        raise click.UsageError("nothing selected; add --keep N, --older-than DAYS, or both")
+    run_store = run_store_of(agent)
+    removed = [one for one in run_store.overviews()[keep or 0 :] if _is_prunable(one, older_than)]
+    if not removed:
+        echo("Nothing to remove")
+        return
+    what = f"{len(removed)} runs" if len(removed) > 1 else f"run {removed[0].id}"
+    size = sum(one.size_bytes for one in removed) / 1e6
+    if not yes:
+        click.confirm(f"Remove {what} ({size:.1f} MB)?", abort=True, err=True)
+    run_store.remove([one.id for one in removed])
+    echo(f"Removed {what} ({size:.1f} MB)")
+
+
+def _is_prunable(run: "RunOverview", older_than_days: float | None) -> bool:
+    from datetime import UTC, datetime, timedelta
+
+    if run.state == "running":
+        return False
+    if older_than_days is None:
+        return True
+    try:  # the id contains the time, even if the record's first line cannot be read
+        started = datetime.strptime(run.id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    except ValueError:  # not created by holodeck
+        return False
+    return datetime.now(UTC) - started > timedelta(days=older_than_days)

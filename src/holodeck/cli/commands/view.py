@@ -1,0 +1,283 @@
+"""`holodeck view`: opens a recorded run in the browser; `--live` serves a run while it goes on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.lib.ui.live import echo
+
+if TYPE_CHECKING:
+    from holodeck.lib.records.run_store import RunStore
+    from holodeck.models.records.record import PastOutcome
+    from holodeck.models.test_result import TestReport
+import hmac
+import json
+import secrets
+import sys
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from holodeck.lib.records.run_store import Run, parse_event
+from holodeck.lib.reports.html import page_case, page_of
+from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.files import try_lock
+from holodeck.lib.test_runner.grading.recorded import report_of
+from holodeck.models.base import Json
+from holodeck.models.records.record import CaseFinished, CaseSkipped, RunEnd, RunHead
+
+_FOLDERS = "holodeck-view-"
+_KEPT_S = 86_400
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.option("--live", is_flag=True, help="Show a run that goes on, until Ctrl-C.")
+@click.option("--no-open", is_flag=True, help="Print the path or address only.")
+@agent_option
+@click.pass_context
+def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Path) -> None:
+    """Open RUN in the browser: an id, `last`, or the path of a record or JSON report.
+
+    The page is a temporary file, which a later call removes after a day; `holodeck report RUN -o
+    report.html` writes one to keep. With --live, holodeck serves it on 127.0.0.1, at an address
+    that contains a secret.
+    """
+    cli_context = context.ensure_object(CliContext)
+    store = run_store_of(agent)
+    if live:
+        _serve(store.path(run), no_open, cli_context)
+        return
+    page = _write_page(run, store, cli_context)
+    echo(page)
+    if not no_open:
+        _open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
+
+
+def _read(
+    run: str, store: "RunStore", context: CliContext
+) -> "tuple[TestReport, list[list[PastOutcome]]]":
+    """Return the report of a run or in a file, and the past of its cases if that is recorded."""
+    from holodeck.cli.commands.report import read_named
+    from holodeck.lib.records.history import past_outcomes
+    from holodeck.lib.test_runner.grading.recorded import is_report, report_of
+
+    if is_report(run):
+        return read_named(run, store, context).report, []
+    found = read_run(store, run, context)
+    return report_of(found), past_outcomes(found, store)
+
+
+def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
+    """Write the page into a new folder that only the user can read."""
+    import tempfile
+
+    from holodeck.errors import ReportError
+    from holodeck.lib.reports.formats import write_report_text
+    from holodeck.lib.reports.html import page_of
+    from holodeck.lib.reports.page_file import render_page
+
+    report, trends = _read(run, store, context)
+    page = page_of(context.redactor.redact_report(report), trends=trends)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDERS))
+    except OSError as error:
+        raise ReportError(
+            f"no temporary file can be written ({error.strerror});"
+            " `holodeck report -o report.html` writes the page to a file"
+        ) from error
+    _remove_old_pages(folder.parent)
+    path = folder / "report.html"
+    write_report_text(render_page(page), path)
+    return path
+
+
+def _remove_old_pages(parent: Path) -> None:
+    """Remove the pages that this user viewed more than a day ago: conversations do not stay."""
+    import os
+    import shutil
+    import stat
+    import time
+    from contextlib import suppress
+
+    for folder in parent.glob(f"{_FOLDERS}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+            if is_own and time.time() - status.st_mtime > _KEPT_S:
+                shutil.rmtree(folder)
+
+
+def _serve(record: Path, no_open: bool, context: CliContext) -> None:
+    """Serve the page of a run until the command is interrupted."""
+    from contextlib import suppress
+
+    url, server = live_server(record, context.redactor)
+    echo(url)
+    if not no_open:
+        _open_in_browser(url, f"open {url} in one on this machine")
+    with server, suppress(KeyboardInterrupt):
+        server.serve_forever()
+
+
+def _open_in_browser(url: str, instead: str) -> None:
+    """Open a page; if there is no browser, say on stderr what to do instead."""
+    import webbrowser
+
+    from holodeck.lib.ui.live import echo
+
+    try:
+        is_open = webbrowser.open(url)
+    except webbrowser.Error:
+        is_open = False
+    if not is_open:
+        echo(f"No browser was found: {instead}", err=True)
+
+
+HOST = "127.0.0.1"
+MOST_CASES = 500
+"""In one response."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class GrowingRun:
+    """The record of a run, of which each update reads what was appended since the last one."""
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        self._path = path
+        self._redactor = redactor
+        self._offset = 0
+        self._started: RunHead | None = None
+        self._ended: RunEnd | None = None
+        self._finished: dict[int, CaseFinished] = {}
+        self._skipped: dict[int, CaseSkipped] = {}
+        self._cases: list[PageCase] = []
+        self._index: dict[str, Json] = {}
+        self._lock = Lock()
+
+    def changes(self, after: int) -> dict[str, Json]:
+        """Return what the page is about, and the cases that ended after the first `after` ones."""
+        with self._lock:
+            is_running = self._update()
+            cases = self._cases[after : after + MOST_CASES]
+            return {
+                "page": self._index,
+                "rows": [case.row for case in cases],
+                "lines": [case.line for case in cases],
+                "is_last": not is_running and after + len(cases) >= len(self._cases),
+            }
+
+    def _update(self) -> bool:
+        """Read the new lines; return whether the run goes on."""
+        with self._path.open("rb") as file:
+            is_running = not try_lock(file.fileno())
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):  # it is still being written
+                    break
+                self._offset += len(line)
+                self._add(line)
+        is_running = is_running and self._ended is None
+        self._index = index_of(self._page(is_running))
+        return is_running
+
+    def _add(self, line: bytes) -> None:
+        event = parse_event(line)
+        if isinstance(event, RunHead):
+            self._started = event
+        elif isinstance(event, RunEnd):
+            self._ended = event
+        elif isinstance(event, CaseFinished):
+            self._finished[event.index] = event
+            self._cases.append(page_case(self._redactor.redact_report(event.result)))
+        elif isinstance(event, CaseSkipped):
+            self._skipped[event.index] = event
+            self._cases.append(page_case(self._redactor.redact_report(event.result)))
+
+    def _page(self, is_running: bool) -> Page:
+        run = Run(
+            self._path,
+            self._started,
+            self._finished,
+            self._ended,
+            is_running,
+            skipped=self._skipped,
+        )
+        page = page_of(self._redactor.redact_report(report_of(run)))
+        if not is_running:
+            return page
+        done = f"{len(self._cases)} of {run.planned} ended: {page.verdict_text}"
+        return replace(page, verdict="running", verdict_text=done, notes=())
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *request: Any) -> None:
+        """Print nothing about a browser that closed its connection."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(*request)
+
+
+def live_server(path: Path, redactor: Redactor) -> tuple[str, ThreadingHTTPServer]:
+    """Return a server for the record of a run, and its address.
+
+    The address contains a token, without which nothing is served.
+    """
+    run = GrowingRun(path, redactor)
+    token = secrets.token_urlsafe(32)
+    shell = render_page(Page("holodeck", "loading", "", cases=(), is_live=True)).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers two paths, both with the token, to browsers that were sent to this address."""
+
+        def version_string(self) -> str:
+            return "holodeck"
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing: the terminal belongs to the command."""
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            # A page of another site can make its name mean this machine, but not change the header.
+            if self.headers.get("Host") not in {f"{HOST}:{port}", f"localhost:{port}"}:
+                self._answer(HTTPStatus.FORBIDDEN, b"")
+            elif _is(url.path, f"/{token}/"):
+                self._answer(HTTPStatus.OK, shell, "text/html; charset=utf-8")
+            elif _is(url.path, f"/{token}/results"):
+                self._answer(HTTPStatus.OK, self._changes(url.query), "application/json")
+            else:
+                self._answer(HTTPStatus.NOT_FOUND, b"")
+
+        def _changes(self, query: str) -> bytes:
+            after = parse_qs(query).get("after", ["0"])[0]
+            return json.dumps(run.changes(int(after) if after.isdecimal() else 0)).encode()
+
+        def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain") -> None:
+            self.send_response(status)
+            for name, value in {**_HEADERS, "Content-Type": kind}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = _Server((HOST, 0), Handler)
+    port = server.server_address[1]
+    return f"http://{HOST}:{port}/{token}/", server
+
+
+def _is(path: str, wanted: str) -> bool:
+    return hmac.compare_digest(path.encode(), wanted.encode())

@@ -1,0 +1,1 @@
+"""Agents and workflows of Microsoft Agent Framework."""

@@ -1,0 +1,283 @@
+"""Agents of Microsoft Agent Framework: `Agent`, and whatever else has its `run`."""
+
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.backends.frameworks.agent_framework.messages import (
+    answer,
+    check_options,
+    has_client,
+    new_text,
+    note_agent_tools,
+    read_messages,
+    read_response,
+    read_results,
+    refuse_requests_for_input,
+    to_messages,
+    token_counts,
+    tool_names,
+)
+from holodeck.lib.backends.frameworks.agent_framework.workflows import adapt_workflow
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkSession,
+    TurnRecord,
+    split_run,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+import inspect
+import typing
+from typing import TYPE_CHECKING
+
+from holodeck.lib.backends.frameworks.agent_framework.workflows import pending_turn, response_of
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkError,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of an agent or of a workflow; None for any other object."""
+    import agent_framework
+
+    agent, options = split_run(value)
+    check_options(options)
+    function: FunctionalWorkflowAdapter | None = adapt_function(agent, options)
+    workflow = function or adapt_workflow(agent, options)
+    if workflow is not None:
+        return workflow
+    if isinstance(agent, agent_framework.SupportsAgentRun):
+        return AgentFrameworkAdapter(agent, options)
+    return None
+
+
+class AgentFrameworkAdapter(FrameworkAdapter):
+    """An agent; each conversation has a session of its own.
+
+    The framework appends to the `context_providers` of the agent that it runs, and keeps the MCP
+    connections that it opens in it. So each conversation runs a shallow copy.
+    """
+
+    objects = ("Agent", "SupportsAgentRun")
+    reads = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
+            "streaming",
+        }
+    )
+
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        self._agent = agent
+        self._options = options
+        self._connections = AsyncExitStack()
+
+    async def open(self, context: Sequence["Message"]) -> "AgentFrameworkConversation":
+        agent = copy.copy(self._agent)
+        if hasattr(agent, "context_providers"):
+            agent.context_providers = list(agent.context_providers)
+        if hasattr(agent, "_async_exit_stack"):
+            agent._async_exit_stack = self._connections  # noqa: SLF001 - close() closes it
+        return AgentFrameworkConversation(agent, self._options, context)
+
+    def tools(self) -> list[str] | None:
+        return tool_names(self._agent)
+
+    async def close(self) -> None:
+        """Close the MCP connections that runs of the agent opened."""
+        await self._connections.aclose()
+
+
+class AgentFrameworkConversation(FrameworkSession):
+    """A conversation in a session of the framework."""
+
+    traced_as = "Microsoft Agent Framework"
+
+    def __init__(
+        self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord()
+        self._agent = agent
+        self._options = options
+        self._session = agent.create_session()
+        self._unsent = to_messages(context)
+        """Messages that the session does not know yet."""
+
+    async def send(self, message: str) -> TurnRecord:
+        session, run = self._begin(message)
+        response = await run()
+        return self._finish(session, response)
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        session, run = self._begin(message)
+        stream = run(stream=True)
+        has_text = False
+        async for update in stream:
+            if text := new_text(update):
+                has_text = True
+                yield text
+        response = await stream.get_final_response()
+        self._finish(session, response)
+        if not has_text and response.text:
+            yield response.text
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._unsent += to_messages(messages)
+
+    def _begin(self, message: str) -> tuple[Any, Callable[..., Any]]:
+        """Return a session for this turn, and a function that runs the agent in it.
+
+        The session is a copy, so that a turn which fails leaves no trace in the conversation.
+        """
+        import agent_framework
+
+        self.turn = TurnRecord()
+        session = copy.copy(self._session)
+        session.state = copy.deepcopy(session.state)
+        messages = [*self._unsent, agent_framework.Message("user", [message])]
+
+        def run(**options: Any) -> Any:
+            if has_chat_middleware(self._agent):
+                options["middleware"] = [request_observer(self.turn)]
+            return self._agent.run(messages, session=session, **self._options, **options)
+
+        return session, run
+
+    def _finish(self, session: Any, response: Any) -> TurnRecord:
+        """Keep the session, and return what happened in the turn."""
+        if has_chat_middleware(self._agent):
+            # A run may be repeated, and only the last one yields the response.
+            self.turn.add_missing(_record_of(response))
+        else:
+            self.turn = _record_of(response)
+        if not self.turn.tool_calls and not has_client(self._agent):
+            self.turn.tool_calls = None  # a remote agent may call tools without saying so
+        note_agent_tools(self.turn, self._agent)
+        self.turn.add_agent(self._agent.name)
+        self.turn.response = answer(response)
+        refuse_requests_for_input(response)
+        self._session, self._unsent = session, []
+        return self.turn
+
+
+def _record_of(response: Any) -> TurnRecord:
+    record = TurnRecord()
+    read_response(record, response)
+    return record
+
+
+def has_chat_middleware(agent: Any) -> bool:
+    """Whether each request to the model passes through middleware given to `agent.run`."""
+    import agent_framework
+
+    has_layers = isinstance(agent, agent_framework.Agent)
+    return has_layers and isinstance(agent.client, agent_framework.ChatMiddlewareLayer)
+
+
+def request_observer(turn: TurnRecord) -> Any:
+    """Return chat middleware that notes in `turn` what each request contains and yields.
+
+    It is the only source for the usage of each request, and for a turn that fails.
+    """
+    import agent_framework
+
+    def note(response: Any) -> None:
+        read_messages(turn, response.messages)
+        turn.add_usage(*token_counts(response.usage_details))
+
+    @agent_framework.chat_middleware  # type: ignore[untyped-decorator]
+    async def observe(context: Any, call_next: Callable[[], Any]) -> None:
+        for message in context.messages:
+            read_results(turn, message)
+        if context.stream:
+            context.stream_result_hooks.append(note)
+        await call_next()
+        if not context.stream and context.result is not None:
+            note(context.result)
+
+    return observe
+
+
+def adapt_function(value: object, options: Mapping[str, Any]) -> "FunctionalWorkflowAdapter | None":
+    """Return the adapter of a function with `@workflow`; None for any other object.
+
+    Raises FrameworkError for one that was built, because it serves a single conversation.
+    """
+    kinds = {base.__name__ for base in type(value).__mro__}  # older versions have none of them
+    if kinds & {"FunctionalWorkflow", "FunctionalWorkflowAgent"}:
+        raise FrameworkError(
+            "the workflow was built for one conversation, which test cases would share; name the"
+            " function with @workflow, on which build() was called"
+        )
+    if "FunctionalWorkflowDefinition" not in kinds:
+        return None
+    return FunctionalWorkflowAdapter(value, options)
+
+
+class FunctionalWorkflowAdapter(FrameworkAdapter):
+    """A function with `@workflow`, of which each turn builds a workflow."""
+
+    objects = ("FunctionalWorkflowDefinition",)
+    reads = frozenset()
+
+    def __init__(self, definition: Any, options: Mapping[str, Any]) -> None:
+        self._definition = definition
+        self._options = options
+
+    async def open(self, context: Sequence["Message"]) -> "FunctionalWorkflowConversation":
+        return FunctionalWorkflowConversation(self._definition, self._options, context)
+
+
+class FunctionalWorkflowConversation(FrameworkSession):
+    """A conversation with a function, which gets all messages if it takes a list of them."""
+
+    traced_as = "Microsoft Agent Framework"
+
+    def __init__(
+        self, definition: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord(tool_calls=None)
+        self._definition = definition
+        self._options = options
+        self._takes_messages = takes_messages(definition.__wrapped__)
+        self._history: list[Any] = []
+        self.remember(context)
+
+    async def send(self, message: str) -> TurnRecord:
+        import agent_framework
+
+        self.turn = TurnRecord(tool_calls=None)
+        history = [*self._history, agent_framework.Message("user", [message])]
+        given = history if self._takes_messages else message
+        result = await self._definition.build().run(given, **self._options)
+        pending_turn(result.get_request_info_events())
+        self.turn.response = response_of(result.get_outputs())
+        said = agent_framework.Message("assistant", [str(self.turn.response)])
+        self._history = [*history, said]
+        return self.turn
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        if messages and not self._takes_messages:
+            raise FrameworkError(
+                f"the workflow {self._definition.name!r} takes one message, and no earlier ones;"
+                " give its parameter the type list[Message]"
+            )
+        self._history += to_messages(messages)
+
+
+def takes_messages(function: Any) -> bool:
+    """Whether the parameter of a function with `@workflow` is a list of messages."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - a name in a hint that exists only for a type checker
+        hints = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = hints.get(name, parameter.annotation)
+        if name != "ctx" and getattr(kind, "__name__", "") != "RunContext":
+            return typing.get_origin(kind) in {list, Sequence}
+    return False

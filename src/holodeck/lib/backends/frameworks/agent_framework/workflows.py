@@ -1,0 +1,397 @@
+"""Workflows and orchestrations of Microsoft Agent Framework.
+
+A workflow keeps its state between runs and refuses a second run while one is active. What makes
+workflows, a builder, gives each conversation one of its own. One workflow serves one turn at a
+time: before each, the state in which the conversation left it is restored from a checkpoint.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from holodeck.lib.backends.frameworks.agent_framework.messages import (
+    answer,
+    check_options,
+    note_agent_tools,
+    read_response,
+    to_messages,
+    tool_names,
+)
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+    TurnRecord,
+    split_run,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+SILENT_EXECUTORS = {
+    *("_InputToConversation", "_DispatchToAllParticipants", "_AggregateAgentConversations"),
+    "GroupChatOrchestrator",
+}
+"""Classes of the framework's executors that call no model and no tool."""
+LEADING_EXECUTORS = {"AgentBasedGroupChatOrchestrator", "MagenticOrchestrator"}
+"""Classes of the framework's executors with an agent of their own, whose usage is unknown."""
+
+
+HANDOFF = "handoff_to_"
+"""Begins the names of the tools that a hand-off orchestration gives to its agents."""
+
+logger = logging.getLogger(__name__)
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of a workflow or of its builder; None for any other object."""
+    target, options = split_run(value)
+    check_options(options)
+    return adapt_workflow(target, options)
+
+
+def adapt_workflow(value: object, options: Mapping[str, Any]) -> "WorkflowAdapter | None":
+    """Return the adapter of a workflow or of its builder; None for any other object."""
+    import agent_framework
+
+    if isinstance(value, agent_framework.WorkflowAgent):
+        if value.context_providers:
+            raise FrameworkError(
+                "the workflow as an agent has context providers, which would see the messages of"
+                " all cases; name the workflow itself"
+            )
+        value = value.workflow
+    if isinstance(value, agent_framework.Workflow):
+        return WorkflowAdapter(value, None, options)
+    build = getattr(value, "build", None)
+    if not callable(build) or not type(value).__name__.endswith("Builder"):
+        return None
+    first, second = build(), build()
+    shared = {id(part) for part in _parts(first)} & {id(part) for part in _parts(second)}
+    return WorkflowAdapter(first, None if shared else build, options, spares=[first, second])
+
+
+def _parts(workflow: Any) -> list[Any]:
+    """Return the objects of a workflow that keep state."""
+    executors = list(workflow.executors.values())
+    managers = [getattr(executor, "_manager", None) for executor in executors]
+    return [*executors, *(manager for manager in managers if manager is not None)]
+
+
+class WorkflowAdapter(FrameworkAdapter):
+    """A workflow, or a builder that makes one for each conversation."""
+
+    objects = (
+        "Workflow",
+        "SequentialBuilder",
+        "ConcurrentBuilder",
+        "HandoffBuilder",
+        "GroupChatBuilder",
+        "MagenticBuilder",
+        "WorkflowBuilder",
+    )
+    reads = frozenset(
+        {"tool calls", "tool results", "tool errors", "token usage", "agents", "tools"}
+    )
+
+    def __init__(
+        self,
+        first: Any,
+        build: Callable[[], Any] | None,
+        options: Mapping[str, Any],
+        spares: Sequence[Any] = (),
+    ) -> None:
+        self._first = SharedWorkflow(first)
+        self._build = build
+        """Makes a workflow for each conversation; None if all of them use the first."""
+        self._options = options
+        self._spares = list(spares)
+        """Workflows that are built already."""
+        self.is_concurrent = build is not None
+
+    async def open(self, context: Sequence["Message"]) -> "WorkflowConversation":
+        if self._build is None:
+            return WorkflowConversation(self._first, self._options, context)
+        workflow = self._spares.pop() if self._spares else self._build()
+        return WorkflowConversation(SharedWorkflow(workflow), self._options, context)
+
+    def tools(self) -> list[str] | None:
+        return self._first.tools()
+
+
+class SharedWorkflow:
+    """A workflow that several conversations use in turn, each from the state that it left."""
+
+    def __init__(self, workflow: Any) -> None:
+        import agent_framework
+
+        self.workflow = workflow
+        self._checkpoints = agent_framework.InMemoryCheckpointStorage()
+        self._initial: str | None = None
+        """The checkpoint of the state before any conversation."""
+        self._current: str | None = None
+        """The checkpoint of the state in which the workflow is; None if it is unknown."""
+        self._in_use: set[str | None] = set()
+        """The checkpoints to which a conversation may return."""
+        self._turn = asyncio.Lock()
+        self._attributes = {
+            name: _attributes(executor)
+            for name, executor in workflow.executors.items()
+            if type(executor).on_checkpoint_save is agent_framework.Executor.on_checkpoint_save
+        }
+        """Of the executors that no checkpoint restores, before the first case."""
+        self._warned: set[tuple[str, str]] = set()
+
+    async def run(
+        self, checkpoint: str | None, options: Mapping[str, Any], **request: Any
+    ) -> tuple[Any, str]:
+        """Run the workflow from the state of a checkpoint; None is the state at the beginning.
+
+        Returns the result, and the checkpoint of the state afterwards, which replaces the other.
+        """
+        async with self._turn:
+            await self._restore(checkpoint)
+            before, self._current = self.workflow.get_last_checkpoint_id(), None
+            try:
+                result = await self.workflow.run(
+                    **request, **options, checkpoint_storage=self._checkpoints
+                )
+            finally:
+                await self._save_initial()
+            after = self.workflow.get_last_checkpoint_id()
+            if after is None or after == before:
+                raise FrameworkError(
+                    f"the state of the workflow {self.workflow.name!r} cannot be copied, so that"
+                    " cases would see each other's messages; name a function that calls a new"
+                    " workflow for each message"
+                )
+            self._current = after
+            self._in_use.discard(checkpoint)
+            self._in_use.add(after)
+            await self._delete_others()
+            return result, after
+
+    async def _restore(self, checkpoint: str | None) -> None:
+        """Bring the workflow to the state of a checkpoint, unless it is there already."""
+        start = checkpoint or self._initial
+        if start is None or start == self._current:
+            return
+        if checkpoint is None:
+            self._warn_of_changed_state()
+        log = logging.getLogger("agent_framework._workflows._workflow")
+        log.addFilter(_is_unexpected)
+        try:
+            await self.workflow.run(checkpoint_id=start, checkpoint_storage=self._checkpoints)
+        finally:
+            log.removeFilter(_is_unexpected)
+
+    async def _save_initial(self) -> None:
+        """Keep the state before the first run; its first checkpoint has only the input besides."""
+        if self._initial is not None:
+            return
+        ids = await self._checkpoints.list_checkpoint_ids(workflow_name=self.workflow.name)
+        if ids:
+            first = await self._checkpoints.load(ids[0])
+            self._initial = str(uuid4())
+            self._in_use.add(self._initial)
+            await self._checkpoints.save(replace(first, checkpoint_id=self._initial, messages={}))
+
+    async def _delete_others(self) -> None:
+        """Delete the checkpoints to which no conversation returns."""
+        for one in await self._checkpoints.list_checkpoint_ids(workflow_name=self.workflow.name):
+            if one not in self._in_use:
+                await self._checkpoints.delete(one)
+
+    def _warn_of_changed_state(self) -> None:
+        """Warn about the user's executors that are not as they were before the first case."""
+        for name, attributes in self._attributes.items():
+            now = _attributes(self.workflow.executors[name])
+            for key, value in now.items():
+                if attributes.get(key) != value and (name, key) not in self._warned:
+                    self._warned.add((name, key))
+                    logger.warning(
+                        "the executor %r keeps %s = %s from an earlier case; name a function that"
+                        " builds the workflow for each message, or give the executor"
+                        " on_checkpoint_save() and on_checkpoint_restore()",
+                        name,
+                        key,
+                        value,
+                    )
+
+    def tools(self) -> list[str] | None:
+        """Return the names of the tools of all agents; None if those of one are unknown."""
+        import agent_framework
+
+        names: dict[str, None] = {}
+        for executor in self.workflow.executors.values():
+            if isinstance(executor, agent_framework.AgentExecutor):
+                found = tool_names(executor.agent)
+            else:
+                found = [] if type(executor).__name__ in SILENT_EXECUTORS else None
+            if found is None:
+                return None
+            names.update(dict.fromkeys(found))
+        return [name for name in names if not name.startswith(HANDOFF)]
+
+
+def _attributes(executor: Any) -> dict[str, str]:
+    """Return what an executor holds, apart from what the framework keeps in it."""
+    own = ("_execution_lock", "_execution_lock_loop")
+    return {name: repr(value) for name, value in vars(executor).items() if name not in own}
+
+
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    """Whether it is not the warning about restoring while a hand-off waits for the user."""
+    return "request_info event(s) are still pending" not in record.msg
+
+
+class WorkflowConversation(FrameworkSession):
+    """A conversation with a workflow, each turn of which is a run."""
+
+    traced_as = "Microsoft Agent Framework"
+
+    def __init__(
+        self, shared: SharedWorkflow, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord()
+        self._shared = shared
+        self._options = options
+        self._checkpoint: str | None = None
+        self._unsent = to_messages(context)
+        """Messages that the workflow does not know yet."""
+        self._pending: str | None = None
+        """The request of a hand-off orchestration for the next message of the user."""
+
+    async def send(self, message: str) -> TurnRecord:
+        self.turn = TurnRecord(tool_calls=None)  # what a run that fails did is unknown
+        result, checkpoint = await self._shared.run(
+            self._checkpoint, self._options, **self._request(message)
+        )
+        self.turn = TurnRecord()
+        self._read(result)
+        self.turn.response = response_of(result.get_outputs())
+        pending = pending_turn(result.get_request_info_events())
+        self._checkpoint, self._pending, self._unsent = checkpoint, pending, []
+        return self.turn
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._unsent += to_messages(messages)
+
+    def _request(self, text: str) -> dict[str, Any]:
+        """Return the arguments of `run` that hand the message to the workflow."""
+        import agent_framework
+
+        messages = [*self._unsent, agent_framework.Message("user", [text])]
+        if self._pending is not None:
+            return {"responses": {self._pending: messages}}
+        start = self._shared.workflow.get_start_executor()
+        for data in (messages if self._unsent else text, messages):
+            entry = agent_framework.WorkflowMessage(data=data, source_id="user")
+            if start.can_handle(entry):
+                return {"message": data}
+        kinds = ", ".join(str(getattr(kind, "__name__", kind)) for kind in start.input_types)
+        raise FrameworkError(
+            f"the workflow begins with {start.id!r}, which takes {kinds}; holodeck sends text, or"
+            " a list of messages after earlier ones, so add a handler for these, or name a"
+            " function around the workflow"
+        )
+
+    def _read(self, result: Any) -> None:
+        """Note what the agents of the workflow did.
+
+        An executor of the user may call any agent, unseen.
+        """
+        import agent_framework
+
+        leaders = []
+        for event in result:
+            if event.type != "executor_completed":
+                continue
+            executor = self._shared.workflow.executors.get(event.executor_id)
+            if isinstance(executor, agent_framework.AgentExecutor):
+                for response in responses_of(event.data):
+                    read_response(self.turn, response, event.executor_id)
+                    note_agent_tools(self.turn, _agent_of(executor))
+                    self.turn.add_agent(event.executor_id)
+            elif type(executor).__name__ in LEADING_EXECUTORS:
+                leaders.append(executor)
+            elif type(executor).__name__ not in SILENT_EXECUTORS:
+                self.turn = TurnRecord(tool_calls=None)
+                return
+        leave_out_handoffs(self.turn)
+        if leaders:
+            self.turn.usage = None
+        if any(tool_names(_agent_of(leader)) != [] for leader in leaders):
+            self.turn.tool_calls, self.turn.tool_results = None, []
+
+
+def _agent_of(leader: Any) -> Any:
+    """Return the agent that an orchestrator asks who is next; None if it is unknown."""
+    return getattr(leader, "_agent", None) or getattr(
+        getattr(leader, "_manager", None), "_agent", None
+    )
+
+
+def leave_out_handoffs(turn: TurnRecord) -> None:
+    """Remove the calls by which one agent hands over to another; `agents` tells these."""
+    names = {call["name"] for call in turn.tool_calls or ()}
+    turn.left_out += sorted(name for name in names if name.startswith(HANDOFF))
+    turn.tool_calls = [
+        call for call in turn.tool_calls or () if not call["name"].startswith(HANDOFF)
+    ]
+    turn.tool_results = [one for one in turn.tool_results if not one["name"].startswith(HANDOFF)]
+
+
+def responses_of(data: Any) -> list[Any]:
+    """Return the agent's responses among what its executor put out, or else sent on."""
+    import agent_framework
+
+    put_out = [one for one in data or () if isinstance(one, agent_framework.AgentResponse)]
+    sent = [one for one in data or () if isinstance(one, agent_framework.AgentExecutorResponse)]
+    return put_out or [one.agent_response for one in sent]
+
+
+def response_of(outputs: Sequence[Any]) -> Any:
+    """Return the answer in the outputs of a workflow: the last that is not empty."""
+    for output in reversed(outputs):
+        given = _as_answer(output)
+        if given not in ("", None):
+            return given
+    return ""
+
+
+def _as_answer(output: Any) -> Any:
+    import agent_framework
+
+    if isinstance(output, list) and all(isinstance(one, agent_framework.Message) for one in output):
+        output = agent_framework.AgentResponse(messages=output)
+    if isinstance(output, agent_framework.Message):
+        return output.text
+    if not isinstance(output, agent_framework.AgentResponse):
+        return output
+    authors = {one.author_name for one in output.messages if one.role == "assistant"}
+    if len(authors) < 2:
+        return answer(output)
+    return "\n\n".join(one.text for one in output.messages if one.role == "assistant" and one.text)
+
+
+def pending_turn(requests: Sequence[Any]) -> str | None:
+    """Return the request for the user's next message; None if there is none.
+
+    Raises FrameworkError for any other request for input of a person.
+    """
+    orchestrations = sys.modules.get("agent_framework_orchestrations")
+    for event in requests:
+        if orchestrations is None or not isinstance(
+            event.data, orchestrations.HandoffAgentUserRequest
+        ):
+            raise FrameworkError(
+                f"the workflow waits for input of a person: {event.source_executor_id!r} asks for"
+                f" a {type(event.data).__name__}, and a test has none; answer it in the workflow,"
+                " or name a function around the workflow that does"
+            )
+    return requests[-1].request_id if requests else None

@@ -1,0 +1,251 @@
+"""Agents of the Claude Agent SDK: options with which its client runs Claude Code."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+    TurnRecord,
+)
+from holodeck.lib.backends.frameworks.claude.code import ClaudeCode
+from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of options or of a client; None for any other object.
+
+    Raises FrameworkError for those with which test cases would share a conversation.
+    """
+    import claude_agent_sdk as sdk
+
+    if isinstance(value, sdk.ClaudeSDKClient):
+        if getattr(value, "_query", None) is not None:
+            raise FrameworkError(
+                "the ClaudeSDKClient is connected, so that test cases would share a conversation;"
+                " name one that is not, or its ClaudeAgentOptions"
+            )
+        if getattr(value, "_custom_transport", None) is not None:
+            raise FrameworkError(
+                "the ClaudeSDKClient has a transport, which test cases cannot share; name its"
+                " ClaudeAgentOptions"
+            )
+        value = value.options
+    if not isinstance(value, sdk.ClaudeAgentOptions):
+        return None
+    for name in ("continue_conversation", "session_id"):
+        if getattr(value, name):
+            raise FrameworkError(
+                f"{name!r} would let test cases share a conversation; leave it out: each case has"
+                " a conversation of its own. 'resume' begins each with a copy of an earlier one"
+            )
+    return ClaudeAdapter(value)
+
+
+class ClaudeAdapter(FrameworkAdapter):
+    """Options; each conversation has a process of Claude Code of its own."""
+
+    objects = ("ClaudeAgentOptions", "ClaudeSDKClient")
+    reads = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
+            "streaming",
+        }
+    )
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+        self._reported: set[str] = set()
+        """The MCP servers without tools that were reported."""
+
+    async def open(self, context: Sequence["Message"]) -> "ClaudeSession":
+        return ClaudeSession(self._options, self._reported, context)
+
+    def tools(self) -> list[str] | None:
+        """Return the names of the tools; None if files or other programs may add some."""
+        options = self._options
+        is_closed = options.strict_mcp_config or options.setting_sources == []
+        more = (options.plugins, options.skills, options.extra_args, options.add_dirs)
+        if not (isinstance(options.tools, list) and is_closed) or any(more):
+            return None
+        names = list(options.tools)
+        servers = options.mcp_servers
+        for name, server in servers.items() if isinstance(servers, dict) else [("", {})]:
+            found = _tools_of(server.get("instance"))
+            if found is None:
+                return None
+            names += [f"mcp__{name}__{tool}" for tool in found]
+        return [name for name in names if name not in options.disallowed_tools]
+
+
+def _tools_of(server: Any) -> list[str] | None:
+    """Return the names of the tools of an MCP server in this process; None if it does not tell."""
+    from mcp import types
+
+    if hasattr(server, "get_request_handler"):  # of version 2 of mcp
+        entry = server.get_request_handler("tools/list")
+        listing = None if entry is None else entry.handler(None, None)
+    else:
+        handler = getattr(server, "request_handlers", {}).get(types.ListToolsRequest)
+        listing = None if handler is None else handler(types.ListToolsRequest(method="tools/list"))
+    if listing is None:
+        return None
+    try:
+        listing.send(None)
+    except StopIteration as done:  # it did not have to wait for anything
+        return [tool.name for tool in getattr(done.value, "root", done.value).tools]
+    except Exception:  # noqa: BLE001 - a server of the user may need a connection for that
+        return None
+    listing.close()
+    return None
+
+
+class ClaudeSession(FrameworkSession):
+    """A conversation with a process that is started for its first message.
+
+    After a turn that failed another process takes over, from the latest turn that succeeded.
+    """
+
+    traced_as = "Claude Agent SDK"
+
+    def __init__(self, options: Any, reported: set[str], context: Sequence["Message"]) -> None:
+        self.turn = TurnRecord()
+        self._options = options
+        self._reported = reported
+        self._process: ClaudeCode | None = None
+        self._tokens: Tokens | None = None
+        """What the process has used so far; None if unknown."""
+        self._place: dict[str, Any] = {}
+        """The options that resume the conversation after the latest turn that succeeded."""
+        self._unsent: list[dict[str, Any]] = []
+        """Messages that the conversation does not have yet."""
+        self.remember(context)
+
+    async def send(self, message: str) -> TurnRecord:
+        async with aclosing(self._run(message)) as pieces:
+            async for _ in pieces:
+                pass
+        return self.turn
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the text that the main agent writes, that before a tool call included."""
+        has_text = False
+        async with aclosing(self._run(message)) as pieces:
+            async for piece in pieces:
+                has_text = True
+                yield piece
+        if not has_text:
+            yield str(self.turn.response)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._unsent += to_messages(messages)
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.stop()
+
+    async def _run(self, message: str) -> AsyncGenerator[str, None]:
+        """Take a turn, and yield the pieces of the response."""
+        import claude_agent_sdk as sdk
+
+        self.turn = TurnRecord()
+        has_ended = False
+        try:
+            await self._start()
+            for earlier in self._unsent:
+                await self._add(earlier)
+            async with aclosing(self._take_turn(message)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            has_ended = True
+        except sdk.ClaudeSDKError as error:
+            tail = "" if self._process is None else await self._process.tail()
+            raise FrameworkError(f"{_describe(error)}{tail}") from error
+        finally:
+            process = self._process
+            if not has_ended and process is not None:
+                self._process = None
+                await process.stop(at_once=True)
+
+    async def _take_turn(self, message: str) -> AsyncGenerator[str, None]:
+        """Yield the pieces of the response of a process that is ready."""
+        reader = ClaudeTurnReader(self.turn, self._tokens, self._reported)
+        try:
+            async with aclosing(self._ask({"role": "user", "content": message})) as messages:
+                async for one in messages:
+                    if piece := reader.read(one):
+                        yield piece
+                    if reader.is_over:
+                        break
+        finally:
+            self._tokens = reader.finish()
+        self._finish(reader)
+
+    async def _start(self) -> None:
+        """Start a process, unless there is one."""
+        if self._process is not None:
+            return
+        options = self._options
+        if self._place or options.resume:
+            options = replace(options, fork_session=True, **self._place)
+        self._process = ClaudeCode(options)
+        self._tokens = None if options.resume else (0, 0)
+        await self._process.start()
+
+    async def _add(self, message: dict[str, Any]) -> None:
+        """Append a message to the conversation, to which nobody answers."""
+        if message["role"] == "assistant":
+            await self._write(message)
+            return
+        reader = ClaudeTurnReader(TurnRecord(), None, self._reported)
+        async with aclosing(self._ask(message, shouldQuery=False)) as messages:
+            async for one in messages:
+                reader.read(one)
+                if reader.is_over:
+                    break
+
+    async def _ask(self, message: dict[str, Any], **fields: Any) -> AsyncGenerator[Any, None]:
+        """Send a message, and yield those that come back. Raises FrameworkError at their end."""
+        assert self._process is not None  # noqa: S101 - it was started
+        await self._write(message, **fields)
+        async with aclosing(self._process.client.receive_messages()) as messages:
+            async for one in messages:
+                yield one
+        raise FrameworkError(f"Claude Code ended within the turn{await self._process.tail()}")
+
+    async def _write(self, message: dict[str, Any], **fields: Any) -> None:
+        assert self._process is not None  # noqa: S101 - it was started
+        kept = {"type": message["role"], "message": message, "uuid": str(uuid4()), **fields}
+
+        async def one() -> AsyncIterator[dict[str, Any]]:
+            yield {**kept, "parent_tool_use_id": None, "session_id": "default"}
+
+        await self._process.client.query(one())
+
+    def _finish(self, reader: ClaudeTurnReader) -> None:
+        """Read the result of a turn, and continue from there."""
+        reader.check()
+        structured, text = reader.result.structured_output, reader.result.result
+        self.turn.response = (text or "") if structured is None else structured
+        self._place = {
+            "resume": reader.result.session_id,
+            "resume_session_at": reader.last_id,
+            "resume_drops_turn": None,
+        }
+        self._unsent = []
+
+
+def _describe(error: Exception) -> str:
+    """Return what happened to Claude Code."""
+    code = getattr(error, "exit_code", None)
+    if code is not None and getattr(error, "result", None) is None:
+        return f"Claude Code ended with exit code {code}"
+    return f"Claude Code failed: {error}"

@@ -1,0 +1,1 @@
+"""Runnables of LangChain and graphs of LangGraph."""

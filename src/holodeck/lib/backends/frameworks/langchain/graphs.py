@@ -1,0 +1,356 @@
+"""Compiled graphs of LangGraph, such as those of `langchain.agents.create_agent`, and entrypoints.
+
+`partial(graph.ainvoke, config={"recursion_limit": 9}, context=Context())` says how to run one.
+"""
+
+import inspect
+import json
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from uuid import uuid4
+
+from holodeck.lib.backends.frameworks.base import (
+    Capability,
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+    TurnRecord,
+    per_conversation,
+    split_run,
+)
+from holodeck.lib.backends.frameworks.langchain.callbacks import (
+    LangChainTurnReader,
+    callback_handler,
+    config_with,
+    ids_of,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+Shape = Literal["text", "messages", "state"]
+"""What an entrypoint takes: the message as text, all messages, or a mapping with `messages`."""
+OPTIONS = ("config", "context")
+"""Arguments of `graph.ainvoke()` that a user may choose."""
+_WRAP = (
+    "; write a function around it:\n"
+    "    async def agent(message, context):\n"
+    "        state = await graph.ainvoke({…: message})\n"
+    "        return {'response': state[…], 'tool_calls': …}"
+)
+
+
+def adapt(value: object) -> "GraphAdapter | None":
+    """Return the adapter of a compiled graph; None for anything else.
+
+    Raises FrameworkError for a graph that is not compiled, or has no messages.
+    """
+    graph, options = split_run(value)
+    kinds = {base.__name__ for base in type(graph).__mro__}
+    if "StateGraph" in kinds:
+        raise FrameworkError("the graph is not compiled; name what graph.compile() returns")
+    if "Pregel" not in kinds:
+        return None
+    for name in options:
+        if name not in OPTIONS:
+            raise FrameworkError(
+                f"{name!r} cannot be chosen for graph.ainvoke; write {' or '.join(OPTIONS)}"
+            )
+    if "__previous__" in getattr(graph, "channels", ()):
+        return EntrypointAdapter(graph, options)
+    keys = _input_keys(graph)
+    if "messages" not in keys:
+        raise FrameworkError(
+            f"the graph's input has no key 'messages', only {', '.join(keys) or 'one value'}{_WRAP}"
+        )
+    return GraphAdapter(graph, options)
+
+
+def _input_keys(graph: Any) -> list[str]:
+    """Return the keys of the state that the graph takes as input."""
+    builder = getattr(graph, "builder", None)
+    schemas = getattr(builder, "schemas", {})
+    return list(schemas.get(getattr(builder, "input_schema", None), {}))
+
+
+class GraphAdapter(FrameworkAdapter):
+    """A graph whose state has messages."""
+
+    objects: ClassVar[tuple[str, ...]] = ("CompiledStateGraph",)
+    reads: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors"),
+            *("token usage", "agents", "tools", "streaming"),
+        }
+    )
+
+    def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
+        self._graph = graph
+        self._options = options
+
+    async def open(self, context: Sequence["Message"]) -> "GraphSession":
+        return GraphSession(self._graph, await self._chosen(), context)
+
+    async def _chosen(self) -> dict[str, Any]:
+        """Return the options of a conversation; a `context` that can be called is called for it."""
+        options = dict(self._options)
+        if "context" in options:
+            options["context"] = await per_conversation(options["context"])
+        return options
+
+    def tools(self) -> list[str] | None:
+        """Return the tools of an agent of `create_agent`; None where a node may call others."""
+        names: list[str] = []
+        for name, node in self._graph.nodes.items():
+            tools = getattr(node.bound, "tools_by_name", None)
+            if tools is not None:
+                names += tools
+            elif name != "__start__" and not _is_of_create_agent(node.bound):
+                return None
+        return names
+
+
+class EntrypointAdapter(GraphAdapter):
+    """A function with `@entrypoint`."""
+
+    objects: ClassVar[tuple[str, ...]] = ("entrypoint",)
+    reads: ClassVar[frozenset[Capability]] = GraphAdapter.reads - {"tools"}
+
+    def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(graph, options)
+        self._shape = _shape_of(graph)
+
+    async def open(self, context: Sequence["Message"]) -> "EntrypointSession":
+        return EntrypointSession(self._graph, await self._chosen(), self._shape, context)
+
+    def tools(self) -> list[str] | None:
+        """Return None: only a run shows what the function calls."""
+        return None
+
+
+def _shape_of(graph: Any) -> Shape:
+    """Return what an entrypoint takes. Raises FrameworkError if its type does not tell."""
+    [(name, node)] = graph.nodes.items()
+    function = getattr(node.bound, "func", None) or node.bound.afunc
+    parameter = next(iter(inspect.signature(function).parameters.values()))
+    kind = parameter.annotation
+    with suppress(Exception):  # a name in a hint that exists only for a type checker
+        kind = typing.get_type_hints(function)[parameter.name]
+    if kind is str:
+        return "text"
+    if typing.get_origin(kind) in {list, Sequence} or kind is list:
+        return "messages"
+    if typing.is_typeddict(kind) and "messages" in kind.__annotations__:
+        return "state"
+    raise FrameworkError(
+        f"the parameter {parameter.name!r} of the entrypoint {name!r} has no type that says what it"
+        " takes; write str, list[BaseMessage], or a TypedDict with 'messages'"
+    )
+
+
+def _is_of_create_agent(bound: Any) -> bool:
+    """Whether a node is the one of `create_agent` that asks the model."""
+    function = getattr(bound, "afunc", None) or getattr(bound, "func", None)
+    module = getattr(getattr(function, "func", function), "__module__", "")
+    return module in {"langchain.agents.factory", "langgraph.prebuilt.chat_agent_executor"}
+
+
+class GraphSession(FrameworkSession):
+    """A conversation with a graph.
+
+    With a checkpointer it has a thread of its own, to which new messages are sent; without one,
+    every message comes with those before it.
+    """
+
+    traced_as = "LangChain"
+
+    def __init__(
+        self, graph: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord()
+        self._graph = graph
+        self._options = options
+        self._messages: list[Any] = []
+        """To be sent before the next message."""
+        self._known: set[str] = set()
+        self._threads = [uuid4().hex] if _has_checkpointer(graph) else []
+        """The last one is the conversation's; a failed turn leaves others behind."""
+        self._checkpoint: str | None = None
+        """The state of the thread after the latest turn that succeeded."""
+        self._has_failed = False
+        self.remember(context)
+
+    async def send(self, message: str) -> TurnRecord:
+        async with aclosing(self._run(message, ["updates", "values"])) as pieces:
+            async for _ in pieces:
+                pass
+        return self.turn
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the text that models write, that before a tool call included."""
+        has_text = False
+        async with aclosing(self._run(message, ["updates", "values", "messages"])) as pieces:
+            async for piece in pieces:
+                has_text = True
+                yield piece
+        if not has_text:
+            yield str(self.turn.response)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        from langchain_core.messages import convert_to_messages
+
+        remembered = convert_to_messages([dict(message) for message in messages])
+        for message in remembered:  # the state may repeat it
+            message.id = uuid4().hex
+        self._messages += remembered
+        self._known |= ids_of(remembered)
+
+    async def close(self) -> None:
+        """Delete what the checkpointer keeps of the conversation."""
+        while self._threads:
+            thread = self._threads.pop()
+            with suppress(NotImplementedError):
+                await self._graph.checkpointer.adelete_thread(thread)
+
+    async def _run(self, message: str, modes: list[str]) -> AsyncGenerator[str, None]:
+        """Take a turn; yield the text of the streaming mode `messages`."""
+        self.turn = TurnRecord()
+        reader = LangChainTurnReader(self.turn, self._known)
+        sent = self._input(message)
+        arguments = {**self._options, "config": self._config(reader)}
+        state: Any = None
+        try:
+            events = self._graph.astream(sent, **arguments, stream_mode=modes, subgraphs=True)
+            async with aclosing(events):
+                async for namespace, mode, payload in events:
+                    if mode == "updates":
+                        _note_update(reader, payload)
+                    elif mode == "values" and not namespace:
+                        state = payload
+                    elif mode == "messages" and _is_text(payload[0]):
+                        yield str(payload[0].text)
+            await self._finish(state)
+        except BaseException:
+            self._has_failed = True
+            raise
+        finally:
+            reader.finish()
+
+    def _input(self, message: str) -> Any:
+        """Return what the graph gets."""
+        from langchain_core.messages import HumanMessage
+
+        return {"messages": [*self._messages, HumanMessage(message)]}
+
+    def _config(self, reader: LangChainTurnReader) -> dict[str, Any]:
+        config = config_with(callback_handler(reader), self._options.get("config"))
+        if not self._threads:
+            return config
+        if self._has_failed and self._checkpoint is None:
+            self._threads.append(uuid4().hex)
+        place = {"thread_id": self._threads[-1]}
+        if self._has_failed and self._checkpoint is not None:
+            place |= {"checkpoint_ns": "", "checkpoint_id": self._checkpoint}
+        return {**config, "configurable": {**config.get("configurable", {}), **place}}
+
+    async def _finish(self, state: Any) -> None:
+        """Read the state after a turn, and continue from there."""
+        messages = list(_get(state, "messages") or [])
+        answer = messages[-1] if messages else None
+        if answer is None or answer.type not in {"ai", "tool"}:
+            found = "none" if answer is None else f"one of type {answer.type!r}"
+            raise FrameworkError(f"the graph ended without an answer: its last message is {found}")
+        structured = _get(state, "structured_response")
+        self.turn.response = str(answer.text) if structured is None else structured
+        self._known |= ids_of(messages)
+        if self._threads:
+            place = {"configurable": {"thread_id": self._threads[-1]}}
+            config = (await self._graph.aget_state(place)).config
+            self._checkpoint = config["configurable"].get("checkpoint_id")
+            messages = []
+        self._messages = messages
+        self._has_failed = False
+
+
+class EntrypointSession(GraphSession):
+    """A conversation with an entrypoint, which may answer with any value."""
+
+    def __init__(
+        self, graph: Any, options: Mapping[str, Any], shape: Shape, context: Sequence["Message"]
+    ) -> None:
+        self._shape = shape
+        self._sent: list[Any] = []
+        """The messages of the latest turn's input."""
+        super().__init__(graph, options, context)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        if messages and self._shape == "text":
+            raise FrameworkError(
+                "the entrypoint takes one message as text, and no earlier ones; give its parameter"
+                " the type list[BaseMessage]"
+            )
+        super().remember(messages)
+
+    def _input(self, message: str) -> Any:
+        given = super()._input(message)
+        self._sent = given["messages"]
+        return {"text": message, "messages": self._sent, "state": given}[self._shape]
+
+    async def _finish(self, state: Any) -> None:
+        """Continue from the messages that it returned, all or new ones, or from its answer."""
+        from langchain_core.messages import AIMessage
+
+        said = _messages_in(state)
+        has_all = any(one is self._sent[-1] for one in said)
+        text = state if isinstance(state, str) else json.dumps(state, default=str)
+        messages = said if has_all else [*self._sent, *(said or [AIMessage(text)])]
+        structured = _get(state, "structured_response")
+        await super()._finish({"messages": messages, "structured_response": structured})
+        if not said:
+            self.turn.response = "" if state is None else state
+
+
+def _messages_in(value: Any) -> list[Any]:
+    """Return the messages that a value is or has."""
+    from langchain_core.messages import BaseMessage
+
+    found = _get(value, "messages") or value
+    listed = found if isinstance(found, list | tuple) else [found]
+    return [one for one in listed if isinstance(one, BaseMessage)]
+
+
+def _has_checkpointer(graph: Any) -> bool:
+    return not (graph.checkpointer is None or isinstance(graph.checkpointer, bool))
+
+
+def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None:
+    """Note the messages of the nodes in an update. Raises FrameworkError for an interrupt."""
+    from langchain_core.messages import BaseMessage, convert_to_messages
+
+    waiting = update.get("__interrupt__")
+    if waiting:
+        raise FrameworkError(
+            f"the graph waits for a person's answer to the interrupt {waiting[0].value!r}, which"
+            " nobody gives in a test; test a graph without it"
+        )
+    for node, values in update.items():
+        for value in values if isinstance(values, list | tuple) else [values]:
+            messages = value if isinstance(value, BaseMessage) else _get(value, "messages") or []
+            listed = messages if isinstance(messages, list | tuple) else [messages]
+            messages = convert_to_messages(listed)
+            reader.note_messages(messages, node)
+            structured = _get(value, "structured_response")
+            if structured is not None:
+                reader.note_structured_response(messages, structured)
+
+
+def _get(state: Any, name: str) -> Any:
+    """Return a value of a state, which is a mapping or an object; None without it."""
+    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
+
+
+def _is_text(message: Any) -> bool:
+    """Whether a streamed message is text of a model."""
+    return message.type in {"ai", "AIMessageChunk"} and bool(str(message.text))

@@ -1,0 +1,1 @@
+"""Agents, kernels and orchestrations that a user made with Semantic Kernel."""

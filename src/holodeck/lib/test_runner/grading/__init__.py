@@ -1,0 +1,1 @@
+"""How what was observed of a case becomes its result."""

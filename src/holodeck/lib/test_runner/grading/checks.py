@@ -1,0 +1,415 @@
+"""The checks of every case of an agent, built before any agent is called."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holodeck.config.checks.cases import NO_JUDGE
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.secrets import collect
+from holodeck.config.yaml.source import location_of
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators.build import (
+    RequiredInputs,
+    build_evaluator,
+    judge_model_of,
+    metrics_of,
+    metrics_of_turn,
+    needs_judge,
+)
+from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import cache_dir
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
+from holodeck.models.metrics.base import MetricSettings
+from holodeck.models.metrics.judge_trust import CRITERIA
+from holodeck.models.setting import Setting
+from holodeck.models.test_case import TestCaseModel, TurnModel
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.response_cache import ResponseCache
+    from holodeck.lib.evaluators.grader_process import GraderProcess
+    from holodeck.lib.test_runner.grading.criteria import CaseCriteria
+    from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A metric ready to be computed."""
+
+    name: str
+    evaluator: BaseEvaluator
+    threshold: float | None = None
+    fail_on_error: bool = False
+    kind: str = "standard"
+    required: bool = True
+    trust: "Trust | None" = None
+    """How far the judge is trusted; None without a judge, and if that plays no part."""
+
+    @property
+    def is_distrusted(self) -> bool:
+        """Whether the verdict decides nothing, because the judge is not trusted."""
+        return self.trust is not None and self.trust.is_missing
+
+
+@dataclass(frozen=True)
+class CaseChecks:
+    """The checks of one case."""
+
+    at_end: list[Check]
+    """On the response, or on the last response and the whole conversation."""
+    of_turns: list[list[Check]] = field(default_factory=list)
+    """On each turn of a conversation."""
+    of_steps: dict[str | int, list[Check]] = field(default_factory=dict)
+    """On the last response, by the index of the step of the script."""
+    criteria: "CaseCriteria | None" = None
+    """What a judge decides, on the whole conversation and at checkpoints of the script."""
+
+
+class JudgeProvider:
+    """Finds the judge of each metric, and notes what makes a judge hard to trust."""
+
+    def __init__(self, agent: Agent, judges: Judges) -> None:
+        self._agent = agent
+        self.judges = judges
+        self.notes: list[str] = []
+        """What readers of the report must know."""
+
+    def find_judge_of(self, metric: MetricSettings) -> Judge | None:
+        """Return the judge that the metric would ask; None if no model is configured."""
+        llm = judge_model_of(self._agent, metric)
+        return None if llm is None else self._judge_with(llm)
+
+    def judge_of_criteria(self, location: str) -> Judge:
+        """Return the judge of criteria. Raises ConfigError if no model is configured."""
+        llm = self._agent.judge_model
+        if llm is None:
+            raise ConfigError(location, NO_JUDGE)
+        return self._judge(llm)
+
+    def _judge(self, llm: LLMProvider) -> Judge:
+        self.warn_of(llm)
+        return self._judge_with(llm)
+
+    def _judge_with(self, llm: LLMProvider) -> Judge:
+        return self.judges.of(llm, is_agents_own=llm is self._agent.model)
+
+    def warn_of(self, llm: LLMProvider) -> None:
+        """Note what makes a judge hard to trust."""
+        name = f"{llm.provider.value}/{llm.name}"
+        agents = self._agent.model
+        if agents is not None and _identity(agents) == _identity(llm):
+            self.note(
+                f"the judge {name} is the agent's own model, and models rate their own answers"
+                " higher; use another with 'evaluations.model'"
+            )
+        if llm.provider is ProviderEnum.LOCAL and llm.name == DEFAULT_LOCAL_MODEL:
+            self.note(
+                f"the judge {name} is too small to judge: its verdicts are nearly random;"
+                " use 'qwen2.5-coder-1.5b-instruct' or a larger model"
+            )
+
+    def note(self, text: str) -> None:
+        """Add a note to the report and log it, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            logger.warning("%s", text)
+
+
+def _identity(llm: LLMProvider) -> tuple[str, str, str | None]:
+    return llm.provider.value, llm.name, llm.endpoint
+
+
+_HERE = "(this metric)"
+"""Begins the location of an error; only then is it looked up where the metric is written."""
+
+
+class CaseCaches:
+    """Builds the response caches of judges and simulated users.
+
+    Args:
+        agent: The agent under test.
+        settings: The settings of the run; None for no cache.
+        loader: Knows the environment variables, whose secrets no file may contain.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        settings: ExecutionConfig | None = None,
+        loader: ConfigLoader | None = None,
+    ) -> None:
+        self._agent = agent
+        self._loader = loader or ConfigLoader()
+        self._mode = "off" if settings is None else settings.cache_mode or "auto"
+        self._folder = Path() if settings is None else _folder(agent, settings)
+
+    def cache_of(
+        self, case: TestCaseModel, llm: LLMProvider, location: str
+    ) -> "ResponseCache | None":
+        """Return the cache for a model's responses in the case; None if it has none.
+
+        Raises ConfigError if responses are to be replayed and the case has no `cache_key`.
+        """
+        if self._mode == "off":
+            return None
+        if case.cache_key is None:
+            if self._mode == "replay":
+                raise ConfigError(
+                    location,
+                    "to replay, the case needs a 'cache_key'; write one, or use --cache-key",
+                )
+            return None
+        # Imported here because most cases have no cache.
+        from holodeck.lib.conversation.recordings import Recordings  # noqa: PLC0415
+        from holodeck.lib.conversation.response_cache import ResponseCache, model_cache_facts  # noqa: PLC0415
+
+        model = with_judge_defaults(llm, is_agents_own=llm is self._agent.model)
+        recordings = Recordings(self._folder, case.cache_key, self._redact)
+        return ResponseCache(recordings, self._mode, model_cache_facts(model))
+
+    def _redact(self, value: dict[str, Any]) -> dict[str, Any]:
+        return self._redactor.redact_report(value)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        """Built when something is written, as most cases have no cache."""
+        return Redactor(collect(self._agent, self._loader.environment(self._agent.base_dir)))
+
+
+def _folder(agent: Agent, settings: ExecutionConfig) -> Path:
+    """Return the folder of the caches; a path from a file is relative to the agent.yaml."""
+    chosen = settings.path_of("cache_dir", agent.base_dir)
+    if chosen is None:
+        return cache_dir() / "scenarios"
+    # The environment variable names a folder that models share.
+    is_variable = settings.source_of("cache_dir").startswith(Setting.variable("cache_dir"))
+    return chosen / "scenarios" if is_variable else chosen
+
+
+class EvaluatorSet:
+    """Builds the checks of every case, so that mistakes are found before any agent is called.
+
+    `injected` evaluators replace those of configured metrics of the same name; the others are
+    computed for every case.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        injected: Mapping[str, BaseEvaluator] | None = None,
+        judges: Judges | None = None,
+        case_caches: CaseCaches | None = None,
+        judge_trust: "RunTrust | None" = None,
+    ) -> None:
+        self._agent = agent
+        self._run_trust = judge_trust
+        self._injected = dict(injected or {})
+        self._inputs = RequiredInputs(agent)
+        self.case_caches = case_caches or CaseCaches(agent)
+        self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
+        metrics = agent.evaluations.metrics if agent.evaluations else []
+        self._global = self._build(metrics, "evaluations", "metrics")
+        self._without_own = CaseChecks([*self._global])
+        """The checks of cases that have none of their own, which thousands of cases share."""
+        self._cases = [
+            self._build_case(index, case) for index, case in enumerate(agent.test_cases or [])
+        ]
+        configured = {check.name for check in self._all_checks()}
+        self._extra = [
+            Check(name, evaluator)
+            for name, evaluator in self._injected.items()
+            if name not in configured
+        ]
+        for checks in {id(case): case for case in self._cases}.values():
+            checks.at_end.extend(self._extra)
+        self._require_inputs()
+        if "_trust" in vars(self) and (note := self._trust.note()) is not None:
+            self.judge_provider.notes.append(note)
+
+    @property
+    def evaluators(self) -> dict[str, BaseEvaluator]:
+        """The evaluators of cases without metrics of their own, by name."""
+        return {check.name: check.evaluator for check in [*self._global, *self._extra]}
+
+    def checks_of(self, index: int) -> CaseChecks:
+        """Return the checks of the case at that index; its own metrics replace the global ones."""
+        return self._cases[index]
+
+    async def warm_up(self) -> None:
+        """Load the libraries that evaluators need, one after the other."""
+        checks = chain(self._all_checks(), self._extra)
+        for evaluator in {type(check.evaluator): check.evaluator for check in checks}.values():
+            try:
+                await evaluator.prepare()
+            except Exception as error:  # noqa: BLE001 - computing the metric reports it
+                logger.debug("%s is not ready: %s", evaluator.name, error)
+
+    async def close(self) -> None:
+        """Close the connections of judges, and end the process of graders."""
+        await self.judge_provider.judges.close()
+        if "_graders" in vars(self):
+            await self._graders.close()
+
+    def _all_checks(self) -> Iterator[Check]:
+        yield from self._global
+        for checks in self._cases:
+            parts = (*checks.of_turns, *checks.of_steps.values())
+            yield from chain(checks.at_end, *parts)
+
+    def _build_case(self, index: int, case: TestCaseModel) -> CaseChecks:
+        path = ("test_cases", index)
+        metrics = self._global
+        has_own = case.evaluations is not None or case.scorers is not None
+        if not (has_own or case.uses_judge or case.checked_turns):
+            return self._without_own
+        if case.evaluations is not None:
+            metrics = self._build(case.evaluations, *path, "evaluations")
+        checks = CaseChecks([*metrics, *self._build_scorers(case, metrics, *path)])
+        for at, part in case.checked_turns:
+            of_part = self._build(part.evaluations or [], *path, *at, "evaluations")
+            of_part += self._build_scorers(part, of_part, *path, *at)
+            if at[0] == "turns":
+                checks.of_turns.append(of_part)
+            else:
+                checks.of_steps[at[1]] = of_part
+        if not case.uses_judge:
+            return checks
+        return replace(checks, criteria=self._build_criteria(index, case))
+
+    def _build_criteria(self, index: int, case: TestCaseModel) -> "CaseCriteria":
+        # Imported here because most cases have no criteria.
+        from holodeck.lib.test_runner.grading.criteria import CaseCriteria  # noqa: PLC0415
+
+        key = "script" if case.criteria is None else "criteria"
+        location = self._agent.location("test_cases", index, key)
+        judge, llm = self.judge_provider.judge_of_criteria(location), self._agent.judge_model
+        response_cache = None if llm is None else self.case_caches.cache_of(case, llm, location)
+        trust = {
+            text: None if llm is None else self._trust.trust_in(CRITERIA, llm, text)
+            for text in case.all_criteria
+        }
+        return CaseCriteria(
+            judge,
+            case.criterion_settings,
+            case.about,
+            response_cache,
+            trust=trust,
+        )
+
+    def _build_scorers(
+        self, case: TurnModel, metrics: Sequence[Check], *path: str | int
+    ) -> list[Check]:
+        """Return the scorers of a case or turn, with names unlike those of its metrics."""
+        names = {check.name for check in metrics}
+        return self._build(case.scorers or [], *path, "scorers", used_names=names)
+
+    def _build(
+        self,
+        metrics: Sequence[MetricSettings],
+        *path: str | int,
+        used_names: set[str] | None = None,
+    ) -> list[Check]:
+        used_names = set() if used_names is None else used_names
+        return [
+            self._build_check(metric, _free_name(metric.label, used_names), *path, index)
+            for index, metric in enumerate(metrics)
+            if metric.enabled
+        ]
+
+    @cached_property
+    def _trust(self) -> "TrustBook":
+        """Made when the first judge is needed."""
+        # Imported here because many runs have no judge.
+        from holodeck.lib.test_runner.grading.judge_trust import TrustBook  # noqa: PLC0415
+
+        return TrustBook(self._agent, self._run_trust)
+
+    @cached_property
+    def _graders(self) -> "GraderProcess":
+        """Made for the first grader that is the user's code."""
+        # Imported here because many runs have none.
+        from holodeck.lib.evaluators.grader_process import GraderProcess  # noqa: PLC0415
+
+        return GraderProcess()
+
+    def _build_check(self, metric: MetricSettings, name: str, *path: str | int) -> Check:
+        try:
+            return self._new_check(metric, name)
+        except ConfigError as error:
+            if not error.field.startswith(_HERE):
+                raise
+            location = location_of(self._agent, *path)
+            raise type(error)(error.field.replace(_HERE, location), error.message) from error
+
+    def _new_check(self, metric: MetricSettings, name: str) -> Check:
+        evaluator, trust = self._injected.get(name), None
+        if evaluator is None:
+            judge = self.judge_provider.find_judge_of(metric) if needs_judge(metric) else None
+            embeddings = self.judge_provider.judges.embeddings
+            evaluator = build_evaluator(
+                metric,
+                self._agent.base_dir,
+                location=_HERE,
+                judge=judge,
+                embeddings=embeddings,
+                graders=lambda: self._graders,
+            )
+            self._inputs.register(metric, evaluator)
+            if evaluator.asks_judge and judge is None:
+                raise _missing_judge(metric, _HERE)
+            llm = judge_model_of(self._agent, metric) if evaluator.asks_judge else None
+            if llm is not None:
+                self.judge_provider.warn_of(llm)
+                trust = self._trust.trust_in(metric, llm)
+        return Check(
+            name,
+            evaluator,
+            metric.threshold,
+            metric.fail_on_error,
+            metric.kind,
+            metric.required,
+            trust,
+        )
+
+    def _require_inputs(self) -> None:
+        """Raise ConfigError for a metric whose case or turn lacks an input that it needs."""
+        for index, case in enumerate(self._agent.test_cases or []):
+            self._require_inputs_of(metrics_of(self._agent, case), case, index)
+            for at, part in case.checked_turns:
+                self._require_inputs_of(metrics_of_turn(part), part, index, *at)
+
+    def _require_inputs_of(
+        self, metrics: Sequence[MetricSettings], case: TurnModel, *path: str | int
+    ) -> None:
+        for metric in metrics:
+            missing = self._inputs.describe_missing(metric, case) if metric.enabled else None
+            if missing is not None:
+                raise ConfigError(location_of(self._agent, "test_cases", *path), missing)
+
+
+def _missing_judge(metric: MetricSettings, location: str) -> ConfigError:
+    """Return the error of a metric that asks a judge, and has none."""
+    return ConfigError(
+        location,
+        f"{metric.label!r} needs a model that judges; write 'model' here or in 'evaluations'",
+    )
+
+
+def _free_name(label: str, used: set[str]) -> str:
+    """Return the label, with a number from its second use on, so that names are unique."""
+    name, number = label, 1
+    while name in used:
+        number += 1
+        name = f"{label} #{number}"
+    used.add(name)
+    return name

@@ -1,0 +1,1 @@
+"""Which cases run when, how often, and when a run stops."""
