@@ -43,8 +43,8 @@ class JudgeOfRun:
     def close(self) -> None:
         """Withdraw what is still asked, for example after a time limit."""
         self._is_closed = True
-        for one in tuple(self._asked):  # a canceled one removes itself
-            one.cancel()
+        for question in tuple(self._asked):  # a canceled one removes itself
+            question.cancel()
 
     def _submit(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         if self._is_closed:
