@@ -51,11 +51,11 @@ def class_arguments(
 
 def _named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = inspect.signature(callable_).parameters
-    return {name: one for name, one in found.items() if one.kind in named}
+    parameters = inspect.signature(callable_).parameters
+    return {name: item for name, item in parameters.items() if item.kind in named}
 
 
 def takes_argument(callable_: Any, name: str) -> bool:
     """Whether it can be called with an argument of that name."""
-    kinds = {one.kind for one in inspect.signature(callable_).parameters.values()}
+    kinds = {parameter.kind for parameter in inspect.signature(callable_).parameters.values()}
     return name in _named_parameters(callable_) or inspect.Parameter.VAR_KEYWORD in kinds
