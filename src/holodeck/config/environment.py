@@ -40,7 +40,7 @@ class Environment(Mapping[str, str]):
         """
         real = os.environ if real is None else real
         files = _dotenv_files(folder, real)
-        users = [str((one / ".env").resolve()) for one in user_folders(real)]
+        users = [str((user_folder / ".env").resolve()) for user_folder in user_folders(real)]
         layers = [(PROCESS_LAYER, real), *((str(path), _dotenv(path)) for path in files)]
         return cls(layers, [PROCESS_LAYER, *users])
 

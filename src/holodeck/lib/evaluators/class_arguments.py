@@ -57,5 +57,5 @@ def _named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:
 
 def takes_argument(callable_: Any, name: str) -> bool:
     """Whether it can be called with an argument of that name."""
-    kinds = {one.kind for one in inspect.signature(callable_).parameters.values()}
+    kinds = {parameter.kind for parameter in inspect.signature(callable_).parameters.values()}
     return name in _named_parameters(callable_) or inspect.Parameter.VAR_KEYWORD in kinds

@@ -48,7 +48,7 @@ def _exchange(turns: Sequence[Turn], at: int) -> Exchange:
     first = at
     while first and turns[first - 1].role == "user":
         first -= 1
-    said = "\n\n".join(one.content for one in turns[first:at])
+    said = "\n\n".join(turn.content for turn in turns[first:at])
     return Exchange(tuple(turns[:first]), said, turns[at])
 
 

@@ -82,7 +82,7 @@ def _recorded(node: ast.expr) -> ast.expr:
         case ast.UnaryOp(op=ast.Not()):
             new = ast.UnaryOp(node.op, _recorded(node.operand))
         case ast.Compare():
-            operands = [_recorded(one) for one in node.comparators]
+            operands = [_recorded(comparator) for comparator in node.comparators]
             new = ast.Compare(_recorded(node.left), node.ops, operands)
         case ast.Constant() | ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
             return node

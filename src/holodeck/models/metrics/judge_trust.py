@@ -66,13 +66,13 @@ TrustSetting = TrustMode | TrustRule
 
 def strictest_mode(settings: Sequence[TrustSetting]) -> TrustMode:
     """Return the strictest of the modes, of which there is at least one."""
-    modes = [_as_rule(one).mode for one in settings]
+    modes = [_as_rule(setting).mode for setting in settings]
     return max(modes, key=_BY_STRICTNESS.index)
 
 
 def strictest_limits(settings: Sequence[TrustSetting]) -> Limits:
     """Return the strictest of the limits that are written; the default of one that is not."""
-    rules = [_as_rule(one) for one in settings]
+    rules = [_as_rule(setting) for setting in settings]
     kappas = [rule.min_kappa for rule in rules if rule.min_kappa is not None]
     shares = [rule.max_false_passes for rule in rules if rule.max_false_passes is not None]
     return Limits(
