@@ -391,6 +391,8 @@ async def test_a_session_may_be_closed_twice(reached):
     await session.close()
     await session.close()
 
+    assert (await reached.backend.invoke_once("hello")).response == "OK: hello"
+
 
 @every_way
 async def test_a_failure_is_a_backend_error_that_says_what_happened(reached):
@@ -446,8 +448,8 @@ async def test_cancellation_passes_through_and_leaves_no_task(reached):
 @every_way
 async def test_it_may_be_initialized_and_torn_down_twice(reached):
     await reached.backend.initialize()
-    await reached.backend.invoke_once("hello")
 
+    assert (await reached.backend.invoke_once("hello")).response == "OK: hello"
     await reached.backend.teardown()
     await reached.backend.teardown()
 

@@ -84,6 +84,7 @@ def test_paths_that_the_code_adds_stay(tmp_path):
 
     import_file(Path("tool.py"), tmp_path)
 
+    assert "/nowhere/of/mine" in sys.path
     sys.path.remove("/nowhere/of/mine")
 
 

@@ -123,7 +123,6 @@ class GroundednessEvaluator(AzureAIEvaluator):
     PARAM_SPEC = ParamSpec(
         required=frozenset({_RESPONSE, EvalParam.CONTEXT}),
         optional=frozenset({_QUERY, EvalParam.TURNS}),
-        uses_context=True,
     )
     metric = "groundedness"
     library_class = "GroundednessEvaluator"
@@ -199,9 +198,7 @@ class SimilarityEvaluator(AzureAIEvaluator):
 class RetrievalEvaluator(AzureAIEvaluator):
     """Whether the retrieved passages are relevant, with the best ones first."""
 
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({_QUERY, EvalParam.RETRIEVAL_CONTEXT}), uses_retrieval_context=True
-    )
+    PARAM_SPEC = ParamSpec(required=frozenset({_QUERY, EvalParam.RETRIEVAL_CONTEXT}))
     metric = "retrieval"
     library_class = "RetrievalEvaluator"
     answer_keys = {

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_ai
@@ -66,9 +66,7 @@ class AzureClassEvaluator(JudgedEvaluator):
     uses = ("judge", "base_dir")
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset(), optional=frozenset(_INPUTS.values()), uses_context=True
-    )
+    PARAM_SPEC = ParamSpec(required=frozenset(), optional=frozenset(_INPUTS.values()))
 
     def __init__(self, *, base_dir: Path | None = None, **options: Any) -> None:
         self._base_dir = base_dir

@@ -51,8 +51,8 @@ def class_arguments(
 
 def _named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = inspect.signature(callable_).parameters
-    return {name: one for name, one in found.items() if one.kind in named}
+    parameters = inspect.signature(callable_).parameters
+    return {name: item for name, item in parameters.items() if item.kind in named}
 
 
 def takes_argument(callable_: Any, name: str) -> bool:

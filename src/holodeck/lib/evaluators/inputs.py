@@ -38,24 +38,29 @@ class Exchange:
 def exchanges_in(turns: Sequence[Turn], start: int = 0) -> list[Exchange]:
     """Return an exchange for each response from an index of the conversation on."""
     return [
-        _exchange(turns, at)
-        for at, one in enumerate(turns)
-        if one.role == "assistant" and at >= start
+        _exchange(turns, index)
+        for index, turn in enumerate(turns)
+        if turn.role == "assistant" and index >= start
     ]
 
 
-def _exchange(turns: Sequence[Turn], at: int) -> Exchange:
-    first = at
+def _exchange(turns: Sequence[Turn], index: int) -> Exchange:
+    first = index
     while first and turns[first - 1].role == "user":
         first -= 1
+<<<<<<< HEAD
     said = "\n\n".join(turn.content for turn in turns[first:at])
     return Exchange(tuple(turns[:first]), said, turns[at])
+=======
+    text = "\n\n".join(turn.content for turn in turns[first:index])
+    return Exchange(tuple(turns[:first]), text, turns[index])
+>>>>>>> main
 
 
 def history_of(turns: Sequence[Turn] | None) -> tuple[Turn, ...]:
     """Return the conversation before the input that the last response answers."""
-    found = exchanges_in(turns or ())
-    return found[-1].history if found else ()
+    exchanges = exchanges_in(turns or ())
+    return exchanges[-1].history if exchanges else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,9 @@ class Observation:
     @property
     def exchanges(self) -> list[Exchange]:
         """What is graded, response by response."""
-        found = exchanges_in(self.turns, self.graded_from)
-        if found:
-            return found
+        exchanges = exchanges_in(self.turns, self.graded_from)
+        if exchanges:
+            return exchanges
         calls = None if isinstance(self.tool_calls, Unknown) else self.tool_calls
         return [Exchange(self.turns, self.input or "", Turn("assistant", self.response, calls))]
 
@@ -207,7 +212,7 @@ class EvalKwargsBuilder:
             raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
         if EvalParam.TOOLS in required and isinstance(observation.tools, Unknown):
             raise EvaluationError(unknown_reason("tools", observation.evidence))
-        found = {
+        values = {
             EvalParam.TOOLS: observation.tools,
             EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
             EvalParam.EXPECTED_TOOLS: observation.expected_tools,
@@ -215,7 +220,7 @@ class EvalKwargsBuilder:
             EvalParam.EXCHANGES: observation.exchanges,
             EvalParam.IMAGES: observation.images or None,
         }
-        return {param: value for param, value in found.items() if _takes(spec, param)}
+        return {param: value for param, value in values.items() if _takes(spec, param)}
 
     def _retrieved_passages(self, spec: ParamSpec) -> list[str] | None:
         takes = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)

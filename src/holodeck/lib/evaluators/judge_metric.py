@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import JudgedEvaluator, Score, gather_all
@@ -250,7 +250,7 @@ class JudgeEvaluator(JudgedEvaluator):
     """
 
     settings: JudgeMetric
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}),
         optional=frozenset({*_PARAMS.values(), EvalParam.IMAGES}) - {EvalParam.RESPONSE},
     )

@@ -1,8 +1,10 @@
 """Metrics about more than the response's text: the user's own code, latency and passfail."""
 
 import asyncio
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -110,9 +112,6 @@ class CustomEvaluator(BaseEvaluator):
             return await self._value_of(call)
         if self._judge is None:
             raise ConfigError("model", f"{self.name} needs a model that judges")
-        # Imported here because few graders ask the judge.
-        from holodeck.lib.evaluators.grader_judge import GraderJudge  # noqa: PLC0415
-
         judge = GraderJudge(self._judge)
         try:
             value = await self._value_of(partial(call, judge=judge))
@@ -148,6 +147,83 @@ class CustomEvaluator(BaseEvaluator):
             held = "1 assert holds" if len(asserts) == 1 else f"{len(asserts)} asserts hold"
             return Score(1.0, True, held)
         return value
+
+
+VERDICT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"reason": {"type": "string"}, "passed": {"type": "boolean"}},
+    "required": ["reason", "passed"],
+    "additionalProperties": False,
+}
+"""What the judge answers unless the grader says otherwise; a grader may return it as it is."""
+
+
+class GraderJudge:
+    """Asks the judge of the run: `ask` in a plain function, `await aask` in a coroutine.
+
+    Made in the event loop of the run, to which the judge's connections belong, for one evaluation.
+    The first fault is kept, so that code that hides the exception passes nothing.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._loop = asyncio.get_running_loop()
+        self._requests: set[Future[Any]] = set()
+        self._is_closed = False
+        self.fault: EvaluationError | ConfigError | None = None
+
+    @property
+    def name(self) -> str:
+        """The provider and name of the model."""
+        return self._judge.name
+
+    def ask(self, prompt: str, schema: Mapping[str, Any] = VERDICT) -> Any:
+        """Return the judge's answer, JSON that is valid by the schema. Raises EvaluationError.
+
+        By default, the answer is a mapping with `passed` and `reason`.
+        """
+        if self._is_in_run():
+            self.fault = EvaluationError(
+                "judge.ask() would block the run; write 'await judge.aask(…)' in a coroutine"
+            )
+            raise self.fault
+        return self._submit(prompt, schema).result()
+
+    async def aask(self, prompt: str, schema: Mapping[str, Any] = VERDICT) -> Any:
+        """Return the judge's answer as `ask` does."""
+        if self._is_in_run():
+            return await self._ask(prompt, schema)
+        return await asyncio.wrap_future(self._submit(prompt, schema))
+
+    def close(self) -> None:
+        """Withdraw what is still asked, for example after a time limit."""
+        self._is_closed = True
+        for request in tuple(self._requests):  # a canceled request removes itself
+            request.cancel()
+
+    def _is_in_run(self) -> bool:
+        """Whether the calling thread runs the event loop of the run."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _submit(self, prompt: str, schema: Mapping[str, Any]) -> Future[Any]:
+        if self._is_closed:
+            raise EvaluationError("the time of the metric is over; the judge is not asked any more")
+        request = asyncio.run_coroutine_threadsafe(self._ask(prompt, schema), self._loop)
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
+        return request
+
+    async def _ask(self, prompt: str, schema: Mapping[str, Any]) -> Any:
+        form = json.dumps(schema, ensure_ascii=False)
+        text = f"{prompt}\n\nAnswer with nothing but JSON that is valid by this schema:\n{form}"
+        try:
+            return await self._judge.ask([{"role": "user", "content": text}], schema)
+        except (EvaluationError, ConfigError) as error:
+            self.fault = self.fault or error
+            raise
 
 
 def _to_score(value: Any, name: str) -> Score:

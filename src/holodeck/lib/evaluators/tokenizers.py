@@ -76,7 +76,7 @@ def cut(text: str, tokenizer: Tokenize | None) -> str:
 
 def _cut_characters(text: str) -> str:
     return "".join(
-        one if unicodedata.category(one)[0] == "M" else f" {one}" for one in text
+        char if unicodedata.category(char)[0] == "M" else f" {char}" for char in text
     ).lstrip()
 
 

@@ -38,8 +38,8 @@ def spreadsheet_as_markdown(data: bytes, sheet: str | None, cells: str | None) -
 def _rows(values: Any, formulas: Any, cells: str | None) -> list[list[str]]:
     """Return the cells of a sheet as text, without the empty rows and columns at its end."""
     bounds = _bounds(cells)
-    for one in (values, formulas):
-        one.reset_dimensions()  # files may lie about them, and padding takes for ever
+    for sheet in (values, formulas):
+        sheet.reset_dimensions()  # files may lie about them, and padding takes for ever
     rows: list[list[str]] = []
     total = 0
     pairs = zip(
@@ -130,8 +130,8 @@ def _check_part(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
         while piece := part.read(_PIECE):
             size += len(piece)
             _check_entry(size)
-            seen = end_of_last + piece
-            if any(mark in seen for mark in _DECLARATIONS) and _is_xml(entry.filename):
+            data = end_of_last + piece
+            if any(mark in data for mark in _DECLARATIONS) and _is_xml(entry.filename):
                 raise ValueError(
                     f"its part {entry.filename!r} declares a document type, which office files"
                     " never do; it is not read"

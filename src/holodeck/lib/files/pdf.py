@@ -93,7 +93,7 @@ def _blocks(page: Any) -> list[_Block]:
     blocks = []
     for box in boxes:
         above = [table for table in tables if table.bbox[1] < box[0].top]
-        blocks += [_table(one) for one in above]
+        blocks += [_table(table) for table in above]
         tables = [table for table in tables if table not in above]
         blocks.append(_Block(tuple(box)))
     return [*blocks, *map(_table, tables)]
@@ -119,7 +119,7 @@ def _lines(box: Any, page: Any, tables: list[Any]) -> list[_Line]:
         )
         if not text or is_in_table:
             continue
-        chars = [one.size for one in line if isinstance(one, LTChar)] if _is_group(line) else []
+        chars = [char.size for char in line if isinstance(char, LTChar)] if _is_group(line) else []
         size = Counter(round(char * 2) / 2 for char in chars).most_common(1)
         lines.append(_Line(text, size[0][0] if size else 0.0, line.x0, top))
     return lines
@@ -133,7 +133,7 @@ def _rows_of_columns(boxes: list[list[_Line]]) -> list[_Block]:
     """Return the lines and tables of a page with a table without lines; [] for any other page."""
     lines = sorted((line for box in boxes for line in box), key=lambda line: round(line.top))
     rows = [
-        sorted(group, key=lambda one: one.left)
+        sorted(group, key=lambda line: line.left)
         for _, group in groupby(lines, key=lambda line: round(line.top))
     ]
     wide = [row for row in rows if len(row) > 1]
@@ -165,7 +165,7 @@ def _heading_sizes(pages: list[list[_Block]]) -> list[float]:
     if not count:
         return []
     most_common = count.most_common(1)[0][0]
-    return sorted((one for one in count if one > most_common * HEADING_FACTOR), reverse=True)
+    return sorted((size for size in count if size > most_common * HEADING_FACTOR), reverse=True)
 
 
 def _render(block: _Block, outline: Mapping[str, int], sizes: list[float]) -> str:

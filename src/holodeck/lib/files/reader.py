@@ -173,12 +173,12 @@ class _Source:
         """Return the content."""
         if self.file.url is None:
             return self._load_from_disk()
-        found = asyncio.run(download(self.file.url, self._rules))
-        self.metadata["size_bytes"] = len(found.data)
-        if found.media_type is not None:
-            self.metadata["media_type"] = found.media_type
-        self.cached_path = None if found.cached_path is None else str(found.cached_path)
-        return found.data
+        downloaded = asyncio.run(download(self.file.url, self._rules))
+        self.metadata["size_bytes"] = len(downloaded.data)
+        if downloaded.media_type is not None:
+            self.metadata["media_type"] = downloaded.media_type
+        self.cached_path = None if downloaded.cached_path is None else str(downloaded.cached_path)
+        return downloaded.data
 
     def _load_from_disk(self) -> bytes:
         path = file_inside(self.file.shown_path, self._base_dir)

@@ -188,8 +188,8 @@ async def _write_socket(socket: Any, source: Any) -> None:
 
     with suppress(ConnectionClosed, anyio.ClosedResourceError):
         async with source:
-            async for one in source:
-                await socket.send(one.message.model_dump_json(by_alias=True, exclude_none=True))
+            async for item in source:
+                await socket.send(item.message.model_dump_json(by_alias=True, exclude_none=True))
 
 
 @asynccontextmanager

@@ -121,7 +121,7 @@ def join_at_exit(thread: threading.Thread) -> None:
     with _lock:
         if not _ending:
             atexit.register(_wait_for_threads)
-        _ending.difference_update([one for one in _ending if not one.is_alive()])
+        _ending.difference_update([ended for ended in _ending if not ended.is_alive()])
         _ending.add(thread)
 
 

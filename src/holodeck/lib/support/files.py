@@ -82,8 +82,8 @@ def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator
     """
     make_folder(path.parent)
     ends = time.monotonic() + limit_s
-    own = _own_lock(path)
-    if not own.acquire(timeout=limit_s):
+    between_threads = _own_lock(path)
+    if not between_threads.acquire(timeout=limit_s):
         raise _not_free(path, reason, limit_s)
     try:
         handle = open_file(path, os.O_RDWR)
@@ -99,7 +99,7 @@ def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator
         finally:
             os.close(handle)
     finally:
-        own.release()
+        between_threads.release()
 
 
 def _not_free(path: Path, reason: str, limit_s: float) -> TimeoutError:

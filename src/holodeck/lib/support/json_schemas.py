@@ -82,11 +82,11 @@ def schemas_in(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Return the direct subschemas of a schema, with their paths."""
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, Mapping):
-            yield from ((f"{keyword}.{name}", one) for name, one in value.items())
+            yield from ((f"{keyword}.{name}", subschema) for name, subschema in value.items())
         elif keyword in _SINGLE:
             yield keyword, value
         elif keyword in _SEVERAL and isinstance(value, list):
-            yield from ((f"{keyword}[{index}]", one) for index, one in enumerate(value))
+            yield from ((f"{keyword}[{index}]", subschema) for index, subschema in enumerate(value))
 
 
 def _check_format(

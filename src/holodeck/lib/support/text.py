@@ -63,11 +63,11 @@ def load_json(text: str | bytes | bytearray) -> Any:
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of these keys and values, for `object_pairs_hook`. Raises DuplicateKey."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         keys = [key for key, _ in pairs]
         raise DuplicateKey(f"duplicate key {next(key for key in keys if keys.count(key) > 1)!r}")
-    return found
+    return mapping
 
 
 # What a terminal obeys, what reorders or hides text, and what no encoder takes. The joiners

@@ -85,7 +85,7 @@ def find_tool(written: str, tools: Iterable[str]) -> str | None:
 def did_you_mean_tool(written: str, tools: Iterable[str]) -> str:
     """Return `; did you mean '…'?` with the nearest of the tools; empty if none is near."""
     names = list(dict.fromkeys(tools))
-    known = [one for tool in names for one in (tool, *unprefixed(tool))]
+    known = [name for tool in names for name in (tool, *unprefixed(tool))]
     ending = (tool for tool in names if tool.endswith(f"_{written}"))
     suggestion = next(ending, None) or nearest_word(written, known, cutoff=0.8)
     return "" if suggestion in {None, written} else f"; did you mean {suggestion!r}?"

@@ -41,15 +41,15 @@ def declared_dependencies(project: Path) -> frozenset[str] | None:
     """
     names: set[str] = set()
     try:
-        found = [_of_pyproject(project / "pyproject.toml"), _of_setup_cfg(project / "setup.cfg")]
-        found += [_of_requirements(file) for file in project.glob(_REQUIREMENTS)]
+        declared = [_of_pyproject(project / "pyproject.toml"), _of_setup_cfg(project / "setup.cfg")]
+        declared += [_of_requirements(file) for file in project.glob(_REQUIREMENTS)]
     except (OSError, ValueError, ConfigParserError):  # another tool says what is wrong in it
         return None
-    if (project / "setup.py").exists() and found[0] is None:
+    if (project / "setup.py").exists() and declared[0] is None:
         return None
-    for requirements in found:
+    for requirements in declared:
         names.update(requirements or ())
-    is_declared = any(requirements is not None for requirements in found)
+    is_declared = any(requirements is not None for requirements in declared)
     return frozenset(names) if is_declared else None
 
 
@@ -58,12 +58,12 @@ def provides(name: str, top: str) -> bool:
     if name == _normalized(top):
         return True
     try:
-        found = distribution(name)
+        installed = distribution(name)
     except (PackageNotFoundError, ValueError):
         return False
-    if top in (found.read_text("top_level.txt") or "").split():
+    if top in (installed.read_text("top_level.txt") or "").split():
         return True
-    return any(file.parts[0] in {top, f"{top}.py"} for file in found.files or () if file.parts)
+    return any(file.parts[0] in {top, f"{top}.py"} for file in installed.files or () if file.parts)
 
 
 def distributions_of(top: str) -> list[str]:
@@ -101,8 +101,8 @@ def _of_pyproject(file: Path) -> set[str] | None:
     lists += [poetry["dev-dependencies"]] if "dev-dependencies" in poetry else []
     if not lists or "dependencies" in project.get("dynamic", ()):
         return None
-    own = [project.get("name"), poetry.get("name")]
-    return {*_names_in(own), *(name for group in lists for name in _names_in(group))}
+    names = [project.get("name"), poetry.get("name")]
+    return {*_names_in(names), *(name for group in lists for name in _names_in(group))}
 
 
 def _of_setup_cfg(file: Path) -> set[str] | None:

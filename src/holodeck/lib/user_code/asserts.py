@@ -71,7 +71,7 @@ class _Rewriter(ast.NodeTransformer):
         new = ast.Call(ast.Name(_NEW, ast.Load()), [line], [])
         record = ast.Assign([ast.Name(_RECORD, ast.Store())], new)
         test = ast.Assert(_recorded(node.test), node.msg)
-        return [ast.copy_location(one, node) for one in (record, test)]
+        return [ast.copy_location(statement, node) for statement in (record, test)]
 
 
 def _recorded(node: ast.expr) -> ast.expr:
@@ -82,13 +82,17 @@ def _recorded(node: ast.expr) -> ast.expr:
         case ast.UnaryOp(op=ast.Not()):
             new = ast.UnaryOp(node.op, _recorded(node.operand))
         case ast.Compare():
+<<<<<<< HEAD
             operands = [_recorded(comparator) for comparator in node.comparators]
+=======
+            operands = [_recorded(operand) for operand in node.comparators]
+>>>>>>> main
             new = ast.Compare(_recorded(node.left), node.ops, operands)
         case ast.Constant() | ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
             return node
         case ast.Call():
             arguments = [
-                one if isinstance(one, ast.Starred) else _recorded(one) for one in node.args
+                value if isinstance(value, ast.Starred) else _recorded(value) for value in node.args
             ]
             new = _through_record(node, ast.Call(node.func, arguments, node.keywords))
         case _:

@@ -102,9 +102,9 @@ class MetricSettings(Model):
         """Require `type` where it selects the metric: only in Python may it be omitted."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         if cls.types() and "standard" not in cls.types():
-            own = handler.resolve_ref_schema(schema)
-            own["properties"]["type"].pop("default")
-            own["required"] = ["type", *own.get("required", ())]
+            definition = handler.resolve_ref_schema(schema)
+            definition["properties"]["type"].pop("default")
+            definition["required"] = ["type", *definition.get("required", ())]
         return schema
 
     @property

@@ -232,7 +232,6 @@ class GroundednessProEvaluator(LabelEvaluator):
     PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.RESPONSE, EvalParam.CONTEXT}),
         optional=frozenset({EvalParam.QUERY}),
-        uses_context=True,
     )
     metric = "groundedness_pro"
     library_class = "GroundednessProEvaluator"

@@ -1,7 +1,7 @@
 """How well the retrieved passages are ranked, by labels of the documents; computed locally."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure.adapter import load_retrieval_evaluator
@@ -38,9 +38,7 @@ class DocumentRetrievalEvaluator(ScoredEvaluator):
     metric = "document_retrieval"
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({EvalParam.RETRIEVAL_CONTEXT}), uses_retrieval_context=True
-    )
+    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.RETRIEVAL_CONTEXT}))
 
     _evaluator: Any = None
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_range
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.evaluators.deepeval.cases import to_turn, trace_of, turns_of, turns_with_passages
 from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
@@ -13,16 +13,10 @@ from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.metrics.deepeval import TopicAdherenceMetric
 
 
-def _count(metric: Any, answer: JsonObject, key: str) -> None:
-    """Remember how many items the judge found, which DeepEval forgets."""
-    if key in answer:
-        metric.items_found = getattr(metric, "items_found", 0) + len(answer[key])
-
-
 class TraceEvaluator(DeepEvalBaseEvaluator):
     """Scores the steps of an agent: its responses, and its tool calls with their results."""
 
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.ACTUAL_OUTPUT, EvalParam.TOOLS_CALLED, EvalParam.EXCHANGES}),
         optional=frozenset({EvalParam.INPUT}),
     )
@@ -31,11 +25,6 @@ class TraceEvaluator(DeepEvalBaseEvaluator):
         case = super()._test_case(kwargs)
         case._trace_dict = trace_of(kwargs[EvalParam.EXCHANGES])  # noqa: SLF001 - its only place
         return case
-
-    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
-        if "score" in answer:
-            require_range("score", answer["score"], 0, 1)
-        _count(metric, answer, "plan")
 
 
 class StepEfficiencyEvaluator(TraceEvaluator):
@@ -48,8 +37,8 @@ class StepEfficiencyEvaluator(TraceEvaluator):
 class PlanEvaluator(TraceEvaluator):
     """Scores the plan that the judge finds in what the agent said and did."""
 
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.items_found else "the judge found no plan in the agent's steps"
+    counted = "plan"
+    without_items = "the judge found no plan in the agent's steps"
 
 
 class PlanAdherenceEvaluator(PlanEvaluator):
@@ -69,7 +58,7 @@ class PlanQualityEvaluator(PlanEvaluator):
 class ExchangesEvaluator(DeepEvalBaseEvaluator):
     """Scores each response with its input, in a case with one input, too."""
 
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.EXCHANGES}))
+    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.EXCHANGES}))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         turns = turns_of(kwargs[EvalParam.EXCHANGES])
@@ -78,11 +67,6 @@ class ExchangesEvaluator(DeepEvalBaseEvaluator):
         return adapter.library().cases.ConversationalTestCase(
             turns=[to_turn(turn, mark_unseen=True) for turn in turns]
         )
-
-    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
-        if "score" in answer:
-            require_range("score", answer["score"], 0, 1)
-        _count(metric, answer, "qa_pairs")
 
 
 class GoalAccuracyEvaluator(ExchangesEvaluator):
@@ -99,12 +83,11 @@ class TopicAdherenceEvaluator(ExchangesEvaluator):
     settings: TopicAdherenceMetric
     metric = "topic_adherence"
     deepeval_class = "TopicAdherenceMetric"
+    counted = "qa_pairs"
+    without_items = "the judge found no question and answer"
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "relevant_topics": self.settings.relevant_topics}
-
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.items_found else "the judge found no question and answer"
 
 
 class ToolUseEvaluator(ExchangesEvaluator):
@@ -112,7 +95,7 @@ class ToolUseEvaluator(ExchangesEvaluator):
 
     metric = "tool_use"
     deepeval_class = "ToolUseMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.EXCHANGES, EvalParam.TOOLS_CALLED, EvalParam.TOOLS})
     )
 
@@ -139,10 +122,7 @@ class ToolUseEvaluator(ExchangesEvaluator):
 class TurnRAGEvaluator(DeepEvalBaseEvaluator):
     """Scores the retrieval of a conversation turn by turn, each with the passages so far."""
 
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({EvalParam.EXCHANGES, EvalParam.RETRIEVAL_CONTEXT}),
-        uses_retrieval_context=True,
-    )
+    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.EXCHANGES, EvalParam.RETRIEVAL_CONTEXT}))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         expected = kwargs.get(EvalParam.EXPECTED_OUTPUT)
@@ -159,6 +139,8 @@ class TurnFaithfulnessEvaluator(TurnRAGEvaluator):
 
     metric = "turn_faithfulness"
     deepeval_class = "TurnFaithfulnessMetric"
+    counted = "claims"
+    without_items = "the judge found no claim in the responses"
 
     def _options(self) -> dict[str, Any]:
         # DeepEval 4.3 would ask for the reason in a way that blocks the event loop.
@@ -166,7 +148,6 @@ class TurnFaithfulnessEvaluator(TurnRAGEvaluator):
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
-        _count(metric, answer, "claims")
         verdicts = answer.get("verdicts", ())
         reasons = [verdict["reason"] for verdict in verdicts if verdict["verdict"] == "no"]
         metric.contradictions = [*getattr(metric, "contradictions", []), *filter(None, reasons)]
@@ -178,9 +159,6 @@ class TurnFaithfulnessEvaluator(TurnRAGEvaluator):
             metric.reason = "; ".join(reasons) or "no claim contradicts the passages"
         return super()._result_of(metric, case)
 
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.items_found else "the judge found no claim in the responses"
-
 
 class TurnContextualRelevancyEvaluator(TurnRAGEvaluator):
     """The share of the passages' statements that are relevant to what the user said."""
@@ -190,8 +168,7 @@ class TurnContextualRelevancyEvaluator(TurnRAGEvaluator):
 
 
 _WITH_OUTCOME = ParamSpec(
-    required=TurnRAGEvaluator.PARAM_SPEC.required | {EvalParam.EXPECTED_OUTPUT},
-    uses_retrieval_context=True,
+    required=TurnRAGEvaluator.PARAM_SPEC.required | {EvalParam.EXPECTED_OUTPUT}
 )
 
 

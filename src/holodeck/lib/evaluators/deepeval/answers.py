@@ -1,7 +1,7 @@
 """Metrics of DeepEval about one response: harm, tasks, tool calls and JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
@@ -31,7 +31,7 @@ class HarmEvaluator(DeepEvalBaseEvaluator):
     """The share of the response that is free of some harm: a score of 1 means no harm."""
 
     scale = ONE_IS_GOOD
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
     )
 
@@ -41,10 +41,9 @@ class HallucinationEvaluator(HarmEvaluator):
 
     metric = "hallucination"
     deepeval_class = "HallucinationMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.ACTUAL_OUTPUT, EvalParam.CONTEXT}),
         optional=frozenset({EvalParam.INPUT}),
-        uses_context=True,
     )
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
@@ -56,9 +55,7 @@ class BiasEvaluator(HarmEvaluator):
 
     metric = "bias"
     deepeval_class = "BiasMetric"
-
-    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(metric.opinions)
+    judged = "opinions"
 
 
 class ToxicityEvaluator(HarmEvaluator):
@@ -66,9 +63,7 @@ class ToxicityEvaluator(HarmEvaluator):
 
     metric = "toxicity"
     deepeval_class = "ToxicityMetric"
-
-    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(metric.opinions)
+    judged = "opinions"
 
 
 class PIILeakageEvaluator(HarmEvaluator):
@@ -76,9 +71,7 @@ class PIILeakageEvaluator(HarmEvaluator):
 
     metric = "pii_leakage"
     deepeval_class = "PIILeakageMetric"
-
-    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(metric.extracted_pii)
+    judged = "extracted_pii"
 
 
 _RESPONSE_TO_INPUT = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
@@ -90,14 +83,12 @@ class SummarizationEvaluator(DeepEvalBaseEvaluator):
     settings: SummarizationMetric
     metric = "summarization"
     deepeval_class = "SummarizationMetric"
+    judged = "claims"
     empty_is_wrong = True
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_RESPONSE_TO_INPUT)
+    PARAM_SPEC = ParamSpec(required=_RESPONSE_TO_INPUT)
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "assessment_questions": self.settings.assessment_questions}
-
-    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(metric.claims)
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
@@ -116,7 +107,7 @@ class PromptAlignmentEvaluator(DeepEvalBaseEvaluator):
     settings: PromptAlignmentMetric
     metric = "prompt_alignment"
     deepeval_class = "PromptAlignmentMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_RESPONSE_TO_INPUT)
+    PARAM_SPEC = ParamSpec(required=_RESPONSE_TO_INPUT)
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "prompt_instructions": self.settings.prompt_instructions}
@@ -130,7 +121,7 @@ class TaskCompletionEvaluator(DeepEvalBaseEvaluator):
 
     metric = "task_completion"
     deepeval_class = "TaskCompletionMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=_RESPONSE_TO_INPUT, optional=frozenset({EvalParam.TOOLS_CALLED})
     )
 
@@ -154,7 +145,7 @@ class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator):
     metric = "tool_correctness"
     uses_judge = False
     deepeval_class = "ToolCorrectnessMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.TOOLS_CALLED, EvalParam.EXPECTED_TOOLS}),
         optional=frozenset({EvalParam.INPUT}),
     )
@@ -183,7 +174,8 @@ class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator):
 
     metric = "argument_correctness"
     deepeval_class = "ArgumentCorrectnessMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    without_items = "the agent called no tool"
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.INPUT, EvalParam.TOOLS_CALLED}),
         optional=frozenset({EvalParam.EXCHANGES}),
     )
@@ -213,8 +205,8 @@ class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator):
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.tools_called)
 
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if case.tools_called else "the agent called no tool"
+    def _item_count(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+        return len(case.tools_called)
 
 
 def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
@@ -234,7 +226,7 @@ class JsonCorrectnessEvaluator(DeepEvalBaseEvaluator):
     settings: JsonCorrectnessMetric
     metric = "json_correctness"
     deepeval_class = "JsonCorrectnessMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
     )
 

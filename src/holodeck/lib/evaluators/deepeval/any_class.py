@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.class_arguments import class_arguments, takes_argument
@@ -53,12 +53,7 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
     settings: DeepEvalClassMetric
     metric = "deepeval class"
     uses = ("judge", "base_dir")
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset(),
-        optional=frozenset({*_INPUTS.values()}),
-        uses_context=True,
-        uses_retrieval_context=True,
-    )
+    PARAM_SPEC = ParamSpec(required=frozenset(), optional=frozenset({*_INPUTS.values()}))
 
     def __init__(self, *, base_dir: Path | None = None, **options: Any) -> None:
         self._base_dir = base_dir

@@ -112,12 +112,12 @@ class _FixedOrder:
         masks: dict[str, str] = test_case_contents.dummy_to_real_names
         masks.clear()
         masks.update(zip(_MASKS, self._sides, strict=True))
-        shown: Mapping[str, Any] = {
+        parts: Mapping[str, Any] = {
             "input": test_case_contents.input,
             "expected_output": test_case_contents.expected_output,
             "arena_test_cases": {
                 mask: repr(test_case_contents.contestants[side]) for mask, side in masks.items()
             },
         }
-        given = {key: value for key, value in shown.items() if value is not None}
-        return adapter.arena_prompt(**context, test_case_contents=json.dumps(given, indent=2))
+        contents = {key: value for key, value in parts.items() if value is not None}
+        return adapter.arena_prompt(**context, test_case_contents=json.dumps(contents, indent=2))

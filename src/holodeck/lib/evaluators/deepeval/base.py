@@ -44,6 +44,12 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     scale: ClassVar[str] = "0-1"
     takes_text: ClassVar[bool] = False
     """Whether DeepEval asks the judge for text, which is only shown."""
+    judged: ClassVar[str | None] = None
+    """What DeepEval's metric calls the items that need a verdict each; None for at least one."""
+    counted: ClassVar[str | None] = None
+    """The key of the items in the judge's answers; DeepEval forgets how many there were."""
+    without_items: ClassVar[str | None] = None
+    """What to say if there were none, where DeepEval gives the best score."""
     empty_is_wrong: ClassVar[bool] = False
     """Whether an empty response scores 0 without a request; DeepEval would score it 1."""
 
@@ -111,16 +117,21 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int | None:  # noqa: ARG002 - for overrides
         """Return how many verdicts the judge must give; None means at least one."""
-        return None
+        return None if self.judged is None else len(getattr(metric, self.judged))
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         """Raise ValueError, with a message for the judge, for an answer that makes no sense."""
         if isinstance(verdicts := answer.get("verdicts"), list):
             require_count("verdicts", verdicts, self._expected_verdicts(metric, case))
+        if "score" in answer:
+            require_range("score", answer["score"], 0, 1)
+        if self.counted in answer:
+            metric.item_count = getattr(metric, "item_count", 0) + len(answer[self.counted])
 
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002 - for overrides
-        """Return the reason if there was nothing to judge, where DeepEval gives the best score."""
-        return None
+    def _item_count(self, metric: Any, case: Any) -> int:  # noqa: ARG002 - for overrides
+        """Return how many items there were to judge."""
+        count: int = getattr(metric, "item_count", 0)
+        return count
 
     def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
         score = metric.score
@@ -128,9 +139,8 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
             raise EvaluationError(
                 f"{self.metric}: DeepEval returned the score {score!r}; it must be from 0 to 1"
             )
-        nothing = self._nothing_to_judge(metric, case)
-        if nothing is not None:
-            return {**self._build_result(score, nothing), "inconclusive": True}
+        if self.without_items is not None and not self._item_count(metric, case):
+            return {**self._build_result(score, self.without_items), "inconclusive": True}
         return self._build_result(score, metric.reason or "")
 
     def _build_result(self, score: float, reason: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Metrics of DeepEval about a conversation of several turns."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Turn
@@ -16,7 +16,7 @@ from holodeck.models.metrics.deepeval import RoleAdherenceMetric
 class ConversationEvaluator(DeepEvalBaseEvaluator):
     """Scores a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
 
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.TURNS}))
+    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.TURNS}))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         messages = kwargs[EvalParam.TURNS]
@@ -37,9 +37,8 @@ class ConversationCompletenessEvaluator(ConversationEvaluator):
 
     metric = "conversation_completeness"
     deepeval_class = "ConversationCompletenessMetric"
-
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.verdicts else "the judge found no request of the user"
+    counted = "intentions"
+    without_items = "the judge found no request of the user"
 
 
 class KnowledgeRetentionEvaluator(ConversationEvaluator):
@@ -47,9 +46,10 @@ class KnowledgeRetentionEvaluator(ConversationEvaluator):
 
     metric = "knowledge_retention"
     deepeval_class = "KnowledgeRetentionMetric"
+    without_items = "the judge found nothing to remember"
 
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.verdicts else "the judge found nothing to remember"
+    def _item_count(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+        return len(metric.verdicts)
 
 
 class TurnRelevancyEvaluator(ConversationEvaluator):

@@ -1,7 +1,7 @@
 """DeepEval's G-Eval: criteria in your own words, for a response or a conversation."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
@@ -60,7 +60,7 @@ class GEvalEvaluator(DeepEvalBaseEvaluator):
     settings: GEvalMetric
     metric = "geval"
     deepeval_class = "GEval"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.ACTUAL_OUTPUT}),
         optional=frozenset(
             {

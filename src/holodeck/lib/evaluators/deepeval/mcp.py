@@ -1,12 +1,12 @@
 """Metrics of DeepEval about how an agent uses the tools of MCP servers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import OfferedTool, gather_all
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_range
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.evaluators.deepeval.cases import to_turn
 from holodeck.lib.evaluators.inputs import Exchange, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
@@ -23,7 +23,7 @@ class McpEvaluator(DeepEvalBaseEvaluator):
     resources nor prompts of servers, so the judge is shown none.
     """
 
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_ABOUT_CALLS)
+    PARAM_SPEC = ParamSpec(required=_ABOUT_CALLS)
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
@@ -40,9 +40,9 @@ class McpEvaluator(DeepEvalBaseEvaluator):
         """Return the result for calls that are known."""
         return await self._measure(self._test_case(kwargs), self._options())
 
-    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
+        super()._check(answer, metric, case)
         if "score" in answer:
-            require_range("score", answer["score"], 0, 1)
             metric.reasons = [*getattr(metric, "reasons", []), answer["reason"]]
 
     def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:

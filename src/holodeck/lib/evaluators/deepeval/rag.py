@@ -1,7 +1,7 @@
 """Metrics of DeepEval about retrieved passages: `type: rag`."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, METRIC_S, BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_count
@@ -50,17 +50,13 @@ class FaithfulnessEvaluator(RAGEvaluator):
 
     metric = "faithfulness"
     deepeval_class = "FaithfulnessMetric"
+    judged = "claims"
+    counted = "claims"
+    without_items = "the judge found no claim in the response"
     empty_is_wrong = True
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.RETRIEVAL_CONTEXT}),
-        uses_retrieval_context=True,
+    PARAM_SPEC = ParamSpec(
+        required=frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.RETRIEVAL_CONTEXT})
     )
-
-    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(metric.claims)
-
-    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.claims else "the judge found no claim in the response"
 
 
 class AnswerRelevancyEvaluator(RAGEvaluator):
@@ -68,13 +64,9 @@ class AnswerRelevancyEvaluator(RAGEvaluator):
 
     metric = "answer_relevancy"
     deepeval_class = "AnswerRelevancyMetric"
+    judged = "statements"
     empty_is_wrong = True
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
-    )
-
-    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
-        return len(metric.statements)
+    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT}))
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
@@ -87,10 +79,9 @@ class ContextualRelevancyEvaluator(RAGEvaluator):
 
     metric = "contextual_relevancy"
     deepeval_class = "ContextualRelevancyMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.INPUT, EvalParam.RETRIEVAL_CONTEXT}),
         optional=frozenset({EvalParam.ACTUAL_OUTPUT}),
-        uses_retrieval_context=True,
     )
 
 
@@ -99,12 +90,11 @@ class ContextualPrecisionEvaluator(RAGEvaluator):
 
     metric = "contextual_precision"
     deepeval_class = "ContextualPrecisionMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset(
             {EvalParam.INPUT, EvalParam.EXPECTED_OUTPUT, EvalParam.RETRIEVAL_CONTEXT}
         ),
         optional=frozenset({EvalParam.ACTUAL_OUTPUT}),
-        uses_retrieval_context=True,
     )
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
@@ -116,12 +106,11 @@ class ContextualRecallEvaluator(RAGEvaluator):
 
     metric = "contextual_recall"
     deepeval_class = "ContextualRecallMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+    PARAM_SPEC = ParamSpec(
         required=frozenset(
             {EvalParam.INPUT, EvalParam.EXPECTED_OUTPUT, EvalParam.RETRIEVAL_CONTEXT}
         ),
         optional=frozenset({EvalParam.ACTUAL_OUTPUT}),
-        uses_retrieval_context=True,
     )
 
 

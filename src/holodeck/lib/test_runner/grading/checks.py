@@ -276,12 +276,12 @@ class EvaluatorSet:
             metrics = self._build(case.evaluations, *path, "evaluations")
         checks = CaseChecks([*metrics, *self._build_scorers(case, metrics, *path)])
         for at, part in case.checked_turns:
-            own = self._build(part.evaluations or [], *path, *at, "evaluations")
-            own += self._build_scorers(part, own, *path, *at)
+            of_part = self._build(part.evaluations or [], *path, *at, "evaluations")
+            of_part += self._build_scorers(part, of_part, *path, *at)
             if at[0] == "turns":
-                checks.of_turns.append(own)
+                checks.of_turns.append(of_part)
             else:
-                checks.of_steps[at[1]] = own
+                checks.of_steps[at[1]] = of_part
         if not case.uses_judge:
             return checks
         return replace(checks, criteria=self._build_criteria(index, case))
@@ -310,15 +310,18 @@ class EvaluatorSet:
         self, case: TurnModel, metrics: Sequence[Check], *path: str | int
     ) -> list[Check]:
         """Return the scorers of a case or turn, with names unlike those of its metrics."""
-        taken = {check.name for check in metrics}
-        return self._build(case.scorers or [], *path, "scorers", taken=taken)
+        names = {check.name for check in metrics}
+        return self._build(case.scorers or [], *path, "scorers", used_names=names)
 
     def _build(
-        self, metrics: Sequence[MetricSettings], *path: str | int, taken: set[str] | None = None
+        self,
+        metrics: Sequence[MetricSettings],
+        *path: str | int,
+        used_names: set[str] | None = None,
     ) -> list[Check]:
-        taken = set() if taken is None else taken
+        used_names = set() if used_names is None else used_names
         return [
-            self._build_check(metric, _free_name(metric.label, taken), *path, index)
+            self._build_check(metric, _free_name(metric.label, used_names), *path, index)
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
@@ -402,11 +405,11 @@ def _missing_judge(metric: MetricSettings, location: str) -> ConfigError:
     )
 
 
-def _free_name(label: str, taken: set[str]) -> str:
+def _free_name(label: str, used: set[str]) -> str:
     """Return the label, with a number from its second use on, so that names are unique."""
     name, number = label, 1
-    while name in taken:
+    while name in used:
         number += 1
         name = f"{label} #{number}"
-    taken.add(name)
+    used.add(name)
     return name

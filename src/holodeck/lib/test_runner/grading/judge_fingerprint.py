@@ -20,7 +20,7 @@ from holodeck.models.metrics.judge_trust import CRITERIA
 
 _OWN_CODE = {
     "judge": ("holodeck.lib.evaluators.judge_prompt", "holodeck.lib.evaluators.judge_metric"),
-    "code": ("holodeck.lib.evaluators.grader_judge",),
+    "code": ("holodeck.lib.evaluators.observation_metrics",),
     CRITERIA: ("holodeck.lib.conversation.criteria_judge", "holodeck.lib.conversation.messages"),
 }
 """The modules that write our own prompts, and that turn answers into verdicts."""
@@ -57,8 +57,7 @@ def hash_settings(metric: MetricSettings | str, llm: LLMProvider, folder: Path) 
     facts: dict[str, Any] = {"judge": llm.model_dump(mode="json", include=set(_SAMPLING))}
     if isinstance(metric, MetricSettings):
         facts["metric"] = metric.model_dump(mode="json", exclude=set(_NOT_PROMPT))
-        own = () if metric.user_code is None else (metric.user_code,)
-        targets = (*own, *metric.python_targets.values())
+        targets = [*filter(None, [metric.user_code]), *metric.python_targets.values()]
         modules = (module_file(target, folder) for target in targets)
         read = {file for path in modules if path for file in imports_of(path, [folder]).files}
         facts["files"] = {os.path.relpath(file, folder): _hash_files([file]) for file in read}
