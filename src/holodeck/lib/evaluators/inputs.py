@@ -48,13 +48,8 @@ def _exchange(turns: Sequence[Turn], index: int) -> Exchange:
     first = index
     while first and turns[first - 1].role == "user":
         first -= 1
-<<<<<<< HEAD
-    said = "\n\n".join(turn.content for turn in turns[first:at])
-    return Exchange(tuple(turns[:first]), said, turns[at])
-=======
     text = "\n\n".join(turn.content for turn in turns[first:index])
     return Exchange(tuple(turns[:first]), text, turns[index])
->>>>>>> main
 
 
 def history_of(turns: Sequence[Turn] | None) -> tuple[Turn, ...]:

@@ -82,11 +82,7 @@ def _recorded(node: ast.expr) -> ast.expr:
         case ast.UnaryOp(op=ast.Not()):
             new = ast.UnaryOp(node.op, _recorded(node.operand))
         case ast.Compare():
-<<<<<<< HEAD
-            operands = [_recorded(comparator) for comparator in node.comparators]
-=======
             operands = [_recorded(operand) for operand in node.comparators]
->>>>>>> main
             new = ast.Compare(_recorded(node.left), node.ops, operands)
         case ast.Constant() | ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
             return node
