@@ -322,7 +322,9 @@ def _with_evaluations(
     """Return the agent with these metrics and this judge in place of its own, where given."""
     if metrics is None and model is None:
         return agent
-    written = [one for one in metrics or () if isinstance(one, MetricSettings | Mapping | str)]
+    written = [
+        metric for metric in metrics or () if isinstance(metric, MetricSettings | Mapping | str)
+    ]
     values: dict[str, Any] = {}
     if written:
         values["metrics"] = [{"metric": one} if isinstance(one, str) else one for one in written]
@@ -369,9 +371,9 @@ def _suggested_option(option: str) -> str:
     if option in ExecutionConfig.model_fields:
         return ": only `holodeck test` prints results and records runs"
     flags = {
-        flag.lstrip("-").replace("-", "_"): one.field
-        for one in declared_settings().values()
-        for flag in one.setting.all_flags
+        flag.lstrip("-").replace("-", "_"): setting.field
+        for setting in declared_settings().values()
+        for flag in setting.setting.all_flags
     }
     meant = flags.get(option)
     return (
@@ -384,7 +386,11 @@ def _suggested_option(option: str) -> str:
 def _show_settings(function: Callable[..., Any]) -> None:
     """Let `help()` and completion show each setting by its name."""
     signature = inspect.signature(function)
-    own = [one for one in signature.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    own = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not Parameter.VAR_KEYWORD
+    ]
     settings = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in RunSettings.__annotations__.items()

@@ -34,13 +34,13 @@ class CaseFailed(Exception):
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
         super().__init__("\n".join(line for one in reasons for line in _with_code(one)))
-        lines = [(str(one), *_frames(one)) for one in reasons]
+        lines = [(str(reason), *_frames(reason)) for reason in reasons]
         self.details = "\n".join(line for group in lines for line in group)
         """The reasons, with tracebacks of the user's code."""
 
 
 def _frames(reason: Reason) -> list[str]:
-    return [] if reason.raised is None else [f"  {one}" for one in reason.raised.details[:-1]]
+    return [] if reason.raised is None else [f"  {detail}" for detail in reason.raised.details[:-1]]
 
 
 def _with_code(reason: Reason) -> list[str]:

@@ -204,7 +204,7 @@ def _check_patterns(config: pytest.Config) -> None:
         if not missing:
             return
         seen.add(path.name)
-    searched = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
+    searched = ", ".join(os.path.relpath(folder, config.rootpath) for folder in folders)
     # Imported here because a run of pytest without scenarios imports nothing but this plugin.
     from holodeck.lib.support.text import did_you_mean  # noqa: PLC0415
 
@@ -216,11 +216,11 @@ def _yaml_files(folders: list[Path], ignored: list[str]) -> Iterator[Path]:
     for top in folders:
         for parent, subfolders, files in os.walk(top):
             subfolders[:] = [
-                one
-                for one in subfolders
-                if not any(fnmatch.fnmatch(one, pattern) for pattern in ignored)
+                subfolder
+                for subfolder in subfolders
+                if not any(fnmatch.fnmatch(subfolder, pattern) for pattern in ignored)
             ]
-            yield from (Path(parent, one) for one in files if _SUFFIX.search(one))
+            yield from (Path(parent, file) for file in files if _SUFFIX.search(file))
 
 
 def _is_named(path: Path, session: pytest.Session) -> bool:

@@ -123,9 +123,9 @@ def find_checked(path: str) -> FoundAgents:
     """
     found = find_agents((path,), needs_agent=False)
     targets = []
-    for one in found.targets:
-        parts = one.suites if one.adapter is not None else ()
-        targets += [replace(one, path=file, suites=(file,)) for file in parts] or [one]
+    for target in found.targets:
+        parts = target.suites if target.adapter is not None else ()
+        targets += [replace(target, path=file, suites=(file,)) for file in parts] or [target]
     return FoundAgents(targets, found.others)
 
 
@@ -171,4 +171,4 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             one for one in folders if not one.startswith(".") and one not in _IGNORED_FOLDERS
         )
-        yield from (Path(parent, one) for one in sorted(files) if is_yaml(one))
+        yield from (Path(parent, file) for file in sorted(files) if is_yaml(file))

@@ -154,7 +154,10 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[
         raise click.UsageError("--format needs a file to write; add --output FILE")
     if report_format is None:
         outputs = [_new_file(one) for one in outputs if str(one) != _TERMINAL]
-    targets = [ReportTarget(one, format_for(one, report_format), one.absolute()) for one in outputs]
+    targets = [
+        ReportTarget(output, format_for(output, report_format), output.absolute())
+        for output in outputs
+    ]
     for target in targets:
         check_writable(target.path)
     return targets

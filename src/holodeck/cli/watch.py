@@ -158,7 +158,7 @@ def _signals_raise() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         raise _SignalReceived(signal.Signals(number))
 
-    handled = [one for one in _EXIT_CODES if signal.getsignal(one) is not signal.SIG_IGN]
+    handled = [code for code in _EXIT_CODES if signal.getsignal(code) is not signal.SIG_IGN]
     before = {one: signal.signal(one, end) for one in handled}
     try:
         yield
@@ -195,7 +195,7 @@ class ReadTracker:
 
     def states(self) -> FileStates:
         """Return what was read, each with its state at that time."""
-        modules = [getattr(one, "__file__", None) for one in list(sys.modules.values())]
+        modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         for path in modules:
             if isinstance(path, str) and self._is_tracked(path):
                 self._seen.setdefault(path, file_state(path))

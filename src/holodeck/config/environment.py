@@ -43,7 +43,7 @@ class Environment(Mapping[str, str]):
         """
         real = os.environ if real is None else real
         files = _dotenv_files(folder, real)
-        users = [(one / ".env").resolve() for one in user_folders(real)]
+        users = [(user_folder / ".env").resolve() for user_folder in user_folders(real)]
         # What a stranger wrote must not copy the user's variables.
         variables = [
             (str(path), _dotenv(path, interpolate=path in users or not is_untrusted()))

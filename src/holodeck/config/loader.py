@@ -379,7 +379,11 @@ class ConfigLoader:
 
     def _shared_files(self, folder: Path) -> list[ConfigFile]:
         """Return the configuration files of the project and the user that exist."""
-        users = [one for one in user_folders(self.environment()) if self._config_in(one)]
+        users = [
+            user_folder
+            for user_folder in user_folders(self.environment())
+            if self._config_in(user_folder)
+        ]
         folders = dict.fromkeys([Path(folder).absolute(), *users[:1]])
         return [
             ConfigFile(self._config_sources[one], config)

@@ -240,10 +240,10 @@ def _class(name: str) -> type[BaseModel]:
 
 
 def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for one in model.__subclasses__():
-        if one.__module__.startswith("holodeck.models"):
-            yield one
-        yield from _subclasses(one)
+    for subclass in model.__subclasses__():
+        if subclass.__module__.startswith("holodeck.models"):
+            yield subclass
+        yield from _subclasses(subclass)
 
 
 def _metrics() -> Iterator[str]:

@@ -110,7 +110,9 @@ def validate_with_schema(data: object) -> list[str]:
     from jsonschema import Draft202012Validator
 
     errors = Draft202012Validator(_suite_schema()).iter_errors(data)
-    found = [(".".join(map(str, one.absolute_path)) or "(root)", one.message) for one in errors]
+    found = [
+        (".".join(map(str, error.absolute_path)) or "(root)", error.message) for error in errors
+    ]
     return [f"Schema: {path}: {message}" for path, message in sorted(found)]
 
 
@@ -193,7 +195,7 @@ def _to_suite(path: Path, source: Source) -> Suite:
         raise_on_lost_checks(_lost_checks(written), Locations(source))
     except ConfigError as error:
         raise InvalidScenarioFile(error.field, error.message) from None
-    ids = Counter(one.id for one in written.scenarios)
+    ids = Counter(scenario.id for scenario in written.scenarios)
     for index, one in enumerate(written.scenarios):
         if ids[one.id] > 1:
             location = source.location(("scenarios", index, "id"))

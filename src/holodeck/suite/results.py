@@ -107,13 +107,13 @@ class ScenarioRunResult(SuiteModel):
     @property
     def mean_score(self) -> float | None:
         """Mean of the scores; None without any."""
-        scores = [one.score for one in self.scores]
+        scores = [score.score for score in self.scores]
         return sum(scores) / len(scores) if scores else None
 
     @property
     def explanations(self) -> list[str]:
         """The error, or what each scorer explains."""
-        return [self.error] if self.error else [one.explanation for one in self.scores]
+        return [self.error] if self.error else [score.explanation for score in self.scores]
 
 
 class RunResult(SuiteModel):
@@ -139,7 +139,7 @@ class RunResult(SuiteModel):
     def __bool__(self) -> bool:
         """Whether every scenario ran and passed, and there was one."""
         results = self.scenario_results
-        return bool(results) and all(one.passed for one in results) and not self.not_reached
+        return bool(results) and all(result.passed for result in results) and not self.not_reached
 
     def to_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each scenario.
@@ -169,6 +169,6 @@ class RunResult(SuiteModel):
         count = len(results) or 1
         self.pass_rate = sum(one.passed for one in results) / count
         self.aggregate_score = sum(one.mean_score or 0 for one in results) / count
-        self.sum_duration_ms = sum(one.duration_ms for one in results)
+        self.sum_duration_ms = sum(result.duration_ms for result in results)
         if not is_measured:
             self.total_duration_ms = self.sum_duration_ms

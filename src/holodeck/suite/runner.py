@@ -316,7 +316,9 @@ def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
     wanted = set(tags)
     found = [one for one in suite.scenarios if wanted & {*one.tags, *suite.tags}]
     if not found:
-        known = sorted({tag for one in suite.scenarios for tag in one.tags} | set(suite.tags))
+        known = sorted(
+            {tag for scenario in suite.scenarios for tag in scenario.tags} | set(suite.tags)
+        )
         raise NothingSelected(
             f"no scenario of suite {suite.name!r} has a tag of {sorted(wanted)};"
             f" its tags: {', '.join(known) or 'none'}"
@@ -327,8 +329,8 @@ def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
 def _check_ids(suite: Suite) -> None:
     """Raise ConfigError if different scenarios have one id; the same one may be there twice."""
     seen: dict[str, Scenario] = {}
-    for one in suite.scenarios:
-        if seen.setdefault(one.id, one) != one:
+    for scenario in suite.scenarios:
+        if seen.setdefault(scenario.id, scenario) != scenario:
             raise ConfigError(
-                f"suite {suite.name!r}", f"more than one scenario has the id {one.id!r}"
+                f"suite {suite.name!r}", f"more than one scenario has the id {scenario.id!r}"
             )

@@ -173,7 +173,7 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     shown = cli_context.redactor.redact_report(made)
     file = output or (agent if agent.is_dir() else agent.parent).absolute() / BASELINE_FILE
     write_report_text(generate_json_report(shown), file)
-    passed = sum(one.outcome.is_pass for one in made.cases)
+    passed = sum(case.outcome.is_pass for case in made.cases)
     cases = plural(len(made.cases), "case")
     echo(
         cli_context.clean(

@@ -53,7 +53,7 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
         cli_context.print_json(text)
         return
     rows = [("KEY", "VALUE", "SOURCE")]
-    for one in settings:
-        overrides = f" (overrides {one.overrules})" if one.overrules else ""
-        rows.append((one.key, format_default(one.value), f"{one.source}{overrides}"))
+    for setting in settings:
+        overrides = f" (overrides {setting.overrules})" if setting.overrules else ""
+        rows.append((setting.key, format_default(setting.value), f"{setting.source}{overrides}"))
     echo(cli_context.clean(format_table(rows)))

@@ -95,7 +95,7 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
             )
     redact = make_redact(cli_context.redactor.redact, patterns)
     imported = read_source(source, run_store_of(agent), written_as)
-    imported.cases = [redact_case(one, redact) for one in imported.cases]
+    imported.cases = [redact_case(case, redact) for case in imported.cases]
     if split is not None:
         imported.cases = split_turns(imported.cases)
     leave_out_duplicates(imported)
@@ -126,5 +126,5 @@ def _say_what_is_next(
         f"; {plural(todos, 'case has', 'cases have')} a 'todo' and cannot pass yet" if todos else ""
     )
     echo(context.clean(f"{wrote}{left}"), err=True)
-    if any(one.criteria for one in imported.cases):
+    if any(case.criteria for case in imported.cases):
         echo("'criteria' need a judge: write 'evaluations: {model: …}' in the agent.yaml", err=True)

@@ -82,7 +82,7 @@ def label(
     }
     redact = cli_context.redactor.redact
     responses = responses_to_label(agent, recorded, subject, redact)
-    left = [one for one in responses if one.question not in known]
+    left = [response for response in responses if response.question not in known]
     known_count = len(responses) - len(left)
     if not left:
         echo(f"All {len(responses)} responses of run {recorded.id} have labels")
@@ -137,7 +137,7 @@ def _answer() -> str:
         except click.Abort:
             echo()
             return "quit"
-        found = [one for one in _ANSWERS if text and one.startswith(text)]
+        found = [answer for answer in _ANSWERS if text and answer.startswith(text)]
         if found:
             return found[0]
         echo(f"{text!r} is no answer; write one of {', '.join(_ANSWERS)}")

@@ -74,7 +74,7 @@ def report(
     links = None if github is None else github.links
     FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)
-    named = [read_named(one, store, cli_context) for one in runs or ("last",)]
+    named = [read_named(run, store, cli_context) for run in runs or ("last",)]
     found, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
     check_inputs(targets)
     shown = cli_context.redactor.redact_report(found)

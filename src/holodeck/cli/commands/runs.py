@@ -109,7 +109,11 @@ def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) ->
     if keep is None and older_than is None:
         raise click.UsageError("nothing selected; add --keep N, --older-than DAYS, or both")
     run_store = run_store_of(agent)
-    removed = [one for one in run_store.overviews()[keep or 0 :] if _is_prunable(one, older_than)]
+    removed = [
+        overview
+        for overview in run_store.overviews()[keep or 0 :]
+        if _is_prunable(overview, older_than)
+    ]
     if not removed:
         echo("Nothing to remove")
         return

@@ -100,7 +100,7 @@ def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
     loaded = None
     if load and not any(one.severity == "error" for one in findings):
         loaded = _load_code(agent, findings)
-    errors = sum(1 for one in findings if strict or one.severity == "error")
+    errors = sum(1 for finding in findings if strict or finding.severity == "error")
     return _Checked(
         findings,
         errors,
@@ -136,8 +136,13 @@ def _warn_of_unchecked(others: list[str], read: set[Path], context: CliContext) 
 
 def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
     return [
-        {"severity": one.severity, "place": one.location, "path": one.path, "message": one.message}
-        for one in findings
+        {
+            "severity": finding.severity,
+            "place": finding.location,
+            "path": finding.path,
+            "message": finding.message,
+        }
+        for finding in findings
     ]
 
 
@@ -191,7 +196,7 @@ def _contents(agent: "Agent") -> str:
 
     cases = agent.test_cases or []
     shared = agent.evaluations.metrics if agent.evaluations else []
-    metrics = [*shared, *(one for case in cases for one in case.own_metrics)]
+    metrics = [*shared, *(metric for case in cases for metric in case.own_metrics)]
     counts = [
         plural(len(cases), "test case"),
         plural(len(agent.tools or []), "tool"),

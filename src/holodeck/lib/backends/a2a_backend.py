@@ -109,7 +109,11 @@ class A2aBackend:
         """Raise BackendInitError if the card leads the headers to a host that is not allowed."""
         own = Server(self._config.url)
         # the SDK uses interfaces of this kind only
-        interfaces = [one for one in card.supported_interfaces if one.protocol_binding == "JSONRPC"]
+        interfaces = [
+            supported_interface
+            for supported_interface in card.supported_interfaces
+            if supported_interface.protocol_binding == "JSONRPC"
+        ]
         for server in (Server(interface.url) for interface in interfaces):
             if _origin(server) == _origin(own) or is_allowed(server, self._config.allowed_hosts):
                 continue

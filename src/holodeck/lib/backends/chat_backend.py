@@ -305,7 +305,7 @@ class ChatSession:
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
-        self._history = [*self._history, *(dict(one) for one in messages)]
+        self._history = [*self._history, *(dict(message) for message in messages)]
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         yield (await self.send(message)).response

@@ -120,8 +120,8 @@ class McpSession:
     def _list_tools(self) -> ExecutionResult:
         """Return the tools as the server describes them."""
         tools = [
-            one.model_dump(mode="json", exclude_none=True)
-            for one in self._connection.tools.values()
+            tool.model_dump(mode="json", exclude_none=True)
+            for tool in self._connection.tools.values()
         ]
         return ExecutionResult(
             json.dumps(tools, ensure_ascii=False),

@@ -213,7 +213,7 @@ class TappedPythonBackend(TappedBackend):
             if has_work_left:
                 turn.problem = EARLIER_WORK
             yield turn
-        self._left |= {one for one in asyncio.all_tasks() - before if not one.done()}
+        self._left |= {task for task in asyncio.all_tasks() - before if not task.done()}
 
 
 class ProcessTaps:

@@ -219,15 +219,15 @@ def _padded(label: Label) -> Label:
 def _consistency(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
     """Count responses with the same verdict in all rounds, of those with a verdict in each."""
     verdicts = [[one.passed for one in judged] for judged in zip(*rounds, strict=True)]
-    complete = [one for one in verdicts if None not in one]
+    complete = [verdict for verdict in verdicts if None not in verdict]
     return Proportion(sum(len(set(one)) == 1 for one in complete), len(complete))
 
 
 def _order_effect(pairs: Sequence[PairChoice]) -> OrderEffect:
     both = [
-        (one.good_first, one.good_last)
-        for one in pairs
-        if one.good_first is not None and one.good_last is not None
+        (pair.good_first, pair.good_last)
+        for pair in pairs
+        if pair.good_first is not None and pair.good_last is not None
     ]
     firsts = sum(good_first + (not good_last) for good_first, good_last in both)
     return OrderEffect(

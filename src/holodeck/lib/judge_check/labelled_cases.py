@@ -244,7 +244,7 @@ def with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
         return metric.model_copy(update=update)
     questions = [one.question for one in metric.questions]
     if label.criterion not in questions:
-        known = "; ".join(repr(one_line(one, 80)) for one in questions)
+        known = "; ".join(repr(one_line(question, 80)) for question in questions)
         nearest = did_you_mean(label.criterion, questions)
         raise ConfigError(
             label.location,
@@ -253,7 +253,8 @@ def with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
         )
     number = questions.index(label.criterion)
     examples = [
-        one.model_copy(update={"answers": [one.answers[number]]}) for one in metric.examples
+        example.model_copy(update={"answers": [example.answers[number]]})
+        for example in metric.examples
     ]
     criteria: list[str | Criterion] = [metric.questions[number]]
     return metric.model_copy(update={**update, "criteria": criteria, "examples": examples})
@@ -262,8 +263,8 @@ def with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
 def _turn(label: Label) -> TurnResult:
     """Return what a record would contain of the response."""
     calls = [
-        ToolInvocation(name=one.name, args=one.arguments, result=one.result, error=one.error)
-        for one in label.tool_calls or ()
+        ToolInvocation(name=call.name, args=call.arguments, result=call.result, error=call.error)
+        for call in label.tool_calls or ()
     ]
     return TurnResult(
         input=label.input,
@@ -333,16 +334,16 @@ def _shuffled(response: UnlabelledResponse) -> bytes:
 def _criteria(case: TestCaseModel, metric: MetricSettings | str) -> Sequence[str | None]:
     """Return what is asked about the responses of a case; None for the metric as a whole."""
     if metric == CRITERIA:
-        return [one.text for one in case.criterion_settings]
+        return [setting.text for setting in case.criterion_settings]
     if isinstance(metric, JudgeMetric):
-        return [one.question for one in metric.questions]
+        return [question.question for question in metric.questions]
     return [None]
 
 
 def _keys(seen: Observation, criterion: str | None) -> dict[str, Any]:
     known = {} if isinstance(seen.tool_calls, Unknown) else {"tool_calls": _calls(seen.tool_calls)}
     earlier = list(_history(seen.turns[:-2]))
-    expected = [one if isinstance(one, str) else one.name for one in seen.expected_tools or ()]
+    expected = [tool if isinstance(tool, str) else tool.name for tool in seen.expected_tools or ()]
     optional = {
         "criterion": criterion,
         "ground_truth": seen.ground_truth,
@@ -361,12 +362,12 @@ def _keys(seen: Observation, criterion: str | None) -> dict[str, Any]:
 def _calls(calls: Sequence[ToolInvocation]) -> list[dict[str, Any]]:
     return [
         {
-            "name": one.name,
-            "arguments": one.args,
-            "result": one.result,
-            **({"error": one.error} if one.error else {}),
+            "name": call.name,
+            "arguments": call.args,
+            "result": call.result,
+            **({"error": call.error} if call.error else {}),
         }
-        for one in calls
+        for call in calls
     ]
 
 

@@ -45,7 +45,7 @@ class Agreement:
     @classmethod
     def of(cls, verdicts: Sequence[tuple[bool, bool]]) -> "Agreement":
         """Count pairs of (verdict of people, verdict of the judge)."""
-        return cls(*(verdicts.count(one) for one in _CELLS))
+        return cls(*(verdicts.count(cell) for cell in _CELLS))
 
     @property
     def total(self) -> int:

@@ -88,14 +88,14 @@ def to_json(
         "seconds": round(check.usage.seconds, 3),
         "judgements": [
             {
-                **one.label.model_dump(exclude_none=True),
-                "score": one.score,
-                "passed": one.passed,
-                "agrees": one.agrees,
-                "reason": one.reason,
-                "error": one.error,
+                **judgement.label.model_dump(exclude_none=True),
+                "score": judgement.score,
+                "passed": judgement.passed,
+                "agrees": judgement.agrees,
+                "reason": judgement.reason,
+                "error": judgement.error,
             }
-            for one in check.judgements
+            for judgement in check.judgements
         ],
     }
 
@@ -103,7 +103,7 @@ def to_json(
 def _shares(effect: OrderEffect | LengthEffect | None) -> dict[str, Any] | None:
     if effect is None:
         return None
-    parts = {one.name: getattr(effect, one.name) for one in fields(effect)}
+    parts = {field.name: getattr(effect, field.name) for field in fields(effect)}
     return {key: _share(one) if isinstance(one, Proportion) else one for key, one in parts.items()}
 
 
@@ -223,7 +223,7 @@ def _effects(check: JudgeCheckResult) -> list[tuple[str, str]]:
         ]
     if check.length is not None:
         shifts = (check.length.shift_of_good, check.length.shift_of_bad)
-        good, bad = (_number(one, sign=True) for one in shifts)
+        good, bad = (_number(shift, sign=True) for shift in shifts)
         changed = f"{_format_share(check.length.changed)}; scores of good {good}, of bad {bad}"
         rows.append(("changed by mere length", changed))
     return rows
@@ -249,7 +249,11 @@ def _cost(usage: UsageMeter) -> str:
 
 
 def _differences(check: JudgeCheckResult) -> list[str]:
-    others = [one for one in check.judgements if one.passed is not None and not one.agrees]
+    others = [
+        judgement
+        for judgement in check.judgements
+        if judgement.passed is not None and not judgement.agrees
+    ]
     lines = [
         f"  people say {one.label.label}, the judge {_number(one.score)}:"
         f" {one_line(one.label.criterion or one.label.input, 60)}"
@@ -349,7 +353,7 @@ def _undecided(found: Sequence[ProbedResponse]) -> int:
 
 
 def _row(name: str, found: Sequence[ProbedResponse]) -> tuple[str, ...]:
-    bad, good = (f"{one.count} of {one.of}" if one.of else "–" for one in _sides(found))
+    bad, good = (f"{side.count} of {side.of}" if side.of else "–" for side in _sides(found))
     return name, bad, good, str(_undecided(found))
 
 

@@ -105,7 +105,7 @@ class JudgeCheckResult:
     @property
     def agreement(self) -> Agreement:
         """The agreement on responses with a conclusive verdict."""
-        verdicts = [(one.label.is_good, one.passed) for one in self.judgements]
+        verdicts = [(judgement.label.is_good, judgement.passed) for judgement in self.judgements]
         return Agreement.of([(good, passed) for good, passed in verdicts if passed is not None])
 
     @property
@@ -116,7 +116,9 @@ class JudgeCheckResult:
     @property
     def counted_agreement(self) -> Agreement:
         """The same on the labels that decide about the gate."""
-        return _strict_agreement([one for one in self.judgements if self._is_counted(one)])
+        return _strict_agreement(
+            [judgement for judgement in self.judgements if self._is_counted(judgement)]
+        )
 
     @property
     def uncounted(self) -> int:
@@ -127,7 +129,7 @@ class JudgeCheckResult:
     def labelled_criteria(self) -> list[str] | None:
         """The criteria with labels of both kinds that count, in their order; None if there are
         such labels about all criteria together."""
-        counted = [one.label for one in self.judgements if self._is_counted(one)]
+        counted = [judgement.label for judgement in self.judgements if self._is_counted(judgement)]
         kinds = dict.fromkeys((label.criterion, label.is_good) for label in counted)
         both = [text for text, is_good in kinds if is_good and (text, False) in kinds]
         return None if None in both else [text for text in both if text is not None]
@@ -156,15 +158,21 @@ class JudgeCheckResult:
 
     @property
     def scores(self) -> list[tuple[bool, float]]:
-        return [(one.label.is_good, one.score) for one in self.judgements if one.score is not None]
+        return [
+            (judgement.label.is_good, judgement.score)
+            for judgement in self.judgements
+            if judgement.score is not None
+        ]
 
     @property
     def inconclusive(self) -> int:
-        return sum(one.passed is None and one.error is None for one in self.judgements)
+        return sum(
+            judgement.passed is None and judgement.error is None for judgement in self.judgements
+        )
 
 
 def _strict_agreement(judgements: Sequence[Judgement]) -> Agreement:
-    judged = {one.label.question: one for one in reversed(judgements)}
+    judged = {judgement.label.question: judgement for judgement in reversed(judgements)}
     return Agreement.of(
         [
             (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)

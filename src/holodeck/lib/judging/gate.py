@@ -311,8 +311,8 @@ def _pmf(of: int, rate: float) -> list[float]:
 def _tails(probabilities: Sequence[float]) -> list[float]:
     """Return the probability of at least k, for each k up to one more than there are."""
     found = [0.0]
-    for one in reversed(probabilities):
-        found.append(found[-1] + one)
+    for probability in reversed(probabilities):
+        found.append(found[-1] + probability)
     return found[::-1]
 
 

@@ -84,7 +84,7 @@ def keep_judge_prompts() -> Iterator[list[str]]:
 
 
 def _prompt_text(request: ChatRequest) -> str:
-    parts = (f"{one['role']}:\n{_text_in(one['content'])}" for one in request.messages)
+    parts = (f"{message['role']}:\n{_text_in(message['content'])}" for message in request.messages)
     text = "\n\n".join(parts)
     return text if len(text) <= MAX_PROMPT else f"{text[:MAX_PROMPT]}… ({len(text)} characters)"
 

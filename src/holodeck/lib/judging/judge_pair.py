@@ -109,7 +109,7 @@ def compare_judges(check: JudgeCheckResult, other: SavedVerdicts) -> JudgePair:
 
     An inconclusive verdict and an error count as wrong, as they do for the gate.
     """
-    agrees = {_key(one.label): one.agrees for one in reversed(check.judgements)}
+    agrees = {_key(judgement.label): judgement.agrees for judgement in reversed(check.judgements)}
     both = [key for key in agrees if key in other.agrees]
     pairs = [(agrees[key], other.agrees[key]) for key in both]
     return JudgePair(

@@ -264,8 +264,8 @@ def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
         if not one.is_good:
             bad.setdefault((one.input, one.criterion), []).append(one)
     pairs = []
-    for one in labels:
-        unpaired = bad.get((one.input, one.criterion))
-        if one.is_good and unpaired:
-            pairs.append((one, unpaired.pop(0)))
+    for label in labels:
+        unpaired = bad.get((label.input, label.criterion))
+        if label.is_good and unpaired:
+            pairs.append((label, unpaired.pop(0)))
     return pairs

@@ -172,7 +172,7 @@ def _token(found: JsonObject) -> Token:
     return Token(
         text if isinstance(text, str) else "",
         None if own is None else own[1],
-        tuple(one for one in alternatives if one is not None),
+        tuple(alternative for alternative in alternatives if alternative is not None),
     )
 
 

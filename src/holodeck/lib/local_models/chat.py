@@ -59,7 +59,7 @@ async def reply_to(
         return reply
     call = (reply.call.name, reply.call.arguments)
     results = PromptConversation.of(messages).turns[-1].results
-    if not any((one.tool, one.arguments) == call for one in results):
+    if not any((result.tool, result.arguments) == call for result in results):
         return reply
     # The call was made already: without tools, the model has to answer.
     answer = await _complete(model, messages, (), settings, time_limit)
@@ -145,7 +145,7 @@ class LocalChatModel:
 
     def _request(self, question: ChatRequest) -> dict[str, Any]:
         request: dict[str, Any] = {
-            "messages": [dict(one) for one in question.messages],
+            "messages": [dict(message) for message in question.messages],
             "temperature": self._llm.temperature,
             "top_p": self._llm.top_p,
             "max_tokens": question.max_tokens or self._llm.max_tokens or _MAX_TOKENS,

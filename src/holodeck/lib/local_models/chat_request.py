@@ -102,7 +102,10 @@ class PromptTurn:
             return (
                 f"{self.user_text}\n\nThe answer is: {results}\n\nSay this answer in one sentence."
             )
-        lines = [f"{one.tool} {json.dumps(one.arguments)}: {one.text}" for one in self.results]
+        lines = [
+            f"{result.tool} {json.dumps(result.arguments)}: {result.text}"
+            for result in self.results
+        ]
         listed = lines[0] if len(lines) == 1 else "".join(f"\n- {line}" for line in lines)
         return f"Read this: {listed}\n\nUse what you read to answer: {self.user_text}"
 
@@ -180,7 +183,7 @@ def chat_request(
         instructions.append(tools_prompt(tools))
         schema = tool_choice_schema(tools, schema)
     system = [{"role": "system", "content": "\n\n".join(instructions)}] if instructions else []
-    prompt = [one for turn in conversation.turns for one in turn.messages(settings.small)]
+    prompt = [message for turn in conversation.turns for message in turn.messages(settings.small)]
     request: JsonObject = {"messages": [*system, *prompt], **settings.sampling()}
     if schema is not None:
         name = _WITH_TOOLS if tools else _WITHOUT_TOOLS

@@ -333,7 +333,7 @@ class EmbeddingModel:
                 f" {MAX_CHARACTERS} is the most"
             )
         encodable = text.encode(errors="replace").decode()  # without halves of surrogate pairs
-        return _mean([one for piece in split_text(encodable) for one in self._vectors(piece)])
+        return _mean([vector for piece in split_text(encodable) for vector in self._vectors(piece)])
 
     def _vectors(self, piece: str) -> list[tuple[int, Vector]]:
         """Return vectors with the lengths of their texts: several if a piece has many tokens."""

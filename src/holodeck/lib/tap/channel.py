@@ -139,7 +139,7 @@ class TappedTurn:
             self.facts = TurnFacts(requests=requests, problem=problem)
         else:
             results = self._results()
-            calls = [call for one in self.exchanges for call in one.reading.reader.calls]
+            calls = [call for exchange in self.exchanges for call in exchange.reading.reader.calls]
             self.facts = TurnFacts([(call, results.get(id(call))) for call in calls], requests)
 
     def _find_problem(self, unused: str) -> str | None:

@@ -140,7 +140,11 @@ def _bytes(text: str) -> bytes:
 def _decodable_codings(accepted: bytes) -> bytes:
     """Return the codings of an `Accept-Encoding` header that the tap can decode."""
     codings = [one.strip() for one in accepted.decode("latin-1").split(",")]
-    known = [one for one in codings if one.partition(";")[0].strip().lower() in _READABLE_CODINGS]
+    known = [
+        coding
+        for coding in codings
+        if coding.partition(";")[0].strip().lower() in _READABLE_CODINGS
+    ]
     return (", ".join(known) or "identity").encode("latin-1")
 
 

@@ -65,10 +65,10 @@ def show_messages(
         columns = max(width(stream) - columns_of(prefix), _MIN_COLUMNS)
     start = colorize(prefix, ANSIColors.YELLOW, is_colored) if prefix else ""
     lines = []
-    for one in messages:
-        first, *others = render_lines(one, columns)
-        head = colorize(one.head, one.color, is_colored)
-        lines += [head + first[len(one.head) :], *others]
+    for message in messages:
+        first, *others = render_lines(message, columns)
+        head = colorize(message.head, message.color, is_colored)
+        lines += [head + first[len(message.head) :], *others]
     with hold_terminal(), suppress(ValueError):  # the stream is closed
         write_text(stream, "\n" * gap + "".join(f"{start}{line}\n" for line in lines))
 

@@ -58,7 +58,7 @@ class OpenAIAdapter:
         message, usage = response.choices[0].message, response.usage
         return AgentResult(
             output=message.content or "",
-            tool_calls=[_tool_call(one) for one in message.tool_calls or ()],
+            tool_calls=[_tool_call(call) for call in message.tool_calls or ()],
             latency_ms=latency_ms,
             token_usage=usage
             and TokenUsage(

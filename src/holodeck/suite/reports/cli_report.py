@@ -46,13 +46,13 @@ class CLIReporter:
         table.add_column("Score", justify="right")
         table.add_column("Duration", justify="right")
         table.add_column("Details")
-        for one in result.scenario_results:
+        for scenario_result in result.scenario_results:
             table.add_row(
-                text(one.scenario.name),
-                text(one.status, _COLORS[one.status]),
-                f"{one.mean_score or 0:.2f}",
-                f"{one.duration_ms:.0f} ms",
-                text("; ".join(one.explanations)),
+                text(scenario_result.scenario.name),
+                text(scenario_result.status, _COLORS[scenario_result.status]),
+                f"{scenario_result.mean_score or 0:.2f}",
+                f"{scenario_result.duration_ms:.0f} ms",
+                text("; ".join(scenario_result.explanations)),
             )
         self.console.print(table)
         if result.not_reached:

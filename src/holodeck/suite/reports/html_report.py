@@ -50,9 +50,11 @@ def _test_result(result: ScenarioRunResult) -> TestResult:
         agent_response=answer.output or None,
         tool_invocations=[
             ToolInvocation(
-                name=one.name, args=to_json_value(one.arguments), result=to_json_value(one.result)
+                name=call.name,
+                args=to_json_value(call.arguments),
+                result=to_json_value(call.result),
             )
-            for one in answer.tool_calls
+            for call in answer.tool_calls
         ],
         metric_results=list(map(_metric, result.scores)),
         passed=result.outcome.is_pass,

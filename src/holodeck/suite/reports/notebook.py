@@ -19,22 +19,22 @@ def render_notebook_table(run: RunResult) -> str:
     title = f"{run.suite_name}: {passed} of {len(results)} passed"
     title += f" ({percent(100 * passed / len(results), 1)})" if results else ""
     notes = [f"not reached: {', '.join(run.not_reached)}"] if run.not_reached else []
-    return render_table(title, [_table_row(one) for one in results], notes)
+    return render_table(title, [_table_row(result) for result in results], notes)
 
 
 def cases_dataframe(run: RunResult) -> "DataFrame":
     """Return a row for each scenario that ran."""
-    return make_dataframe((_case_row(run, one) for one in run.scenario_results), CASE_COLUMNS)
+    return make_dataframe((_case_row(run, result) for result in run.scenario_results), CASE_COLUMNS)
 
 
 def metrics_dataframe(run: RunResult) -> "DataFrame":
     """Return a row for each score."""
-    rows = (row for one in run.scenario_results for row in _metric_rows(run, one))
+    rows = (row for result in run.scenario_results for row in _metric_rows(run, result))
     return make_dataframe(rows, METRIC_COLUMNS)
 
 
 def _table_row(result: ScenarioRunResult) -> TableRow:
-    scores = (f"{one.scorer_name} {one.score:.2f}" for one in result.scores)
+    scores = (f"{score.scorer_name} {score.score:.2f}" for score in result.scores)
     return TableRow(
         outcome=result.outcome,
         name=result.scenario.name,
@@ -48,7 +48,7 @@ def _table_row(result: ScenarioRunResult) -> TableRow:
 def _reasons(result: ScenarioRunResult) -> list[str]:
     if result.error:
         return [result.error]
-    missed = (one for one in result.scores if not one.passed)
+    missed = (score for score in result.scores if not score.passed)
     return [f"{one.scorer_name}: {one.error or one.explanation}" for one in missed]
 
 
@@ -65,7 +65,7 @@ def _place(run: RunResult, result: ScenarioRunResult) -> Row:
 def _case_row(run: RunResult, result: ScenarioRunResult) -> Row:
     agent, scenario = result.agent_result, result.scenario
     usage = agent.token_usage
-    names = [one.name for one in agent.tool_calls] if agent.knows_tool_calls else None
+    names = [call.name for call in agent.tool_calls] if agent.knows_tool_calls else None
     return {
         **_place(run, result),
         "tags": ", ".join(scenario.tags),
@@ -89,13 +89,13 @@ def _case_row(run: RunResult, result: ScenarioRunResult) -> Row:
 
 
 def _metric_rows(run: RunResult, result: ScenarioRunResult) -> Iterator[Row]:
-    for one in result.scores:
+    for score in result.scores:
         yield {
             **_place(run, result),
-            "metric": one.scorer_name,
-            "score": None if one.error else one.score,
-            "passed": None if one.error else one.passed,
+            "metric": score.scorer_name,
+            "score": None if score.error else score.score,
+            "passed": None if score.error else score.passed,
             "required": True,
-            "reason": one.explanation or None,
-            "error": one.error,
+            "reason": score.explanation or None,
+            "error": score.error,
         }

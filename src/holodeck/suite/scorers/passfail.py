@@ -65,7 +65,7 @@ def _differences_from_expected(scenario: Scenario, result: AgentResult) -> Itera
             yield f"tool {tool!r} was not called, so its arguments are wrong"
         differences = [list(_argument_differences(arguments, call)) for call in calls]
         if differences and all(differences):  # of the first call, as none is right
-            yield from (f"tool {tool!r}: {one}" for one in differences[0])
+            yield from (f"tool {tool!r}: {difference}" for difference in differences[0])
     expected = scenario.expected_output
     if expected is not None and expected.lower() not in result.output.lower():
         yield f"{expected[:80]!r} is not in the answer"

@@ -133,7 +133,7 @@ class TurnRecord:
         blocked one reached a filter or middleware of the user that did not call the function. A
         result of a call that was not noted, such as one of an earlier turn, is left out.
         """
-        answered = {one["call_id"] for one in self.tool_results}
+        answered = {tool_result["call_id"] for tool_result in self.tool_results}
         for call in self.tool_calls or ():
             is_open = call_id is None and name in {None, call["name"]}
             if call["call_id"] in answered or not (is_open or call["call_id"] == call_id):

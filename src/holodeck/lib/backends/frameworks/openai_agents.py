@@ -282,7 +282,7 @@ class _TurnReader:
         """Note the tokens of all requests; the SDK counts a request of unknown usage as 0."""
         if self._usage is None or not self._usage.requests:
             return
-        known = [one for one in self._usage.request_usage_entries if one.input_tokens]
+        known = [entry for entry in self._usage.request_usage_entries if entry.input_tokens]
         # The requests of an agent used as a tool are in its sum, but not in the responses.
         requests = self._responses
         if len(known) < self._usage.requests:

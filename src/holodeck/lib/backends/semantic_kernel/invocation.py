@@ -129,7 +129,7 @@ def tool_calls(turn: KernelTurn) -> list[RequestedCall]:
 def tool_results(turn: KernelTurn) -> list[ToolResult]:
     """Return the results of the turn's tool calls, in the order of the calls."""
     record = _record(turn)
-    results = {one["call_id"]: one for one in record.tool_results}
+    results = {result["call_id"]: result for result in record.tool_results}
     ids = [call["call_id"] for call in record.tool_calls or ()]
     return [_tool_result(turn, results[call_id]) for call_id in ids if call_id in results]
 

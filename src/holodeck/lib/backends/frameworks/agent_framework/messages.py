@@ -81,7 +81,11 @@ def answer(response: Any) -> Any:
         value = None
     if value is not None:
         return value
-    texts = [one.text for one in response.messages if one.role == "assistant" and one.text]
+    texts = [
+        message.text
+        for message in response.messages
+        if message.role == "assistant" and message.text
+    ]
     return texts[-1] if texts else ""
 
 
@@ -117,7 +121,7 @@ def tool_names(agent: Any) -> list[str] | None:
     if not has_client(agent):
         return None
     providers = agent.context_providers
-    if not all(isinstance(one, agent_framework.HistoryProvider) for one in providers):
+    if not all(isinstance(provider, agent_framework.HistoryProvider) for provider in providers):
         return None
     tools = list(agent.default_options.get("tools") or ())
     for server in agent.mcp_tools:

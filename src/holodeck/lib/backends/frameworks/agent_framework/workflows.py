@@ -343,7 +343,9 @@ def leave_out_handoffs(turn: TurnRecord) -> None:
     turn.tool_calls = [
         call for call in turn.tool_calls or () if not call["name"].startswith(HANDOFF)
     ]
-    turn.tool_results = [one for one in turn.tool_results if not one["name"].startswith(HANDOFF)]
+    turn.tool_results = [
+        result for result in turn.tool_results if not result["name"].startswith(HANDOFF)
+    ]
 
 
 def responses_of(data: Any) -> list[Any]:
@@ -376,7 +378,9 @@ def _as_answer(output: Any) -> Any:
     authors = {one.author_name for one in output.messages if one.role == "assistant"}
     if len(authors) < 2:
         return answer(output)
-    return "\n\n".join(one.text for one in output.messages if one.role == "assistant" and one.text)
+    return "\n\n".join(
+        message.text for message in output.messages if message.role == "assistant" and message.text
+    )
 
 
 def pending_turn(requests: Sequence[Any]) -> str | None:

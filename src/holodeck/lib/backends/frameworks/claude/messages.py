@@ -187,7 +187,9 @@ class ClaudeTurnReader:
     def _has_started(self, call_id: str) -> bool:
         """Whether a call of a tool was not refused."""
         results = self._turn.tool_results
-        return not any(one["call_id"] == call_id and one.get("is_error") for one in results)
+        return not any(
+            result["call_id"] == call_id and result.get("is_error") for result in results
+        )
 
     def _agent(self, parent: str | None) -> str:
         return MAIN if parent is None else self._names.get(parent, "a subagent")

@@ -192,7 +192,7 @@ def service_tools(agent: Any) -> list[str]:
 def names_of_tools(agent: Any) -> list[str]:
     """Return the names of the functions that an agent offers to its model."""
     settings = agent.arguments.execution_settings if agent.arguments else None
-    behaviors = [one.function_choice_behavior for one in (settings or {}).values()]
+    behaviors = [setting.function_choice_behavior for setting in (settings or {}).values()]
     chosen = next((one for one in behaviors if one is not None), None)
     behavior = chosen or agent.function_choice_behavior
     if behavior is None or not behavior.enable_kernel_functions:

@@ -110,7 +110,7 @@ class ResponsesSession(FrameworkSession):
         reader.record.response = "".join(texts)
         self._response_id, self._new = thread.response_id, []
         if not self._agent.store_enabled:
-            self._history = [one async for one in thread.get_messages()]
+            self._history = [get_message async for get_message in thread.get_messages()]
         return self.turn
 
     def remember(self, messages: Sequence["Message"]) -> None:
