@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from holodeck.models.backend import (
@@ -133,6 +133,13 @@ class Instructions(Model):
         return self
 
 
+def _refuse_url(backend: str) -> str:
+    """Say how a URL is written, which would else be read as `module:attribute`."""
+    if backend.startswith(("http://", "https://")):
+        raise ValueError(f"write a URL as '{{type: http, url: \"{backend}\"}}'")
+    return backend
+
+
 class Agent(Model):
     """An agent, its tests and its settings."""
 
@@ -147,7 +154,7 @@ class Agent(Model):
     instructions: Instructions | None = None
     """The system prompt; required unless `backend` is Python code or a URL."""
     backend: (
-        NonBlank
+        Annotated[NonBlank, AfterValidator(_refuse_url)]
         | Annotated[
             PythonBackendConfig
             | HttpBackendConfig

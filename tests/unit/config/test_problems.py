@@ -146,6 +146,13 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
     ("more", "message"),
     [
         (
+            "backend: 'https://bots.example/chat'",
+            (
+                "agent.yaml:4:10: backend: write a URL as"
+                " '{type: http, url: \"https://bots.example/chat\"}'"
+            ),
+        ),
+        (
             CASE + "ground_truth: 42",
             "6:19: test_cases[0].ground_truth: found 42; expected text; put",
         ),

@@ -222,7 +222,7 @@ def _is_of_another_member(
         return False
     if isinstance(one["input"], dict):
         return path in reported
-    return one["type"] == "model_type" and counts[path] > 1
+    return one["type"] in {"model_type", "model_attributes_type"} and counts[path] > 1
 
 
 class _Reader:

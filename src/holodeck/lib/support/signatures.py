@@ -77,6 +77,11 @@ def find_method(agent: Any) -> Callable[..., Any]:
             # The `__call__` of a partial or a cached function hides its signature.
             function: Callable[..., Any] = agent if name == "__call__" else method
             return function
+    if agent is None:
+        raise UnusableAgent(
+            "None is not an agent; let the function that makes the agent return it, or name"
+            f" {SHAPES}"
+        )
     raise UnusableAgent(f"a {type(agent).__name__} is not an agent; name {SHAPES}")
 
 

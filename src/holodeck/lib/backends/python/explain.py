@@ -46,6 +46,8 @@ def _problem_with_class(kind: type) -> str | None:
 
 def what_fits(agent: object, target: object, base_dir: Path | None) -> str:
     """Return what is accepted of the framework, if it is one, and what its module has to offer."""
+    if agent is None:  # the module has what was named; it makes nothing
+        return ""
     framework = find_framework(agent)
     if framework is None:
         names = dict.fromkeys(framework.name for framework in FRAMEWORKS)
