@@ -241,7 +241,7 @@ async def test_a_factory_that_returns_nothing_is_refused():
     def make():
         pass
 
-    with pytest.raises(ConfigError, match="None is not an agent; let the function .* return it"):
+    with pytest.raises(ConfigError, match=r"None is not an agent; let the function .* return it"):
         await CallableBackend(make).initialize()
 
 
