@@ -74,7 +74,8 @@ class NotCallable:
     pass
 
 
-function = len
+def function(*, response: str):
+    return {"score": 1}
 '''
 PROMPTY = """---
 name: polite

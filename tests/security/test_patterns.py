@@ -91,7 +91,7 @@ def test_a_pattern_of_100_kb_is_refused_at_once(tmp_path, cli, what):
         yaml.safe_dump(
             {
                 "name": "x",
-                "backend": "http://x",
+                "backend": {"type": "http", "url": "http://x"},
                 "test_cases": [{"input": "x", "evaluations": [check]}],
             }
         )
