@@ -136,7 +136,8 @@ class Instructions(Model):
 def _refuse_url(backend: str) -> str:
     """Say how a URL is written, which would else be read as `module:attribute`."""
     if backend.startswith(("http://", "https://")):
-        raise ValueError(f"write a URL as '{{type: http, url: \"{backend}\"}}'")
+        # Not repeated: its query may hold a secret.
+        raise ValueError("write a URL as a mapping: '{type: http, url: \"https://…\"}'")
     return backend
 
 

@@ -148,8 +148,8 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
         (
             "backend: 'https://bots.example/chat'",
             (
-                "agent.yaml:4:10: backend: write a URL as"
-                " '{type: http, url: \"https://bots.example/chat\"}'"
+                "agent.yaml:4:10: backend: write a URL as a mapping:"
+                " '{type: http, url: \"https://…\"}'"
             ),
         ),
         (

@@ -52,18 +52,30 @@ class FrameReader:
     def __init__(self, max_body: int = MAX_BODY) -> None:
         self._max_body = max_body
         self._buffer = bytearray()
+        self._searched = 0
+        """How many bytes are known to hold no end of a head."""
+        self._announced: tuple[int, Head] | None = None
+        """The size of the body that arrives, and its head; None before the end of a head."""
 
     def feed(self, data: bytes) -> Iterator[tuple[Head, bytes]]:
         """Yield the head and the body of each message that is complete now. Raises BadMessage."""
         self._buffer += data
-        while (end := self._buffer.find(b"\n")) >= 0:
-            size, head = self._parse_head(bytes(self._buffer[:end]))
-            begin = end + 1
-            if len(self._buffer) < begin + size:
+        while True:
+            if self._announced is None:
+                end = self._buffer.find(b"\n", self._searched)
+                if end < 0:
+                    break
+                self._announced = self._parse_head(bytes(self._buffer[:end]))
+                del self._buffer[: end + 1]
+                self._searched = 0
+            size, head = self._announced
+            if len(self._buffer) < size:
                 return
-            body = bytes(self._buffer[begin : begin + size])
-            del self._buffer[: begin + size]
+            body = bytes(self._buffer[:size])
+            del self._buffer[:size]
+            self._announced = None
             yield head, body
+        self._searched = len(self._buffer)
         if len(self._buffer) > MAX_HEAD:
             raise BadMessage(f"the head of a message has more than {MAX_HEAD / 1e6:g} MB")
 
