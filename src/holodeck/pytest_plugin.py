@@ -9,13 +9,14 @@ import fnmatch
 import os
 import re
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holodeck.lib.conversation.result_listeners import FrameworkOutcomes, add_result_listener
+from holodeck.lib.support.text import did_you_mean, inert, inert_but_colored, plural
 
 if TYPE_CHECKING:
     from holodeck.scenario.pytest_plugin import ScenarioReporter
@@ -40,6 +41,14 @@ _SUFFIXES = frozenset({".yaml", ".yml"})
 _SUFFIX = re.compile(r"\.ya?ml$", re.IGNORECASE)
 _NEVER_RUN = re.compile(r"coroutine '(scenario\.a?run|ScriptRun\.run)' was never awaited")
 _NO_TEST = "while no test ran"
+COLOURS = {
+    "passed": "green",
+    "flaky": "yellow",
+    "failed": "red",
+    "error": "red",
+    "skipped": "yellow",
+}
+MIN_YELLOW = 0.7
 _KEY = pytest.StashKey["Scenarios"]()
 
 
@@ -205,9 +214,6 @@ def _check_patterns(config: pytest.Config) -> None:
             return
         seen.add(path.name)
     searched = ", ".join(os.path.relpath(folder, config.rootpath) for folder in folders)
-    # Imported here because a run of pytest without scenarios imports nothing but this plugin.
-    from holodeck.lib.support.text import did_you_mean  # noqa: PLC0415
-
     hint = did_you_mean(missing[0], sorted(seen))
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {searched}{hint}")
 
@@ -257,7 +263,7 @@ def pytest_runtest_makereport(
     report = yield
     rows = report.__dict__["holodeck"] = item.config.stash[_KEY].take()
     if rows or item.get_closest_marker("agent_test"):
-        _clean(report)
+        _clean_report(report)
     return report
 
 
@@ -267,15 +273,8 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     if collector.path.suffix.lower() in _SUFFIXES:
-        _clean(report)
+        _clean_report(report)
     return report
-
-
-def _clean(report: pytest.TestReport | pytest.CollectReport) -> None:
-    # Imported here because most test runs have no agent.
-    from holodeck.pytest_output import clean_report  # noqa: PLC0415
-
-    clean_report(report)
 
 
 def pytest_report_teststatus(
@@ -304,9 +303,6 @@ class _ReportCollector:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, nodeid: str
     ) -> None:
-        # Imported here because most sessions have no warning.
-        from holodeck.lib.support.text import inert  # noqa: PLC0415
-
         text = str(warning_message.message)
         if inert(text) != text:  # pytest prints it, and libraries quote what an agent said
             warning_message.message = Warning(inert(text))
@@ -345,7 +341,77 @@ def pytest_terminal_summary(
 ) -> None:
     rows, never_run = config.stash[_KEY].reported, config.stash[_KEY].never_run
     if rows or never_run:
-        # Imported here because most test runs have no scenario.
-        from holodeck.pytest_output import write_summary  # noqa: PLC0415
+        _write_summary(terminalreporter, rows, [nodeid or _NO_TEST for nodeid in never_run])
 
-        write_summary(terminalreporter, rows, [nodeid or _NO_TEST for nodeid in never_run])
+
+def _clean_report(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Make the reasons, tracebacks and captured output of a test inert; logs keep their colors."""
+    report.longrepr = _inert_parts(report.longrepr)
+    report.sections = [(title, inert_but_colored(text)) for title, text in report.sections]
+
+
+def _inert_parts(value: Any) -> Any:
+    """Return texts inert; change pytest's representations of tracebacks in place."""
+    if isinstance(value, str):
+        return inert(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(_inert_parts, value))
+    if hasattr(value, "toterminal"):
+        for name, part in vars(value).items():
+            setattr(value, name, _inert_parts(part))
+    return value
+
+
+def _write_summary(
+    terminal: pytest.TerminalReporter, rows: Sequence[tuple[str, Row]], never_run: Sequence[str]
+) -> None:
+    """Write a line for each scenario of a test, its reason, and the totals."""
+    terminal.write_sep("=", "holodeck")
+    for nodeid in never_run:
+        terminal.write("NOT RUN", red=True)
+        message = "a scenario was created and never run; write `await scenario.run(…)`"
+        terminal.write_line(inert(f" {message} ({nodeid})"))
+    if not rows:
+        return
+    for nodeid, row in rows:
+        terminal.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
+        terminal.write_line(inert(f" {_describe(row)} ({nodeid})", keep_newlines=False))
+        for line in inert(row["reason"]).splitlines():
+            terminal.write_line(f"         {line}")
+    totals, colour = _totals([row for _, row in rows])
+    terminal.write_line(totals, **{colour: True})
+
+
+def _describe(row: Row) -> str:
+    return ", ".join(
+        part
+        for part in (
+            f"{row['name']}: {row['seconds']:.2f} s",
+            f"agent {row['agent_seconds']:.2f} s",
+            f"criteria {row['passed_criteria']}/{row['criteria']}" if row["criteria"] else "",
+        )
+        if part
+    )
+
+
+def _totals(rows: list[Row]) -> tuple[str, str]:
+    """Return the last line and its colour; skipped scenarios do not count for the rate."""
+    counts = f"{plural(len(rows), 'scenario')}: {', '.join(_counts(rows))}"
+    decided = [row["status"] for row in rows if row["status"] != "skipped"]
+    if not decided:
+        return counts, "yellow"
+    rate = sum(status in {"passed", "flaky"} for status in decided) / len(decided)
+    return f"{counts}; success rate {rate:.0%}", _colour(rate)
+
+
+def _counts(rows: list[Row]) -> Iterator[str]:
+    for status in COLOURS:
+        count = sum(row["status"] == status for row in rows)
+        if count:
+            yield f"{count} {status}"
+
+
+def _colour(rate: float) -> str:
+    if rate == 1:
+        return "green"
+    return "yellow" if rate >= MIN_YELLOW else "red"

@@ -44,8 +44,8 @@ UNLIMITED = {
     "lib/test_runner/interruption.py no_signal.acquire": STOPPED,
     "lib/test_runner/workers/ray_workers.py self._process.wait": STOPPED,
     "lib/test_runner/worker.py self._closed.wait": STOPPED,
-    "lib/test_runner/workers/worker_pool.py asyncio.wait": KILLED,
-    "lib/test_runner/workers/worker_pool.py connection.wait": "its worker, which the run ends",
+    "lib/test_runner/workers/pool.py asyncio.wait": KILLED,
+    "lib/test_runner/workers/pool.py connection.wait": "its worker, which the run ends",
     "lib/ui/live.py self._thread.join": "it was told to stop, and draws at most once more",
 }
 """File and call → why that wait needs no limit of its own."""

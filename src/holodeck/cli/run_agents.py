@@ -248,7 +248,7 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Che
         if options.preview_mode != "list":
             second.check(agent, settings, findings)
     if options.preview_mode is None:
-        from holodeck.cli.trust import confirm_endpoints
+        from holodeck.cli.options import confirm_endpoints
 
         for tested in (agent, *([second.agent] if second is not None else ())):
             confirm_endpoints(tested, context)

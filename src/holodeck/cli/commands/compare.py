@@ -98,7 +98,7 @@ def _with_preferences(
     report: "ComparisonReport", agent: Path, criteria: str, context: CliContext
 ) -> "ComparisonReport":
     """Return the comparison with the answers that the judge of the agent.yaml prefers."""
-    from holodeck.cli.trust import confirm_endpoints
+    from holodeck.cli.options import confirm_endpoints
     from holodeck.errors import ConfigError
     from holodeck.lib.compare.preferences import with_preferences
     from holodeck.lib.judge_check.judge_check import load_agent_judge

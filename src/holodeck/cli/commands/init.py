@@ -187,7 +187,7 @@ def _require_new(files: "dict[Path, str]") -> None:
 
 
 def _load(target: str, folder: Path) -> "AgentDescription":
-    from holodeck.cli.loading import describe_agent
+    from holodeck.cli.commands.validate import describe_agent
     from holodeck.errors import ConfigError
 
     if ":" not in target:

@@ -126,7 +126,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     NAME: fail}. The default is a set of forty labels that comes with holodeck. Exit code 4 means
     that some responses could not be judged.
     """
-    from holodeck.cli.trust import confirm_endpoints
+    from holodeck.cli.options import confirm_endpoints
     from holodeck.errors import ExitCode
     from holodeck.lib.judge_check.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.judging.check_report import describe_gate, render_table, to_json

@@ -81,7 +81,7 @@ def score(
 
 
 def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, ExecutionConfig]":
-    from holodeck.cli.trust import confirm_endpoints
+    from holodeck.cli.options import confirm_endpoints
     from holodeck.config.checks.agent import check, raise_on_errors
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect

@@ -1,5 +1,6 @@
 """`holodeck validate`: every check that needs no call of a model."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +11,15 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import allow_outside_option, untrusted_option
+from holodeck.errors import ConfigError, ExitCode, HoloDeckError
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.cli.agent_paths import AgentTarget
     from holodeck.config.checks.findings import Finding
-    from holodeck.errors import ConfigError
+    from holodeck.lib.backends.description import AgentDescription
     from holodeck.models.agent import Agent
+    from holodeck.models.backend import ProcessBackendConfig
 
 _MAX_FINDINGS = 100
 _MAX_NAMES = 5
@@ -43,7 +46,6 @@ def validate(
     Exit codes: 0 valid, 2 invalid.
     """
     from holodeck.cli.agent_paths import find_checked
-    from holodeck.errors import ConfigError, ExitCode
 
     cli_context = context.ensure_object(CliContext)
     rows: list[dict[str, str]] = []
@@ -112,7 +114,7 @@ def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
 
 
 def _report_error(
-    error: "ConfigError", rows: list[dict[str, str]], context: CliContext, *, as_json: bool
+    error: ConfigError, rows: list[dict[str, str]], context: CliContext, *, as_json: bool
 ) -> None:
     """Print why a target cannot be read, or add it to the rows."""
     from holodeck.cli.logs import print_error
@@ -144,15 +146,6 @@ def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
         }
         for finding in findings
     ]
-
-
-def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:
-    """Load the user's code; return a line for each part of it, and add what is wrong."""
-    from holodeck.cli.loading import load_code
-    from holodeck.config.checks.findings import CheckContext
-    from holodeck.lib.evaluators.build import RequiredInputs
-
-    return load_code(agent, CheckContext(agent, RequiredInputs(agent), findings=findings))
 
 
 def _as_text(
@@ -206,3 +199,70 @@ def _contents(agent: "Agent") -> str:
     if criteria:
         counts.append(plural(criteria, "criterion", "criteria"))
     return ", ".join(counts)
+
+
+def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentDescription":
+    """Return what the agent of `module:attribute`, or of a process, is.
+
+    It is loaded and closed, not called. Raises ConfigError or BackendInitError.
+    """
+    from holodeck.lib.backends.process.backend import ProcessBackend
+    from holodeck.lib.backends.python.backend import CallableBackend
+    from holodeck.lib.processes.process_exit import process_exit_forbidden
+    from holodeck.lib.ui.streams import protected_streams
+
+    async def load() -> "AgentDescription":
+        backend: CallableBackend | ProcessBackend
+        if isinstance(agent, str):
+            backend = CallableBackend(agent, folder)
+        else:
+            backend = ProcessBackend(agent, folder)
+        try:
+            await backend.initialize()
+            return backend.describe()
+        finally:
+            await backend.teardown()
+
+    with protected_streams(), process_exit_forbidden():
+        return asyncio.run(load())
+
+
+def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:
+    """Load the user's code; return a line for each part of it, and add what is wrong."""
+    from holodeck.config.checks.findings import CheckContext
+    from holodeck.config.model_calls import all_metrics
+    from holodeck.lib.evaluators.build import RequiredInputs
+    from holodeck.lib.tools.function import load_function_tool
+    from holodeck.lib.user_code.registry import load_callable
+    from holodeck.models.backend import ProcessBackendConfig
+    from holodeck.models.tool import FunctionTool
+
+    context, lines = CheckContext(agent, RequiredInputs(agent), findings=findings), []
+    process = agent.backend if isinstance(agent.backend, ProcessBackendConfig) else None
+    named = process or agent.target
+    if named is not None:
+        try:
+            found = describe_agent(named, agent.own_dir)
+            lines.append(f"loaded {agent.target or 'the process'}: {found}")
+        except ConfigError as error:
+            context.config_error(("backend",), error)
+        except HoloDeckError as error:
+            context.error(("backend",), str(error))
+    for index, tool in enumerate(agent.tools or ()):
+        if not isinstance(tool, FunctionTool):
+            continue
+        try:
+            loaded = load_function_tool(tool, agent.own_dir)
+            parameters = ", ".join(loaded.parameters.get("properties", {}))
+            lines.append(f"loaded the tool {loaded.name}({parameters})")
+        except ConfigError as error:
+            context.config_error(("tools", index), error)
+    for path, metric in all_metrics(agent):
+        if metric.user_code is None or not metric.enabled:
+            continue
+        try:
+            load_callable(metric.user_code, agent.base_dir, location="")
+            lines.append(f"loaded the metric {metric.user_code}")
+        except ConfigError as error:
+            context.config_error(path, error)
+    return list(dict.fromkeys(lines)) or ["nothing to load: no code of yours is named"]

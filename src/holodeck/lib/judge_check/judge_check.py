@@ -30,8 +30,13 @@ from holodeck.lib.judging.check_result import (
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.lib.judging.labels import Label, pair_labels
 from holodeck.lib.judging.probes import probes_of
-from holodeck.lib.test_runner.grading.judge_fingerprint import fingerprint_of_judge, hash_settings
-from holodeck.lib.test_runner.grading.judge_trust import read_checks, with_check, write_checks
+from holodeck.lib.test_runner.grading.judge_trust import (
+    fingerprint_of_judge,
+    hash_settings,
+    read_checks,
+    with_check,
+    write_checks,
+)
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum

@@ -27,6 +27,7 @@ from holodeck.lib.test_runner.grading.judge_trust import RunTrust
 from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
 from holodeck.lib.test_runner.messages import History, histories_of
 from holodeck.lib.test_runner.observe import observe
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
@@ -35,15 +36,14 @@ from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.events import Listener
-    from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.events import (
         CaseEvents,
         HasEvents,
         OnConversation,
         RunEvents,
     )
-    from holodeck.lib.test_runner.turns.conversation import ConversationRunner, ConversationSetup
+    from holodeck.lib.test_runner.turns.conversation import ConversationRunner
+    from holodeck.lib.test_runner.turns.traced_turns import TurnTraces
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class CaseRun:
     """Called with the conversation before it begins."""
     events: "CaseEvents | None" = None
     """Publishes what happens; None if nobody listens."""
-    traces: "AgentTraces | None" = None
+    traces: "TurnTraces | None" = None
     """Collects the spans of the agent; None if no case of the run checks any."""
 
     state: CaseState = field(init=False)
@@ -178,72 +178,58 @@ class CaseRun:
         return time.perf_counter() - self._started
 
 
+@dataclass
 class CaseSetup:
     """What the runs of an agent's cases share, apart from the agent itself.
 
-    Args:
-        agent: The agent.
-        config: The settings of the run, every value given.
-        config_loader: Knows the environment variables.
-        files: Turns the files of a case into text.
-        evaluators: Evaluators of the caller by metric name.
-        is_injected: Whether the caller gave the agent as an object.
-
-    Raises:
-        ConfigError: A check, a script or an earlier conversation is wrong.
+    Raises ConfigError if a check, a script or an earlier conversation is wrong.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        config: ExecutionConfig,
-        config_loader: ConfigLoader,
-        files: FileReader,
-        evaluators: Mapping[str, BaseEvaluator] | None,
-        *,
-        is_injected: bool,
-    ) -> None:
-        self.agent = agent
-        self.config = config
-        self._config_loader = config_loader
-        self._files = files
-        self._is_injected = is_injected
-        self.observations = ObservationBuilder(agent, is_injected=is_injected)
-        judges = Judges(config, agent.base_dir)
-        case_caches = CaseCaches(agent, config, config_loader)
+    agent: Agent
+    config: ExecutionConfig
+    """The settings of the run, every value given."""
+    config_loader: ConfigLoader
+    """Knows the environment variables."""
+    files: FileReader
+    evaluators: Mapping[str, BaseEvaluator] | None
+    """Those of the caller, by metric name."""
+    options: RunOptions
+    is_injected: bool
+    """Whether the caller gave the agent as an object."""
+
+    events: "RunEvents | None" = field(default=None, init=False)
+    """Publishes what happens; None if nobody listens."""
+    _traces: "TurnTraces | None" = field(default=None, init=False)
+    _runners: "Mapping[int, ConversationRunner]" = field(default_factory=dict, init=False)
+    """Those of the cases with a script or a simulated user, by index."""
+
+    def __post_init__(self) -> None:
+        agent, config, cases = self.agent, self.config, self.agent.test_cases or []
+        self.observations = ObservationBuilder(agent, is_injected=self.is_injected)
         self.evaluator_set = EvaluatorSet(
-            agent, evaluators, judges, case_caches, RunTrust.of(config)
+            agent,
+            self.evaluators,
+            Judges(config, agent.base_dir),
+            CaseCaches(agent, config, self.config_loader),
+            RunTrust.of(config),
         )
-        self._conversations = self._build_conversations()
         self._histories = histories_of(agent)
-        self.events = None if config.events is None else self._build_events()
-        self._traces = self._build_traces()
+        if config.events is not None:
+            self._build_events()
+        # The engine of conversations and the collectors of spans, which most runs do without.
+        if any(case.is_scripted_or_simulated for case in cases):
+            from holodeck.lib.test_runner.turns.conversation import build_runners  # noqa: PLC0415
 
-    @property
-    def _cases(self) -> Sequence[TestCaseModel]:
-        return self.agent.test_cases or []
+            self._runners = build_runners(agent, self.evaluator_set, self.observations)
+        if any(case.checks_spans for case in cases):
+            from holodeck.lib.test_runner.turns.traced_turns import TurnTraces  # noqa: PLC0415
 
-    def _build_conversations(self) -> "ConversationSetup | None":
-        if not any(case.is_scripted_or_simulated for case in self._cases):
-            return None
-        # Imported here because most runs have neither scripts nor simulated users.
-        from holodeck.lib.test_runner.turns.conversation import ConversationSetup  # noqa: PLC0415
+            self._traces = TurnTraces(agent, is_injected=self.is_injected)
 
-        return ConversationSetup(self.agent, self.evaluator_set, self.observations)
+    def _build_events(self) -> None:
+        from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415 - as above
 
-    def _build_traces(self) -> "AgentTraces | None":
-        if not any(case.checks_spans for case in self._cases):
-            return None
-        # Imported here because few cases check spans.
-        from holodeck.lib.test_runner.turns.traced_turns import build_traces  # noqa: PLC0415
-
-        return build_traces(self.agent, is_injected=self._is_injected)
-
-    def _build_events(self) -> "RunEvents":
-        # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415
-
-        return RunEvents(self.agent, self.config, self._config_loader)
+        self.events = RunEvents(self.agent, self.config, self.config_loader)
 
     @property
     def judges(self) -> Judges:
@@ -267,47 +253,34 @@ class CaseSetup:
     @property
     def agent_to_select(self) -> Agent:
         """The agent, whose processes are told where spans go, if they are checked."""
-        if self._traces is None:
-            return self.agent
-        # Imported with the traces.
-        from holodeck.lib.test_runner.turns.traced_turns import with_variables  # noqa: PLC0415
+        return self.agent if self._traces is None else self._traces.exporting(self.agent)
 
-        return with_variables(self.agent, self._traces.variables)
-
-    def open_events(
-        self, listener: "Listener | None", run_id: str | None, relay: "Listener | None"
-    ) -> None:
+    def open_events(self) -> None:
         """Begin to publish events if somebody listens; see `RunEvents.open`."""
-        if (listener, relay) != (None, None) and self.events is None:
-            self.events = self._build_events()
+        options = self.options
+        if (options.on_event, options.event_relay) != (None, None) and self.events is None:
+            self._build_events()
         if self.events is not None:
-            self.events.open(listener, run_id, relay)
+            self.events.open(options.on_event, options.run_id(), options.event_relay)
 
     async def start_traces(self) -> None:
         """Begin to receive spans if cases check them."""
         if self._traces is not None:
             await self._traces.start()
 
-    def new_run(
-        self,
-        backend: AgentBackend,
-        index: int,
-        case: TestCaseModel,
-        on_conversation: "OnConversation | None",
-    ) -> CaseRun:
+    def new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
         """Return a new run of the case at that index."""
-        conversations = self._conversations
         return CaseRun(
             case=case,
             backend=self.backend_for(backend, index, case),
-            files=self._files,
+            files=self.files,
             checks=self.evaluator_set.checks_of(index),
             observations=self.observations,
             history=self._histories.get(index, ()),
             agent_name=self.agent.name,
             time_limit_s=self.config.case_timeout,
-            conversation=None if conversations is None else conversations.runner_of(index),
-            on_conversation=on_conversation,
+            conversation=self._runners.get(index),
+            on_conversation=self.options.on_conversation,
             events=None if self.events is None else self.events.events_of(case),
             traces=self._traces,
         )
@@ -333,8 +306,9 @@ class CaseSetup:
     async def close_models(self) -> None:
         """Close the connections of judges and simulated users, and the process of graders."""
         await self.evaluator_set.close()
-        if self._conversations is not None:
-            await self._conversations.close()
+        simulators = {runner.simulator for runner in self._runners.values()}
+        for simulator in filter(None, simulators):
+            await simulator.close()
 
     async def close_traces(self) -> None:
         """Stop receiving spans, after the agent has ended; note what was wrong with them."""

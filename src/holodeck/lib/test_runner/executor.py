@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING
 
 import holodeck
 from holodeck.config.agent_files import prompt_versions
+from holodeck.config.checks.agent import check_before_run, check_opened_tools, log_findings
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import require_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, capabilities_of
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.checks.tool_checks import validate_tool_calls
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileProcessor, FileReader
-from holodeck.lib.judging.judge import Judges
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
-from holodeck.lib.test_runner.case_run import CaseRun, CaseSetup
+from holodeck.lib.test_runner.case_run import CaseSetup
 from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.options import NO_OPTIONS, RunOptions
 from holodeck.lib.test_runner.scheduling.schedule import Lane, RunState, Schedule, concurrency_of
@@ -148,16 +149,16 @@ class TestExecutor:
             self._backend_from(None, agent_factory) if is_callers_own else self._given_backend
         )
         self._owns_backend = self._backend is None or inspect.isclass(backend)
-        self._injects_checks = bool(evaluators)
-        self._setup = CaseSetup(
+        self.setup = CaseSetup(
             agent,
             self.config,
             self.config_loader,
             self.file_processor,
             evaluators,
+            options,
             is_injected=self._is_injected,
         )
-        self.evaluators = self._setup.evaluator_set.evaluators
+        self.evaluators = self.setup.evaluator_set.evaluators
         self._prompts: list[PromptVersion] = []
         self._run_state = RunState(agent, self._report_result)
         self._started = time.perf_counter()
@@ -178,9 +179,6 @@ class TestExecutor:
             return None if factory is None else backend_of(factory)
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
-        # Imported here because most agents are not Python code.
-        from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
-
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
 
     @property
@@ -229,14 +227,11 @@ class TestExecutor:
 
     def _check(self) -> None:
         """Do the static checks of `holodeck validate`. Raises ConfigError."""
-        # Imported here because `holodeck test` has done them by now.
-        from holodeck.config.checks.agent import check_before_run, log_findings  # noqa: PLC0415
-
         agent = self.agent_config
         if self._given_backend is not None:
             agent = agent.model_copy(update={"backend": IN_PYTHON})
         findings = check_before_run(agent, self.config)
-        if not self._injects_checks:  # the findings do not know injected evaluators
+        if not self.setup.evaluators:  # the findings do not know injected evaluators
             log_findings(findings)
 
     @asynccontextmanager
@@ -245,81 +240,59 @@ class TestExecutor:
 
         `in_child` runs them in another process. Raises ConfigError if that is impossible.
         """
-        count = self._worker_count(in_child=in_child)
-        async with self._open_own_lane() if count == 0 else self._open_worker_lane(count) as lane:
+        is_here = self.config.workers in {None, 1} and self.config.run_on in {None, "local"}
+        async with (
+            self._open_own_lane()
+            if is_here and not in_child
+            else self._open_lane_of_workers(in_child=in_child)
+        ) as lane:
             yield lane
 
-    def _worker_count(self, *, in_child: bool) -> int | None:
-        """Return how many workers run the cases: 0 for none, None for one per core of Ray."""
-        is_local = self.config.workers in {None, 1} and self.config.run_on in {None, "local"}
-        if is_local and not in_child:
-            return 0
-        # Imported here because most runs take place in this process.
-        from holodeck.lib.test_runner.workers.count import count_workers  # noqa: PLC0415
+    @asynccontextmanager
+    async def _open_lane_of_workers(self, *, in_child: bool) -> AsyncIterator[Lane]:
+        """Yield the lane of as many workers as the settings say, or of none."""
+        # The pool, its messages and events: most runs take place in this process.
+        from holodeck.lib.test_runner.workers.lane import count_workers, open_worker_lane  # noqa: PLC0415
 
-        return count_workers(
+        setup = self.setup
+        count = count_workers(
             self.agent_config,
             self.config,
             len(self._run_state.remaining),
             is_injected=self._given_backend is not None
-            or self._injects_checks
+            or bool(setup.evaluators)
             or self._injects_files,
             is_debugged=self.options.is_debugged,
             needs_child=in_child,
-            note=self._setup.note,
+            note=setup.note,
         )
-
-    @asynccontextmanager
-    async def _open_worker_lane(self, count: int | None) -> AsyncIterator[Lane]:
-        # Imported here because most runs take place in this process.
-        from holodeck.lib.test_runner.workers.worker_lane import open_worker_lane, task_of  # noqa: PLC0415
-
+        if count == 0:
+            async with self._open_own_lane() as lane:
+                yield lane
+            return
         self._prompts = prompt_versions(self.agent_config)
-        self._open_events()
-        task = task_of(
-            self.agent_config_path,
-            self.agent_config,
-            self.config,
-            allow_side_effects=self.allow_side_effects,
-            force_ingest=self.force_ingest,
-            has_events=self._setup.events is not None,
-            has_conversations=self.options.on_conversation is not None,
-        )
+        setup.open_events()
         try:
             async with open_worker_lane(
-                task,
+                self.agent_config_path,
                 count,
-                self._setup,
+                setup,
                 self._run_state,
+                allow_side_effects=self.allow_side_effects,
+                force_ingest=self.force_ingest,
                 on_start=self._report_start,
-                on_conversation=self.options.on_conversation,
             ) as lane:
                 yield lane
         finally:
-            await self._setup.close_events()
+            await setup.close_events()
             self._close_files()
-
-    def _open_events(self) -> None:
-        self._setup.open_events(
-            self.options.on_event, self.options.run_id(), self.options.event_relay
-        )
-
-    @property
-    def judges(self) -> Judges:
-        """The judges of the run."""
-        return self._setup.judges
-
-    @property
-    def notes(self) -> list[str]:
-        """The notes of the report."""
-        return self._setup.notes
 
     @asynccontextmanager
     async def _open_own_lane(self) -> AsyncIterator[Lane]:
-        warming_up = asyncio.create_task(self._setup.evaluator_set.warm_up())
-        self._open_events()
+        warming_up = asyncio.create_task(self.setup.evaluator_set.warm_up())
+        self.setup.open_events()
         try:
-            await self._setup.start_traces()
+            await self.setup.start_traces()
             with activity("starting the agent"):
                 backend = await self._ready_backend()
             self._note_opened_tools(backend)
@@ -327,15 +300,15 @@ class TestExecutor:
             require_history_support(self.agent_config, backend)
             for index in self._run_state.remaining:
                 # raises if the backend takes no context
-                self._setup.backend_for(backend, index, self.cases[index])
+                self.setup.backend_for(backend, index, self.cases[index])
             yield self._lane(backend)
         finally:
             warming_up.cancel()
-            await self._setup.close_events()
-            await self._setup.close_models()
+            await self.setup.close_events()
+            await self.setup.close_models()
             if self._owns_backend:
                 await self.shutdown()
-            await self._setup.close_traces()
+            await self.setup.close_traces()
             self._close_files()
 
     def _close_files(self) -> None:
@@ -347,17 +320,14 @@ class TestExecutor:
         offered = capabilities_of(backend).tools
         if self._is_injected or self.agent_config.has_own_model or offered is None:
             return
-        self._setup.observations.offered = offered
+        self.setup.observations.offered = offered
         if any(tool.type != "function" for tool in self.agent_config.tools or ()):
-            # Imported here because `validate` knows all tools of most agents.
-            from holodeck.config.checks.agent import check_opened_tools  # noqa: PLC0415
-
             check_opened_tools(self.agent_config, offered)
 
     async def _ready_backend(self) -> AgentBackend:
         if self._backend is None:
             self._backend = await BackendSelector.select(
-                self._setup.agent_to_select,
+                self.setup.agent_to_select,
                 mode="test",
                 allow_side_effects=self.allow_side_effects,
                 execution=self.config,
@@ -375,7 +345,7 @@ class TestExecutor:
     def _lane(self, backend: AgentBackend) -> Lane:
         config, is_injected = self.config, self._is_injected
         concurrency = concurrency_of(
-            backend, self.agent_config, config, is_injected=is_injected, note=self._setup.note
+            backend, self.agent_config, config, is_injected=is_injected, note=self.setup.note
         )
         self.is_one_at_a_time = (
             config.parallel_test_cases == "auto"
@@ -385,14 +355,11 @@ class TestExecutor:
         return Lane(
             self.agent_config,
             self._run_state,
-            partial(self._new_run, backend),
+            partial(self.setup.new_run, backend),
             self._report_start,
             concurrency,
             self._preparation_costs(backend),
         )
-
-    def _new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
-        return self._setup.new_run(backend, index, case, self.options.on_conversation)
 
     def _preparation_costs(self, backend: AgentBackend) -> Sequence[ModelCost]:
         """Return what models cost that were asked before the first case; it is noted if somebody
@@ -402,7 +369,7 @@ class TestExecutor:
         if costs and (is_limited or self.agent_config.prices is not None):
             calls = plural(sum(one.calls for one in costs), "request", form=",")
             tokens = sum((cost.tokens for cost in costs), TokenUsage.zero()).total_tokens
-            self._setup.note(PREPARED.format(calls, f"{tokens:,}"))
+            self.setup.note(PREPARED.format(calls, f"{tokens:,}"))
         return costs
 
     def _report_start(self, case: TestCaseModel) -> None:
@@ -438,7 +405,7 @@ class TestExecutor:
             stopped_by=stop.kind if stop else None,
             planned_tests=len(self.cases),
             selection=self.options.selection,
-            notes=self.notes,
+            notes=self.setup.notes,
             prompts=self._prompts,
         )
 

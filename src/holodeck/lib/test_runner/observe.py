@@ -1,49 +1,50 @@
 """Run the agent on a test case and note everything that is observed."""
 
+import json
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holodeck.errors import BackendError, Refusal
 from holodeck.lib.backends.base import (
     AgentBackend,
     AgentSession,
     ExecutionResult,
+    RequestedCall,
+    ToolResult,
     capabilities_of,
     open_session,
 )
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
+from holodeck.lib.llm.provider_errors import refusal_behind
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.support.text import describe, is_blank, message_of
+from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
-from holodeck.lib.test_runner.grading.tool_invocations import (
-    invalid_tool_calls,
-    pair_tool_calls,
-    refuse_last_call,
-)
 from holodeck.lib.test_runner.messages import to_agent_messages, with_files
 from holodeck.lib.user_code.raised import raised_error
+from holodeck.models.cases.attachments import Image, MessageWithImages
 from holodeck.models.results.evidence import Fact, Source, evidence
 from holodeck.models.results.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel
-from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
+from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.events import OnConversation
     from holodeck.lib.test_runner.turns.conversation import ConversationRunner
-    from holodeck.models.cases.attachments import Image
+    from holodeck.lib.test_runner.turns.traced_turns import TurnTraces
 
 logger = logging.getLogger(__name__)
 
 LoadFile = Callable[[FileInput], Awaitable[LoadedFile]]
 """Reads a file for the agent."""
 
+BLOCKED = "not run, because a filter or middleware of the agent kept it from running"
 EMPTY_RESPONSE = "the agent returned an empty response"
 
 
@@ -54,7 +55,7 @@ async def observe(
     agent_name: str,
     conversation: "ConversationRunner | None" = None,
     on_conversation: "OnConversation | None" = None,
-    traces: "AgentTraces | None" = None,
+    traces: "TurnTraces | None" = None,
 ) -> None:
     """Run the agent on the case; what is observed is in the state as soon as it is known.
 
@@ -65,32 +66,28 @@ async def observe(
     load = partial(load_file, files, accepts_images=capabilities_of(backend).accepts_images)
     take_turn: TakeTurn = partial(_take_turn, state, load, agent_name)
     if traces is not None:
-        # Imported here because few cases check spans.
-        from holodeck.lib.test_runner.turns.traced_turns import TracedTurns  # noqa: PLC0415
-
-        take_turn = TracedTurns(take_turn, state, traces)
+        take_turn = traces.traced(take_turn, state)
     if conversation is not None:
         async with _session(state, backend) as session:
             await conversation.run(state, session, take_turn, on_conversation)
         return
+
+    async def send_once(message: str) -> ExecutionResult:
+        if state.history:
+            return await backend.invoke_once(message, context=to_agent_messages(state.history))
+        return await backend.invoke_once(message)
+
     if case.turns is None and on_conversation is None:
-        await take_turn(case, partial(_send_once, state, backend))
+        await take_turn(case, send_once)
         return
-    # Imported here because most runs have one turn, which nobody follows.
+    # The engine of conversations; most cases have one turn, which nobody follows.
     from holodeck.lib.test_runner.turns.script_steps import take_written_turns  # noqa: PLC0415
 
     if case.turns is None:
-        send = partial(_send_once, state, backend)
-        await take_written_turns(state, [case], send, take_turn, on_conversation)
+        await take_written_turns(state, [case], send_once, take_turn, on_conversation)
         return
     async with _session(state, backend) as session:
         await take_written_turns(state, case.turns, session.send, take_turn, on_conversation)
-
-
-async def _send_once(state: CaseState, backend: AgentBackend, message: str) -> ExecutionResult:
-    if state.history:
-        return await backend.invoke_once(message, context=to_agent_messages(state.history))
-    return await backend.invoke_once(message)
 
 
 @asynccontextmanager
@@ -129,7 +126,7 @@ class _Turn:
 
     turn: TurnModel
     files: list[ProcessedFileInput] = field(default_factory=list)
-    images: "list[Image]" = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
     answer: ExecutionResult | None = None
     tool_invocations: list[ToolInvocation] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -158,9 +155,6 @@ class _Turn:
         """Send the message to the agent; an exception is noted, not raised."""
         message = with_files(self.turn.input, self.files)
         if self.images:
-            # Imported here because few turns have images.
-            from holodeck.models.cases.attachments import MessageWithImages  # noqa: PLC0415
-
             message = MessageWithImages(message, self.images)
         attributes = {
             names.OPERATION: names.INVOKE_AGENT,
@@ -214,9 +208,6 @@ class _Turn:
         ]
         self.refusal = error.refusal if isinstance(error, BackendError) else None
         if self.refusal is None and not self.attempts:  # the user's code sent its own requests
-            # Imported here because most agents do not fail.
-            from holodeck.lib.llm.provider_errors import refusal_behind  # noqa: PLC0415
-
             self.refusal = refusal_behind(error)
         if isinstance(seen, ExecutionResult):
             self.waited_seconds = seen.waited_ms / 1000
@@ -280,3 +271,95 @@ class _Turn:
                 agents=None if agents is None else source,
             ),
         )
+
+
+def pair_tool_calls(
+    calls: Sequence[RequestedCall], results: Sequence[ToolResult]
+) -> list[ToolInvocation]:
+    """Return an invocation for each call; results are matched by call id, or name and order."""
+    left = list(results)
+    return [_invocation(call, _pop_result(call, left)) for call in calls]
+
+
+def _pop_result(call: RequestedCall, left: list[ToolResult]) -> ToolResult | None:
+    for index, result in enumerate(left):
+        if _is_result_of(call, result):
+            return left.pop(index)
+    return None
+
+
+def _is_result_of(call: RequestedCall, result: ToolResult) -> bool:
+    if call.get("call_id") or result.get("call_id"):
+        return call.get("call_id") == result.get("call_id")
+    return call["name"] == result["name"]
+
+
+def _invocation(call: RequestedCall, result: ToolResult | None) -> ToolInvocation:
+    value = None if result is None else result.get("result")
+    return ToolInvocation(
+        name=call["name"],
+        args=call.get("arguments", {}),
+        result=value,
+        bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
+        duration_ms=None if result is None else result.get("duration_ms"),
+        error=_error(call, result),
+        raised=None if result is None else result.get("raised"),
+        agent=call.get("agent"),
+        server=None if result is None else result.get("server"),
+        passages=None if result is None else result.get("passages"),
+        model_cost=None if result is None else result.get("model_cost"),
+        blocked=result is not None and result.get("blocked", False),
+        prevented=result is not None and result.get("prevented", False),
+        unknown=list(_unknown_facts(call, result)),
+    )
+
+
+def _unknown_facts(
+    call: RequestedCall, result: ToolResult | None
+) -> Iterator[Literal["args", "error"]]:
+    if "arguments" not in call:
+        yield "args"
+    if result is not None and result.get("is_error_unknown"):
+        yield "error"
+
+
+def _error(call: RequestedCall, result: ToolResult | None) -> str | None:
+    if "error" in call:
+        return call["error"]
+    if result is None:
+        return NO_RESULT
+    if result.get("blocked"):
+        answer = result.get("result")
+        return BLOCKED if answer is None else f"{BLOCKED}: {answer}"
+    return str(result.get("result", "the tool failed")) if result.get("is_error") else None
+
+
+def invalid_tool_calls(answer: ExecutionResult) -> list[str]:
+    """Return why calls never reached a tool, one line each."""
+    calls = answer.tool_calls or ()
+    lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
+    malformed = {call.get("call_id") for call in calls if "error" in call}
+    return lines + [
+        f"{result['name']}: {' '.join(str(result.get('result')).split())[:300]}"
+        for result in answer.tool_results
+        if result.get("refused") and result.get("call_id") not in malformed
+    ]
+
+
+def refuse_last_call(answer: ExecutionResult, error: str) -> bool:
+    """Note that the framework ended the turn because it refused the last call.
+
+    It did if the error names the tool of a call without a result, and says of a tool that the agent
+    does not have that it was not found, or the framework refused a call of it before.
+    """
+    answered = {result.get("call_id") for result in answer.tool_results}
+    refused = {returned["name"] for returned in answer.tool_results if returned.get("refused")}
+    for call in answer.tool_calls or ():
+        name, call_id = call["name"], call.get("call_id", "")
+        is_unknown = answer.tools is not None and not tools_named(name, answer.tools)
+        is_invalid = name in refused or (is_unknown and "not found" in error)
+        if call_id not in answered and name in error and is_invalid:
+            result = ToolResult(name=name, call_id=call_id, result=error)
+            answer.tool_results.append(result | {"is_error": True, "refused": True})
+            return True
+    return False

@@ -14,7 +14,7 @@ import pickle
 import selectors
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -41,6 +41,7 @@ from holodeck.lib.processes.process_exit import (
     process_exit_forbidden,
 )
 from holodeck.lib.processes.run_loop import RunLoop
+from holodeck.lib.records.recorder import json_line
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, replace_variables
 from holodeck.lib.support.garbage import finish_user_code
@@ -49,11 +50,7 @@ from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.scheduling.schedule import Lane
-from holodeck.lib.test_runner.workers.worker_messages import (
-    WorkerTask,
-    pack_error,
-    pack_result,
-)
+from holodeck.lib.test_runner.workers.connection import WorkerTask, pack_error
 from holodeck.lib.ui.activity import Activities, Activity, displayed, enter_case
 
 _EVENTS = 8
@@ -100,16 +97,13 @@ class _Unpickler(pickle.Unpickler):
 
 def _read_task(packed: bytes) -> WorkerTask:
     task: WorkerTask = _Unpickler(io.BytesIO(packed)).load()
-    if task.surroundings is not None:
-        sys.path[:] = task.surroundings.path
-        replace_variables(task.surroundings.variables)
+    if task.module_path is not None:
+        sys.path[:] = task.module_path
+    if task.variables is not None:
+        replace_variables(task.variables)
     if task.folder is None:
         return task
     return replace(task, agent=task.agent.moved(task.folder, Path.cwd()))
-
-
-def _exit() -> None:
-    exit_now(0)
 
 
 class _FewAtOnce(selectors.DefaultSelector):
@@ -141,16 +135,17 @@ class _Worker:
         self._sent_notes = 0
 
     async def serve(self) -> None:
+        """Run cases until the parent says that there are no more."""
         with continue_run(self._task.trace):
-            await self._serve_in_trace()
+            if self._task.is_displayed:  # before `_listen`, whose context the runs get
+                displayed.set(_ActivitiesOfParent(self._channel))
+            self._listen()
+            use_limiters(self._limiters)
+            await self._serve_until_closed()
 
-    async def _serve_in_trace(self) -> None:
-        if self._task.is_displayed:  # before `_listen`, whose context the runs get
-            displayed.set(_ActivitiesOfParent(self._channel))
-        self._listen()
-        use_limiters(self._limiters)
+    async def _serve_until_closed(self) -> None:
         try:
-            with _telemetry(self._task, lambda: self._is_interrupted):
+            with self._telemetry():
                 await self._serve()
         except HoloDeckError as error:
             self._channel.send(["failed", *pack_error(error)])
@@ -168,7 +163,9 @@ class _Worker:
         def take(messages: list[tuple[Head, bytes]]) -> None:
             loop.call_soon_threadsafe(handle_all, messages, context=context)
 
-        self._channel.listen(take, _exit)  # it ends with its parent, even if the loop is blocked
+        self._channel.listen(
+            take, partial(exit_now, 0)
+        )  # it ends with its parent, even if the loop is blocked
 
     async def _serve(self) -> None:
         task = self._task
@@ -180,10 +177,10 @@ class _Worker:
             allow_side_effects=task.allow_side_effects,
             options=self._options(),
         )
-        self._judges = executor.judges
+        self._judges = executor.setup.judges
         self._judges.share(lambda *of: self._channel.send(["judge", *of]))
         executor.begin()
-        self._notes = executor.notes
+        self._notes = executor.setup.notes
         async with executor.open_lane() as lane:
             self._lane = lane
             costs = [cost.model_dump(mode="json") for cost in lane.preparation_costs]
@@ -198,8 +195,8 @@ class _Worker:
         options, task = RunOptions(is_checked=True), self._task  # checked by the parent
         if not (task.has_events or task.has_conversations):
             return options
-        # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.workers.worker_events import EventSender  # noqa: PLC0415
+        # The engine of conversations, which most runs do without.
+        from holodeck.lib.test_runner.events import EventSender  # noqa: PLC0415
 
         sender = EventSender(self._channel.send, _run_number.get)
         return replace(
@@ -234,12 +231,10 @@ class _Worker:
         run = self._lane.new_run(index, (self._task.agent.test_cases or [])[index])
         try:
             finished = await run.run()
-            body = pack_result(finished.result)
+            body = json_line(finished.result)
         except asyncio.CancelledError:
             result = run.interrupted_result()
-            self._channel.send(
-                ["cancelled", number], b"" if result is None else pack_result(result)
-            )
+            self._channel.send(["cancelled", number], b"" if result is None else json_line(result))
         except HoloDeckError as error:
             self._channel.send(["error", number, *pack_error(error)])
         except BaseException as error:  # noqa: BLE001 - the parent raises it
@@ -257,22 +252,21 @@ class _Worker:
         self._sent_notes += len(new)
         return new
 
-
-@contextmanager
-def _telemetry(task: WorkerTask, is_interrupted: Callable[[], bool]) -> Iterator[None]:
-    """In the block, send telemetry as the agent's `observability` says. Raises ConfigError."""
-    agent = task.agent
-    if not task.has_telemetry:
-        yield
-        return
-    redactor = Redactor(collect(agent, ConfigLoader().environment(agent.base_dir)))
-    telemetry = initialize_observability(
-        agent.observability, agent.name, redactor.redact, agent.base_dir, str(uuid4())
-    )
-    try:
-        yield
-    finally:
-        shutdown_observability(telemetry, interrupted=is_interrupted())
+    @contextmanager
+    def _telemetry(self) -> Iterator[None]:
+        """In the block, send telemetry as the agent's `observability` says. Raises ConfigError."""
+        if not self._task.has_telemetry:
+            yield
+            return
+        agent = self._task.agent
+        redactor = Redactor(collect(agent, ConfigLoader().environment(agent.base_dir)))
+        telemetry = initialize_observability(
+            agent.observability, agent.name, redactor.redact, agent.base_dir, str(uuid4())
+        )
+        try:
+            yield
+        finally:
+            shutdown_observability(telemetry, interrupted=self._is_interrupted)
 
 
 class _ActivitiesOfParent(Activities):

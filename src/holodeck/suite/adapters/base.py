@@ -15,7 +15,7 @@ from holodeck.lib.llm.limits import call_with_limit
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import AgentCall, UnusableAgent, find_call
 from holodeck.lib.support.text import describe
-from holodeck.lib.test_runner.grading.tool_invocations import pair_tool_calls
+from holodeck.lib.test_runner.observe import pair_tool_calls
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,12 @@ import pytest
 import holodeck
 from holodeck.config.loader import load_agent_with_config
 from holodeck.lib.test_runner.grading.checks import EvaluatorSet
-from holodeck.lib.test_runner.grading.judge_fingerprint import fingerprint_of_judge
-from holodeck.lib.test_runner.grading.judge_trust import RunTrust, with_check, write_checks
+from holodeck.lib.test_runner.grading.judge_trust import (
+    RunTrust,
+    fingerprint_of_judge,
+    with_check,
+    write_checks,
+)
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.judge_trust import CRITERIA, JudgeChecks, Limits, MetricCheck
 
@@ -81,7 +85,7 @@ def test_the_endpoint_is_part_of_the_judge_and_the_key_is_not(tmp_path, one, oth
 
 PRINT = """
 from pathlib import Path
-from holodeck.lib.test_runner.grading.judge_fingerprint import fingerprint_of_judge
+from holodeck.lib.test_runner.grading.judge_trust import fingerprint_of_judge
 from holodeck.models.metrics.judge import JudgeMetric
 from holodeck.models.llm import LLMProvider
 

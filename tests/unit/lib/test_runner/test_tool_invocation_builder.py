@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.test_runner.grading.tool_invocations import (
+from holodeck.lib.test_runner.observe import (
     invalid_tool_calls,
     pair_tool_calls,
     refuse_last_call,

@@ -3,8 +3,8 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.test_runner.workers import count as workers
-from holodeck.lib.test_runner.workers.count import MIN_CASES, count_workers
+from holodeck.lib.test_runner.workers import lane as workers
+from holodeck.lib.test_runner.workers.lane import MIN_CASES, count_workers
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +128,6 @@ class ConversationRunner:
         user: Participant = SilentUser()
         attack = None if case.simulate is None else case.simulate.red_team
         if self.simulator is not None and attack is not None:
-            # Imported here because few cases attack.
-
             user = CaseAttacker(attack, self.simulator, case.max_turns, self.response_cache)
         elif self.simulator is not None:
             simulated = SimulatedUser(self.simulator, persona_of(case.simulate or Simulation()))
@@ -232,74 +230,55 @@ def _broken_ending(result: ScenarioResult, error: Exception) -> ConversationEnd:
     )
 
 
-class ConversationSetup:
-    """The conversation runner of every case with a script or a simulated user.
+def build_runners(
+    agent: Agent, evaluator_set: EvaluatorSet, observations: ObservationBuilder
+) -> dict[int, ConversationRunner]:
+    """Return the runner of each case with a script or a simulated user, by its index.
 
-    Raises ConfigError for a simulated user without a model, and for code that cannot be loaded.
+    Simulated users of the same model share one. Raises ConfigError for a simulated user without a
+    model, and for code that cannot be loaded.
     """
+    simulators: dict[str, ChatModel] = {}
 
-    def __init__(
-        self, agent: Agent, evaluator_set: EvaluatorSet, observations: ObservationBuilder
-    ) -> None:
-        self._agent = agent
-        self._evaluator_set = evaluator_set
-        self._observations = observations
-        self._simulators: dict[str, ChatModel] = {}
-        self._runners = {
-            index: self._runner(case, index)
-            for index, case in enumerate(agent.test_cases or [])
-            if case.is_scripted_or_simulated
-        }
+    def simulator(case: TestCaseModel, llm: LLMProvider | None, location: str) -> ChatModel | None:
+        if case.simulate is None:
+            return None
+        if llm is None:
+            raise ConfigError(location, NO_SIMULATOR)
+        key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
+        if key not in simulators:
+            judges = evaluator_set.judge_provider.judges
+            simulators[key] = judges.model(llm, is_agents_own=llm is agent.model)
+        return simulators[key]
 
-    def runner_of(self, index: int) -> ConversationRunner | None:
-        """Return the runner of the case at that index; None if what its user says is written."""
-        return self._runners.get(index)
-
-    async def close(self) -> None:
-        """Close the connections of the running event loop."""
-        for model in self._simulators.values():
-            await model.close()
-
-    def _runner(self, case: TestCaseModel, index: int) -> ConversationRunner:
-        simulator, cache = None, None
-        if case.simulate is not None:
-            location = self._agent.location("test_cases", index, "simulate")
-            llm = self._agent.simulator_model(case)
-            if llm is None:
-                raise ConfigError(location, NO_SIMULATOR)
-            simulator = self._simulator(llm)
-            cache = self._evaluator_set.case_caches.cache_of(case, llm, location)
-        checks = self._evaluator_set.checks_of(index)
+    def runner(case: TestCaseModel, index: int) -> ConversationRunner:
+        checks = evaluator_set.checks_of(index)
+        location = agent.location("test_cases", index, "simulate")
+        llm = None if case.simulate is None else agent.simulator_model(case)
         return ConversationRunner(
-            simulator=simulator,
+            simulator=simulator(case, llm, location),
             criteria=checks.criteria,
-            code=self._code(case, index),
+            code={
+                at: load_callable(
+                    step_value(step),
+                    agent.base_dir,
+                    location=agent.location("test_cases", index, "script", at, "call"),
+                )
+                for at, step in enumerate(case.script or ())
+                if step_kind(step) == "call"
+            },
             checks=checks.of_steps,
-            observations=self._observations,
-            response_cache=cache,
+            observations=observations,
+            response_cache=None
+            if llm is None
+            else evaluator_set.case_caches.cache_of(case, llm, location),
         )
 
-    def _code(self, case: TestCaseModel, index: int) -> dict[int, Callable[..., Any]]:
-        """Return the functions that the script calls. Raises ConfigError."""
-        return {
-            at: load_callable(
-                step_value(step),
-                self._agent.base_dir,
-                location=self._agent.location("test_cases", index, "script", at, "call"),
-            )
-            for at, step in enumerate(case.script or ())
-            if step_kind(step) == "call"
-        }
-
-    def _simulator(self, llm: LLMProvider) -> ChatModel:
-        """Return the model that plays the user; cases that name the same share one."""
-        secret = llm.api_key.get_secret_value() if llm.api_key else ""
-        key = f"{llm!r} {secret}"
-        if key not in self._simulators:
-            is_own = llm is self._agent.model
-            judges = self._evaluator_set.judge_provider.judges
-            self._simulators[key] = judges.model(llm, is_agents_own=is_own)
-        return self._simulators[key]
+    return {
+        index: runner(case, index)
+        for index, case in enumerate(agent.test_cases or [])
+        if case.is_scripted_or_simulated
+    }
 
 
 STRATEGIES = {"crescendo": CrescendoStrategy, "goat": GoatStrategy}

@@ -66,17 +66,34 @@ def settle_s(case: TestCaseModel) -> float:
     return max(part.trace.settle for part in parts if part.trace is not None)
 
 
-def build_traces(agent: Agent, *, is_injected: bool) -> AgentTraces:
-    """Return what collects the spans of the agent; `is_injected`: it is an object of the caller."""
-    settings = agent.observability
-    patterns = settings.traces.redaction_patterns if settings is not None else []
-    receiver: ReceiverConfig | None = None if settings is None else settings.receiver
-    mask = Content(patterns).mask if patterns else str
-    place: Place = "python" if is_injected else place_of(agent)
-    return AgentTraces(place, mask, 0 if receiver is None else receiver.port)
+class TurnTraces(AgentTraces):
+    """Collects the spans of the agent of a run, turn by turn.
+
+    Args:
+        agent: The agent.
+        is_injected: Whether it is an object of the caller.
+    """
+
+    def __init__(self, agent: Agent, *, is_injected: bool) -> None:
+        settings, place = agent.observability, _place_of(agent)
+        patterns = settings.traces.redaction_patterns if settings is not None else []
+        receiver: ReceiverConfig | None = None if settings is None else settings.receiver
+        super().__init__(
+            "python" if is_injected else place,
+            Content(patterns).mask if patterns else str,
+            0 if receiver is None else receiver.port,
+        )
+
+    def exporting(self, agent: Agent) -> Agent:
+        """Return the agent, whose processes send their spans here."""
+        return with_variables(agent, self.variables)
+
+    def traced(self, take_turn: TakeTurn, state: CaseState) -> TakeTurn:
+        """Return what takes turns of the case and adds their spans to the results."""
+        return TracedTurns(take_turn, state, self)
 
 
-def place_of(agent: Agent) -> Place:
+def _place_of(agent: Agent) -> Place:
     """Return where the agent runs."""
     elsewhere = (A2aBackendConfig, HttpBackendConfig, McpBackendConfig, ProcessBackendConfig)
     if isinstance(agent.backend, elsewhere):

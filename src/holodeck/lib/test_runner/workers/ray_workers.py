@@ -29,8 +29,7 @@ from holodeck.lib.processes.child_process import how_it_ended
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, set_variables
 from holodeck.lib.support.text import describe
-from holodeck.lib.test_runner.workers.worker_messages import WorkerTask
-from holodeck.lib.test_runner.workers.worker_places import ENDED, WORKER_PROGRAM, OnData
+from holodeck.lib.test_runner.workers.connection import ENDED, WORKER_PROGRAM, OnData, WorkerTask
 from holodeck.lib.ui.activity import activity, loading
 from holodeck.lib.ui.live import write_raw
 

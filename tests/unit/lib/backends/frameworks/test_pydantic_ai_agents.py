@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import ExternalToolset
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.python.backend import CallableBackend
-from holodeck.lib.test_runner.grading.tool_invocations import refuse_last_call
+from holodeck.lib.test_runner.observe import refuse_last_call
 from support.frameworks import lookup_order, script
 from support.server import PATIENT_S
 

@@ -5,7 +5,7 @@ import pytest
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError
 from holodeck.lib.backends.python.backend import CallableBackend
-from holodeck.lib.test_runner.grading.tool_invocations import BLOCKED, pair_tool_calls
+from holodeck.lib.test_runner.observe import BLOCKED, pair_tool_calls
 from support.frameworks import script
 from support.frameworks.semantic_kernel import chat_completion_agent
 from support.server import PATIENT_S

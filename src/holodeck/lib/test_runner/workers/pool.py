@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendInitError, ExecutionError, HoloDeckError
 from holodeck.lib.llm.limiter import Limiters
@@ -23,19 +22,19 @@ from holodeck.lib.processes.channel import BadMessage, FrameReader, Head, frame
 from holodeck.lib.processes.process_exit import note_process_exit
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.test_runner.case_run import FinishedRun
-from holodeck.lib.test_runner.workers.worker_messages import (
+from holodeck.lib.test_runner.events import FollowedRun
+from holodeck.lib.test_runner.workers.connection import (
+    ENDED,
+    Connection,
+    Place,
     WorkerTask,
     unpack_error,
     unpack_result,
 )
-from holodeck.lib.test_runner.workers.worker_places import ENDED, Connection, Place
 from holodeck.lib.ui.activity import Activity, current_case, displayed
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
-
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.workers.worker_events import FollowedRun
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +54,18 @@ class WorkerEnded(Exception):
 
 @dataclass(eq=False)
 class WorkerRun:
-    """One run of a case in a worker process."""
+    """A run of a case in a worker process."""
 
     pool: "WorkerPool"
     index: int
     case: TestCaseModel
+    followed: FollowedRun | None = field(default=None, init=False)
+    """Publishes the events of the present try; None if nobody listens."""
+    finished: asyncio.Future[FinishedRun] = field(init=False)
+    """The end of the present try."""
+    is_cancelled: bool = field(default=False, init=False)
+    context: contextvars.Context = field(init=False)
+    """Of the task that waits: what the run waits for is shown as that of its case."""
     _interrupted: TestResult | None = field(default=None, init=False)
 
     async def run(self) -> FinishedRun:
@@ -70,31 +76,38 @@ class WorkerRun:
             except WorkerEnded as ended:
                 reason = str(ended)
                 logger.warning("case %s: %s", self.case.name or self.index + 1, reason)
-                self.pool.note_lost(will_run_again=last < _MAX_RUNS)
+                if last < _MAX_RUNS:
+                    self.pool.note("a worker process ended while it ran cases, which ran again")
         reason = f"{reason}, {_MAX_RUNS} times"
         return FinishedRun(self.pool.lost_result(self.index, self.case, reason), failure="error")
+
+    def begin_try(self, followed: FollowedRun | None) -> None:
+        """Begin to wait for a worker in the present task."""
+        self.followed = followed
+        self.finished = asyncio.get_running_loop().create_future()
+        self.context = contextvars.copy_context()
 
     def interrupted_result(self) -> TestResult | None:
         """Return the result of a cancelled run; None if nothing was graded by then."""
         return self._interrupted
 
-    def keep_interrupted(self, body: bytes) -> None:
-        """Keep the result that the worker had when the run was cancelled."""
+    def finish(self, end: FinishedRun | HoloDeckError) -> None:
+        """End the present try, unless it has ended."""
+        if self.finished.done():
+            return
+        if isinstance(end, HoloDeckError):
+            self.finished.set_exception(end)
+        else:
+            self.finished.set_result(end)
+
+    def cancelled(self, body: bytes) -> None:
+        """Note that the worker has cancelled the run; `body` is its result, if there is one."""
         if body:
             self._interrupted = unpack_result(body)
-
-
-@dataclass
-class _SentRun:
-    """What the parent knows of a run in a worker."""
-
-    run: WorkerRun
-    finished: asyncio.Future[FinishedRun]
-    context: contextvars.Context
-    """Of the task that waits: what the run waits for is shown as that of its case."""
-    followed: "FollowedRun | None" = None
-    """Publishes its events; None if nobody listens."""
-    is_cancelled: bool = False
+        if self.is_cancelled:
+            self.finished.cancel()
+        else:
+            self.finish(ExecutionError("the agent's code cancelled its own run"))
 
 
 class _Worker:
@@ -107,7 +120,7 @@ class _Worker:
         self._reader = FrameReader()
         self.slots = SlotsOfWorker(limiters, self.send)
         self.ready: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
-        self.runs: dict[int, _SentRun] = {}
+        self.runs: dict[int, WorkerRun] = {}
         self.has_finished_any = False
         self._activities: dict[int, Activity] = {}
 
@@ -194,49 +207,38 @@ class _Worker:
                 result = unpack_result(body)
                 self._finish(number, FinishedRun(result, failure, is_permanent, refusal))
             case ["cancelled", number]:
-                self._cancelled(number, body)
+                self.has_finished_any = True
+                self.runs[number].cancelled(body)
             case ["error", number, name, args, fields]:
                 self._finish(number, unpack_error(name, args, fields))
-            case ["began", number, run, text, timed, seconds, reason]:
-                self._begin_activity(number, run, text, timed, seconds, reason)
+            case ["began", number, case_run, text, timed, seconds, reason]:
+                ends_at = None if seconds is None else time.monotonic() + seconds
+                activity = Activity(text, timed, ends_at, reason, self._case_of(case_run))
+                self._begin_activity(number, activity)
             case ["ended", number]:
                 self._end_activity(number)
             case ["exit", text]:
                 note_process_exit(text)
             case ["log", name, level, text]:
                 logging.getLogger(name).log(level, "%s", text, extra={ELSEWHERE: True})
-            case ["event", number, stream, kind] if (entry := self.runs.get(number)) is not None:
-                if entry.followed is not None:
-                    entry.followed.handle(stream, kind, body)
+            case ["event", number, stream, kind] if (run := self.runs.get(number)) is not None:
+                if run.followed is not None:
+                    run.followed.handle(stream, kind, body)
 
-    def _finish(self, number: int, how: FinishedRun | HoloDeckError) -> None:
+    def _finish(self, number: int, end: FinishedRun | HoloDeckError) -> None:
         self.has_finished_any = True
-        entry = self.runs[number]
-        if entry.finished.done():
-            return
-        if isinstance(how, HoloDeckError):
-            entry.finished.set_exception(how)
-        else:
-            entry.finished.set_result(how)
+        self.runs[number].finish(end)
 
-    def _cancelled(self, number: int, body: bytes) -> None:
-        entry = self.runs[number]
-        entry.run.keep_interrupted(body)
-        if not entry.finished.done():
-            if entry.is_cancelled:
-                entry.finished.cancel()
-            else:
-                self._finish(number, ExecutionError("the agent's code cancelled its own run"))
+    def _case_of(self, number: int) -> object:
+        """Return the case of a run, as the display knows it; None if the run is over."""
+        run = self.runs.get(number)
+        return None if run is None else run.context.run(current_case)
 
-    def _begin_activity(self, number: int, run: int, *of: Any) -> None:
-        activities, entry = displayed.get(), self.runs.get(run)
-        if activities is None:
-            return
-        text, timed, seconds, reason = of
-        ends_at = None if seconds is None else time.monotonic() + seconds
-        case = None if entry is None else entry.context.run(current_case)
-        activity = self._activities[number] = Activity(text, timed, ends_at, reason, case)
-        activities.add(activity)
+    def _begin_activity(self, number: int, activity: Activity) -> None:
+        activities = displayed.get()
+        if activities is not None:
+            self._activities[number] = activity
+            activities.add(activity)
 
     def _end_activity(self, number: int) -> None:
         activities, activity = displayed.get(), self._activities.pop(number, None)
@@ -267,13 +269,13 @@ class WorkerPool:
         count: int,
         note: Callable[[str], None],
         lost_result: Callable[[int, TestCaseModel, str], TestResult],
-        follow: "Callable[[], FollowedRun] | None" = None,
+        follow: Callable[[], FollowedRun] | None = None,
     ) -> None:
         self._place = place
         self._task = task
         self._packed = place.pack(task)
         self._count = count
-        self._note = note
+        self.note = note
         self.lost_result = lost_result
         self._follow = follow
         self._judges: dict[str, list[Head]] = {}
@@ -353,20 +355,17 @@ class WorkerPool:
 
     async def run(self, run: WorkerRun) -> FinishedRun:
         """Run a case in the worker with the fewest. Raises WorkerEnded and HoloDeckError."""
-        worker = await self._free_worker()
-        number = next(self._numbers)
-        finished: asyncio.Future[FinishedRun] = asyncio.get_running_loop().create_future()
+        worker, number = await self._free_worker(), next(self._numbers)
         followed = None if self._follow is None else self._follow()
-        entry = _SentRun(run, finished, contextvars.copy_context(), followed)
-        worker.runs[number] = entry
+        run.begin_try(followed)
+        finished = run.finished
+        worker.runs[number] = run
         worker.send(["run", number, run.index, worker.slots.grant()])
+        error: BaseException | None = None
         try:
-            result = await asyncio.shield(finished)
-            if followed is not None:
-                await followed.close()
-            return result
+            return await asyncio.shield(finished)
         except asyncio.CancelledError:
-            entry.is_cancelled = True
+            run.is_cancelled = True
             worker.send(["cancel", number])
             await asyncio.wait({finished}, timeout=_GRACE_S)
             if not finished.done():  # its code blocks the worker's loop
@@ -374,14 +373,13 @@ class WorkerPool:
                 await asyncio.wait({finished})
             if not finished.cancelled():
                 finished.exception()  # is nobody's any more
-            if followed is not None:
-                await followed.close()
             raise
-        except Exception as error:
-            if followed is not None:
-                await followed.close(error)
+        except Exception as raised:
+            error = raised
             raise
         finally:
+            if followed is not None:
+                await followed.close(error)
             del worker.runs[number]
 
     async def _free_worker(self) -> _Worker:
@@ -431,9 +429,4 @@ class WorkerPool:
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add the notes of a worker to those of the run."""
         for text in notes:
-            self._note(text)
-
-    def note_lost(self, *, will_run_again: bool) -> None:
-        """Say in the report that cases ran again because a worker ended."""
-        if will_run_again:
-            self._note("a worker process ended while it ran cases, which ran again")
+            self.note(text)

@@ -1,7 +1,7 @@
-"""The messages between a run and its worker processes.
+"""The worker processes of a run: where they are started, and the messages.
 
-They are those of `lib.processes.channel`; the first item of a head is the kind of the message. To
-the worker:
+The messages are those of `lib.processes.channel`; the first item of a head is the kind of the
+message. To the worker:
 
 - `start`: first of all; the body is a pickled WorkerTask
 - `run` number, index, slot: run the case at that index once; the slot is for its first request:
@@ -34,29 +34,30 @@ To the parent:
 `judge` also goes to the other workers, whose judges count what happened to all.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import pickle
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ExecutionError, HoloDeckError
-from holodeck.lib.records.recorder import json_line
+from holodeck.lib.processes.child_process import ChildProcess, Launch, python_command
+from holodeck.lib.support.environment import process_variables
+from holodeck.lib.user_code.code_root import path_for_children
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestResult
 
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a process of this machine would inherit if it started from nothing now."""
-
-    path: tuple[str, ...]
-    """Where Python looks for modules."""
-    variables: Mapping[str, str]
+WORKER_PROGRAM = "import gc; gc.disable(); from holodeck.lib.test_runner.worker import main; main()"
+"""A start frees nothing; the worker enables the collector once it is ready."""
+ENDED = "the worker process was ended"
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,14 @@ class WorkerTask:
     folder: Path | None = None
     """The folder that travelled, where it was; the worker's working folder is its copy. None if the
     worker runs on the same machine."""
-    surroundings: Surroundings | None = None
-    """None on another machine."""
-
-
-def pack_result(result: TestResult) -> bytes:
-    """Return a result as the record has it, whatever the texts and values of the agent are."""
-    return json_line(result)
+    module_path: Sequence[str] | None = None
+    """Where Python looks for modules; None on another machine."""
+    variables: Mapping[str, str] | None = None
+    """The environment variables; None on another machine."""
 
 
 def unpack_result(body: bytes) -> TestResult:
-    """Return the result that was packed. Raises ValueError."""
+    """Return a result that came as a line of a record. Raises ValueError."""
     try:
         return TestResult.model_validate_json(body)
     except ValidationError:  # lone surrogates, and what is deeply nested
@@ -123,3 +121,85 @@ def unpack_error(name: str, args: list[Any], fields: dict[str, Any]) -> HoloDeck
 
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
+
+
+OnData = Callable[[bytes], None]
+"""Takes the next bytes of a worker. Raises BadMessage if they are no messages."""
+
+
+class Connection(Protocol):
+    """The connection to a worker."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; nothing happens if the worker has ended."""
+        ...
+
+    def kill(self, reason: str) -> None:
+        """End the worker and what it has started, at once."""
+        ...
+
+    async def wait(self) -> str:
+        """Return how the worker ended, once it has."""
+        ...
+
+
+class Place(Protocol):
+    """Starts workers."""
+
+    @property
+    def cores(self) -> int:
+        """How many cores there are."""
+        ...
+
+    def pack(self, task: WorkerTask) -> bytes:
+        """Return the task for the workers."""
+        ...
+
+    def open_worker(self, on_data: OnData) -> AbstractAsyncContextManager[Connection]:
+        """Return a context with a new worker, which has ended after the block."""
+        ...
+
+
+class LocalProcesses:
+    """Workers are processes of this machine."""
+
+    @property
+    def cores(self) -> int:
+        """How many cores this process may use."""
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+
+    def pack(self, task: WorkerTask) -> bytes:
+        """Return the task for the workers; it never leaves the machine."""
+        variables = process_variables()
+        return pickle.dumps(replace(task, module_path=path_for_children(), variables=variables))
+
+    @asynccontextmanager
+    async def open_worker(self, on_data: OnData) -> AsyncIterator["_LocalWorker"]:
+        """Start a process that ends with this one."""
+        worker = _LocalWorker(on_data)
+        await worker.start(Launch(python_command(WORKER_PROGRAM, path_for_children()), stderr=None))
+        try:
+            yield worker
+        finally:
+            worker.kill(ENDED)
+            await worker.close()
+
+
+class _LocalWorker(ChildProcess):
+    """A worker of this machine."""
+
+    name = "the worker process"
+
+    def __init__(self, on_data: OnData) -> None:
+        super().__init__()
+        self._on_data = on_data
+
+    def data_read(self, data: bytes) -> None:
+        self._on_data(data)
+
+    async def wait(self) -> str:
+        """Return how it ended, once it has."""
+        await asyncio.shield(self.ended)
+        return self.failure or ENDED
