@@ -6,16 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote
-
-from holodeck.lib.ui.live import echo, write_raw
-
-if TYPE_CHECKING:
-    from holodeck.lib.reports.locations import SourceLinks
-    from holodeck.models.test_result import TestReport
 from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
 
 from holodeck.lib.reports.failure_groups import (
     CheckGroup,
@@ -27,6 +20,7 @@ from holodeck.lib.reports.junit import case_title
 from holodeck.lib.reports.locations import SourceLinks, place_of, short_location
 from holodeck.lib.reports.overview import most_telling_first, overview
 from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.ui.live import echo, write_raw
 from holodeck.models.test_result import TestReport, TestResult
 
 
@@ -41,24 +35,31 @@ class GitHubActions:
     source: str = ""
     """The address of the checkout's files; empty if unknown."""
 
-    @property
-    def links(self) -> "SourceLinks":
-        """Where the lines of YAML can be read."""
-        from holodeck.lib.reports.locations import SourceLinks
+    @classmethod
+    def of(cls, variables: Mapping[str, str]) -> "GitHubActions":
+        """Return the step that GitHub describes by these variables."""
+        summary = variables.get("GITHUB_STEP_SUMMARY")
+        return cls(
+            token=secrets.token_hex(16),
+            workspace=Path(variables.get("GITHUB_WORKSPACE") or Path.cwd()).absolute(),
+            summary_file=Path(summary) if summary else None,
+            source=_source(variables),
+        )
 
+    @property
+    def links(self) -> SourceLinks:
+        """Where the lines of YAML can be read."""
         return SourceLinks(self.source, str(self.workspace))
 
-    def show(self, report: "TestReport") -> None:
+    def show(self, report: TestReport) -> None:
         """Annotate the lines of YAML of tests that did not pass, and add to the step summary."""
-
         lines = annotations(report, self.workspace)
         if lines:
             self._write(f"::{self.token}::\n{lines}::stop-commands::{self.token}\n")
         self.summarize(report)
 
-    def summarize(self, report: "TestReport") -> None:
+    def summarize(self, report: TestReport) -> None:
         """Add the counts and the tests that did not pass to the step summary."""
-
         if self.summary_file is None:
             return
         try:
@@ -78,22 +79,6 @@ class GitHubActions:
 
     def _write(self, lines: str) -> None:
         write_raw(sys.stdout, lines)
-
-
-def github_actions() -> GitHubActions | None:
-    """Return the step of GitHub Actions in which this process runs; None elsewhere."""
-    from holodeck.lib.support.environment import process_variables
-
-    variables = process_variables()
-    if variables.get("GITHUB_ACTIONS") != "true":
-        return None
-    summary = variables.get("GITHUB_STEP_SUMMARY")
-    return GitHubActions(
-        token=secrets.token_hex(16),
-        workspace=Path(variables.get("GITHUB_WORKSPACE") or Path.cwd()).absolute(),
-        summary_file=Path(summary) if summary else None,
-        source=_source(variables),
-    )
 
 
 def _source(variables: Mapping[str, str]) -> str:

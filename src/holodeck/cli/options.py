@@ -13,6 +13,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.ui.help import GroupedOption
 
 if TYPE_CHECKING:
+    from holodeck.cli.github_actions import GitHubActions
     from holodeck.lib.records.run_store import Run, RunStore
     from holodeck.lib.test_runner.report_files import ReportTarget
     from holodeck.models.agent import Agent
@@ -46,6 +47,23 @@ def read_run(run_store: "RunStore", run: str | None, context: CliContext) -> "Ru
     for warning in found.warnings:
         context.warn(warning)
     return found
+
+
+def github_step(context: click.Context) -> "GitHubActions | None":
+    """Return the step of GitHub Actions in which this process runs; None elsewhere.
+
+    Until the command ends, no line of the output is a workflow command, whatever an agent answers.
+    """
+    from holodeck.lib.support.environment import process_variables
+
+    variables = process_variables()
+    if variables.get("GITHUB_ACTIONS") != "true":
+        return None
+    from holodeck.cli.github_actions import GitHubActions
+
+    step = GitHubActions.of(variables)
+    context.with_resource(step.commands_stopped())
+    return step
 
 
 def _switch(flag: str, text: str, start: Callable[[click.Context], object]) -> Callable[[F], F]:
@@ -155,7 +173,7 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[
     if report_format is not None and not outputs:
         raise click.UsageError("--format needs a file to write; add --output FILE")
     if report_format is None:
-        outputs = [_new_file(one) for one in outputs if str(one) != _TERMINAL]
+        outputs = [_new_file(output) for output in outputs if str(output) != _TERMINAL]
     targets = [
         ReportTarget(output, format_for(output, report_format), output.absolute())
         for output in outputs

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -36,18 +36,16 @@ from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.results.origin import Selection
+from holodeck.models.results.origin import RunOrigin, Selection
 
 if TYPE_CHECKING:
     from holodeck.config.checks.findings import Finding
-    from holodeck.lib.compare.against import ComparisonSession, SecondAgent
+    from holodeck.lib.compare.against import SecondAgent
     from holodeck.lib.compare.regression_gate import GateOptions
-    from holodeck.lib.test_runner.display import RunDisplay
     from holodeck.lib.test_runner.report_files import ReportTarget
     from holodeck.lib.test_runner.resume import ResumeOptions
-    from holodeck.lib.test_runner.session import RunSession, SessionAgent, TestSession
+    from holodeck.lib.test_runner.session import RunSession, SessionAgent
     from holodeck.models.config import ReportDetail
-    from holodeck.models.records.comparison import ComparisonReport
     from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)
@@ -101,59 +99,6 @@ class CheckedAgent:
     def select(self, context: CliContext) -> tuple[Agent, Selection | None]:
         """Return the agent with the selected cases. Raises NothingSelected."""
         return apply_selection(self.agent, self.request, self.target.path, context)
-
-
-@dataclass
-class AgentReports:
-    """One report for each agent, also for those that were not run."""
-
-    context: CliContext
-    by_title: "dict[str, TestReport]" = field(default_factory=dict)
-    """Title of the agent → its report, without secrets."""
-
-    def add_unselected(self, tested: CheckedAgent) -> None:
-        """Add an agent of which no case is selected."""
-        from holodeck.lib.records.recorder import origin_of
-
-        request = replace(tested.request, allow_empty=True)
-        _, selection = apply_selection(tested.agent, request, tested.target.path, self.context)
-        origin = origin_of(tested.agent)
-        self._add_empty(tested, {"selection": selection, "planned_tests": 0, "origin": origin})
-
-    def add_failed(self, tested: CheckedAgent, reason: str, exit_code: int | None = None) -> None:
-        """Add an agent without results, unless it has a report from before it failed."""
-        from holodeck.models.results.origin import RunOrigin
-
-        if tested.target.title not in self.by_title:
-            origin = RunOrigin(exit_code=exit_code)
-            self._add_empty(tested, {"stopped": self.context.clean(reason), "origin": origin})
-
-    def _add_empty(self, tested: CheckedAgent, fields: Mapping[str, Any]) -> None:
-        from holodeck.lib.reports.summary import summarize
-        from holodeck.models.test_result import TestReport
-
-        self.by_title[tested.target.title] = TestReport(
-            agent_name=tested.agent.name,
-            agent_config_path=tested.target.path,
-            results=[],
-            summary=summarize([], 0),
-            timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
-            holodeck_version=__version__,
-            **fields,
-        )
-
-    def write(self, targets: "Sequence[ReportTarget]", detail: "ReportDetail | None") -> None:
-        """Write the reports as one. Raises ReportError."""
-        from holodeck.lib.reports.merge import NamedReport, merge_reports
-        from holodeck.lib.test_runner.report_files import write_reports
-
-        context = self.context
-        merged = merge_reports([NamedReport(*item) for item in self.by_title.items()])
-        shown = context.redactor.redact_report(merged)
-        links = None if context.github is None else context.github.links
-        failures = write_reports(shown, targets, context.clean, detail, links)
-        if failures:
-            raise ReportError("\n".join(failures))
 
 
 def _note_files(agents: Sequence[Agent], targets: "Sequence[ReportTarget]") -> None:
@@ -305,42 +250,92 @@ def _run_each(options: TestOptions, agents: Sequence[CheckedAgent], context: Cli
     A report of `--output` joins those of all agents.
     """
     codes: dict[str, int] = {}
-    reports = AgentReports(context)
+    reports: dict[str, TestReport] = {}
     alone = replace(options, targets=())
     for number, tested in enumerate(agents, 1):
-        write_text(
-            sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {tested.target.title}\n")
-        )
+        title = tested.target.title
+        write_text(sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {title}\n"))
         try:
-            codes[tested.target.title] = _run_agent(alone, tested, context, reports)
+            codes[title] = _run_agent(alone, tested, context, reports)
         except NothingSelected as error:
-            echo(context.brief(f"{tested.target.title}: {error}"), err=True)
+            echo(context.brief(f"{title}: {error}"), err=True)
             if options.targets:
-                reports.add_unselected(tested)
+                reports[title] = _unselected_report(tested, context)
         except HoloDeckError as error:  # the others can still run
             print_error(error, context)
-            codes[tested.target.title] = error.exit_code
-            reports.add_failed(tested, str(error), error.exit_code)
-        if codes.get(tested.target.title) in INTERRUPTED:
+            codes[title] = error.exit_code
+            origin = RunOrigin(exit_code=error.exit_code)
+            # It may have a report from before it failed.
+            reports.setdefault(title, _empty_report(tested, origin, context.clean(str(error))))
+        if codes.get(title) in INTERRUPTED:
             break
     if options.preview_mode is None:
-        is_interrupted = any(code in INTERRUPTED for code in codes.values())
-        otherwise = "not run" if is_interrupted else "no case selected"
-        ends = {
-            tested.target.title: f"exit {codes[tested.target.title]}"
-            if tested.target.title in codes
-            else otherwise
-            for tested in agents
-        }
-        lines = [f"  {end}  {title}" for title, end in ends.items()]
-        write_text(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
+        _print_ends([tested.target.title for tested in agents], codes, context)
     if not codes:
         return ExitCode.NOTHING_SELECTED
     if options.targets:
-        for tested in agents:
-            reports.add_failed(tested, "not run")
-        reports.write(options.targets, agents[0].settings.report_detail)
+        not_run = {
+            tested.target.title: _empty_report(tested, RunOrigin(), "not run") for tested in agents
+        }
+        _write_merged(
+            {**not_run, **reports}, options.targets, agents[0].settings.report_detail, context
+        )
     return worst_exit_code(codes.values())
+
+
+def _print_ends(titles: Sequence[str], codes: Mapping[str, int], context: CliContext) -> None:
+    """Print the exit code of each agent."""
+    is_interrupted = any(code in INTERRUPTED for code in codes.values())
+    otherwise = "not run" if is_interrupted else "no case selected"
+    ends = {title: f"exit {codes[title]}" if title in codes else otherwise for title in titles}
+    lines = [f"  {end}  {title}" for title, end in ends.items()]
+    write_text(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
+
+
+def _unselected_report(tested: CheckedAgent, context: CliContext) -> "TestReport":
+    """Return the report of an agent of which no case is selected."""
+    from holodeck.lib.records.recorder import origin_of
+
+    request = replace(tested.request, allow_empty=True)
+    _, selection = apply_selection(tested.agent, request, tested.target.path, context)
+    report = _empty_report(tested, origin_of(tested.agent))
+    return report.model_copy(update={"selection": selection, "planned_tests": 0})
+
+
+def _empty_report(
+    tested: CheckedAgent, origin: RunOrigin, stopped: str | None = None
+) -> "TestReport":
+    from holodeck.lib.reports.summary import summarize
+    from holodeck.models.test_result import TestReport
+
+    return TestReport(
+        agent_name=tested.agent.name,
+        agent_config_path=tested.target.path,
+        results=[],
+        summary=summarize([], 0),
+        timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
+        holodeck_version=__version__,
+        origin=origin,
+        stopped=stopped,
+    )
+
+
+def _write_merged(
+    reports: "Mapping[str, TestReport]",
+    targets: "Sequence[ReportTarget]",
+    detail: "ReportDetail | None",
+    context: CliContext,
+) -> None:
+    """Write the reports of all agents, by their titles, as one. Raises ReportError."""
+    from holodeck.lib.reports.merge import NamedReport, merge_reports
+    from holodeck.lib.test_runner.report_files import write_reports
+
+    merged = merge_reports([NamedReport(*item) for item in reports.items()])
+    shown = context.redactor.redact_report(merged)
+    links = None if context.github is None else context.github.links
+    failures = write_reports(shown, targets, context.clean, detail, links)
+    if failures:
+        raise ReportError("\n".join(failures))
 
 
 def _list_as_json(options: TestOptions, agents: Sequence[CheckedAgent], context: CliContext) -> int:
@@ -361,7 +356,7 @@ def _run_agent(
     options: TestOptions,
     tested: CheckedAgent,
     context: CliContext,
-    reports: AgentReports | None = None,
+    reports: "dict[str, TestReport] | None" = None,
 ) -> int:
     """Run, list or plan one agent; return the exit code, and add the report to `reports`."""
     if options.preview_mode is None:
@@ -393,23 +388,20 @@ def _test(
     options: TestOptions,
     tested: CheckedAgent,
     context: CliContext,
-    reports: AgentReports | None,
+    reports: "dict[str, TestReport] | None",
 ) -> int:
     """Run one agent, or it and the second one; return the exit code."""
     agents, selection = _agents_to_run(options, tested, context)
 
     def on_report(report: "TestReport") -> None:
         if reports is not None:
-            reports.by_title[tested.target.title] = report
+            reports[tested.target.title] = report
         if context.github is not None:
             context.github.show(report)
 
-    session: RunSession[TestReport] | RunSession[ComparisonReport]
+    session = _session(options, tested, agents, selection, context)
     if tested.second is None:
-        session = _test_session(options, tested.target, agents[0], selection, context)
         session.on_report = on_report
-    else:
-        session = _comparison_session(options, tested, agents, selection, context)
     try:
         code = session.run()
     finally:
@@ -456,65 +448,54 @@ def _agents_to_run(
     ], selection
 
 
-def _display(options: TestOptions, settings: ExecutionConfig, context: CliContext) -> "RunDisplay":
-    from holodeck.lib.test_runner.display import TextDisplay
-
-    return TextDisplay(
-        context.redactor.redact,
-        quiet=bool(settings.quiet),
-        verbose=bool(settings.verbose),
-        is_live=not options.debug,
-    )
-
-
-def _test_session(
-    options: TestOptions,
-    target: AgentTarget,
-    tested: "SessionAgent",
-    selection: Selection | None,
-    context: CliContext,
-) -> "TestSession":
-    """Return the run of one agent; a baseline is read now. Raises ConfigError."""
-    from holodeck.lib.test_runner.session import TestSession
-
-    gate, tracker, github = None, context.read_tracker, context.github
-    if options.gate is not None:
-        from holodeck.lib.compare.regression_gate import RegressionGate
-
-        gate = RegressionGate(options.gate, tested, context.redactor)
-        check_inputs(options.targets)  # the baseline is one
-    return TestSession(
-        [tested],
-        context.redactor,
-        _display(options, tested.settings, context),
-        selection=selection,
-        is_checked=True,  # all agents were, before the first of them runs
-        debug=options.debug,
-        on_test_start=None if tracker is None else tracker.stop_tracking,
-        targets=options.targets,
-        command=("holodeck", "test", *target.args),
-        gate=gate,
-        links=None if github is None else github.links,
-    )
-
-
-def _comparison_session(
+def _session(
     options: TestOptions,
     tested: CheckedAgent,
     agents: "Sequence[SessionAgent]",
     selection: Selection | None,
     context: CliContext,
-) -> "ComparisonSession":
-    """Return the run of two agents."""
-    from holodeck.lib.compare.against import ComparisonSession
+) -> "RunSession[Any]":
+    """Return the run of one agent or two; a baseline is read now. Raises ConfigError."""
+    from holodeck.lib.test_runner.display import TextDisplay
+    from holodeck.lib.test_runner.session import TestSession
 
-    return ComparisonSession(
+    settings, redactor, tracker = agents[0].settings, context.redactor, context.read_tracker
+    display = TextDisplay(
+        redactor.redact,
+        quiet=bool(settings.quiet),
+        verbose=bool(settings.verbose),
+        is_live=not options.debug,
+    )
+    command = ("holodeck", "test", *tested.target.args)
+    if tested.second is not None:
+        from holodeck.lib.compare.against import ComparisonSession
+
+        return ComparisonSession(
+            agents,
+            redactor,
+            display,
+            selection=selection,
+            is_checked=True,
+            targets=options.targets,
+            command=(*command, "--against", tested.second.argument),
+            fail_on=options.fail_on,
+        )
+    gate = None
+    if options.gate is not None:
+        from holodeck.lib.compare.regression_gate import RegressionGate
+
+        gate = RegressionGate(options.gate, agents[0], redactor)
+        check_inputs(options.targets)  # the baseline is one
+    return TestSession(
         agents,
-        context.redactor,
-        _display(options, tested.settings, context),
+        redactor,
+        display,
         selection=selection,
-        is_checked=True,
+        is_checked=True,  # all agents were, before the first of them runs
+        debug=options.debug,
+        on_test_start=None if tracker is None else tracker.stop_tracking,
         targets=options.targets,
-        command=("holodeck", "test", *tested.target.args, "--against", agents[1].source),
-        fail_on=options.fail_on,
+        command=command,
+        gate=gate,
+        links=None if context.github is None else context.github.links,
     )

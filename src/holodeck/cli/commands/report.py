@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.context import CliContext
-from holodeck.cli.github_actions import github_actions
 from holodeck.cli.options import (
     agent_option,
     check_inputs,
+    github_step,
     output_option,
     print_report,
     read_run,
@@ -68,9 +68,7 @@ def report(
         raise click.UsageError("--merge needs the runs to join; name them")
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
-    github = github_actions() if targets else None
-    if github is not None:
-        context.with_resource(github.commands_stopped())
+    github = github_step(context) if targets else None
     links = None if github is None else github.links
     FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.context import CliContext
-from holodeck.cli.github_actions import github_actions
 from holodeck.cli.options import (
     allow_outside_option,
     check_inputs,
+    github_step,
     output_options,
     read_run,
     report_targets,
@@ -65,9 +65,7 @@ def score(
             f"run {recorded.id} is that of the second agent of a comparison; metrics that need"
             " instructions or tools get those of the first"
         )
-    github = github_actions()
-    if github is not None:  # of what graders print
-        context.with_resource(github.commands_stopped())
+    github_step(context)
     redactor = cli_context.redactor
     session = RescoringSession(
         [SessionAgent(agent_config, agent, settings)],

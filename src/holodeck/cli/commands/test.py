@@ -10,6 +10,7 @@ import click
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import (
     allow_outside_option,
+    github_step,
     output_options,
     report_targets,
     trust_option,
@@ -218,11 +219,7 @@ def test(
     else:
         found = find_suites(paths, options["adapter"])
     if preview_mode is None:
-        from holodeck.cli.github_actions import github_actions
-
-        cli_context.github = github_actions()
-        if cli_context.github is not None:
-            context.with_resource(cli_context.github.commands_stopped())
+        cli_context.github = github_step(context)
     context.exit(run_agents(test_options, found, cli_context))
 
 
