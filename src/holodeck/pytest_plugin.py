@@ -1,6 +1,6 @@
 """The pytest plugin: a marker, a summary of scenarios, and agents and suites as test files.
 
-Nothing heavy is imported until a scenario, an agent or a suite runs.
+Its functions import what they need: a test run without agents imports only this module.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import fnmatch
 import os
 import re
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holodeck.lib.conversation.result_listeners import FrameworkOutcomes, add_result_listener
-from holodeck.lib.support.text import did_you_mean, inert, inert_but_colored, plural
 
 if TYPE_CHECKING:
     from holodeck.scenario.pytest_plugin import ScenarioReporter
@@ -41,14 +40,6 @@ _SUFFIXES = frozenset({".yaml", ".yml"})
 _SUFFIX = re.compile(r"\.ya?ml$", re.IGNORECASE)
 _NEVER_RUN = re.compile(r"coroutine '(scenario\.a?run|ScriptRun\.run)' was never awaited")
 _NO_TEST = "while no test ran"
-COLOURS = {
-    "passed": "green",
-    "flaky": "yellow",
-    "failed": "red",
-    "error": "red",
-    "skipped": "yellow",
-}
-MIN_YELLOW = 0.7
 _KEY = pytest.StashKey["Scenarios"]()
 
 
@@ -86,16 +77,14 @@ class Scenarios:
 
     def _report(self, name: str, result: Any) -> None:
         if self.reporter is not None:
-            # Imported here because few tests use the reporter.
-            from holodeck.scenario.pytest_plugin import ReportedScenario  # noqa: PLC0415
+            from holodeck.scenario.pytest_plugin import ReportedScenario
 
             self.reporter.add_result(ReportedScenario(name), result)
 
     def start_reporter(self) -> ScenarioReporter:
         """Return what keeps all results from now on."""
         if self.reporter is None:
-            # Imported here because few tests use the reporter.
-            from holodeck.scenario.pytest_plugin import ScenarioReporter  # noqa: PLC0415
+            from holodeck.scenario.pytest_plugin import ScenarioReporter
 
             self.reporter = ScenarioReporter()
         return self.reporter
@@ -146,9 +135,8 @@ def _start_debugging(config: pytest.Config) -> Callable[[], None]:
     """Debug all scenarios from now on; return a function that ends it. Raises UsageError."""
     if hasattr(config, "workerinput") or config.getoption("numprocesses", 0):
         raise pytest.UsageError("--holodeck-debug runs one test at a time; remove -n")
-    # Imported here because most test runs debug nothing.
-    from holodeck.lib.ui.conversation import find_missing_terminal  # noqa: PLC0415
-    from holodeck.scenario.config import ScenarioConfig  # noqa: PLC0415
+    from holodeck.lib.ui.conversation import find_missing_terminal
+    from holodeck.scenario.config import ScenarioConfig
 
     missing = find_missing_terminal()
     if missing is not None:
@@ -168,9 +156,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     is_named = _is_named(file_path, parent.session)
     if not _is_wanted(file_path, parent.config, is_named=is_named):
         return None
-    # Imported here because most test runs have no such file.
-    from holodeck.config.cases.suite_files import is_suite_file  # noqa: PLC0415
-    from holodeck.pytest_agent_file import CollectedAgentFile, CollectedSuiteFile  # noqa: PLC0415
+    from holodeck.config.cases.suite_files import is_suite_file
+    from holodeck.pytest_agent_file import CollectedAgentFile, CollectedSuiteFile
 
     kind = CollectedSuiteFile if is_suite_file(file_path) else CollectedAgentFile
     file: pytest.Collector = kind.from_parent(parent, path=file_path, is_named=is_named)
@@ -214,6 +201,8 @@ def _check_patterns(config: pytest.Config) -> None:
             return
         seen.add(path.name)
     searched = ", ".join(os.path.relpath(folder, config.rootpath) for folder in folders)
+    from holodeck.lib.support.text import did_you_mean
+
     hint = did_you_mean(missing[0], sorted(seen))
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {searched}{hint}")
 
@@ -263,7 +252,7 @@ def pytest_runtest_makereport(
     report = yield
     rows = report.__dict__["holodeck"] = item.config.stash[_KEY].take()
     if rows or item.get_closest_marker("agent_test"):
-        _clean_report(report)
+        _clean(report)
     return report
 
 
@@ -273,8 +262,14 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     if collector.path.suffix.lower() in _SUFFIXES:
-        _clean_report(report)
+        _clean(report)
     return report
+
+
+def _clean(report: pytest.TestReport | pytest.CollectReport) -> None:
+    from holodeck.pytest_output import clean_report
+
+    clean_report(report)
 
 
 def pytest_report_teststatus(
@@ -303,6 +298,8 @@ class _ReportCollector:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, nodeid: str
     ) -> None:
+        from holodeck.lib.support.text import inert
+
         text = str(warning_message.message)
         if inert(text) != text:  # pytest prints it, and libraries quote what an agent said
             warning_message.message = Warning(inert(text))
@@ -341,77 +338,6 @@ def pytest_terminal_summary(
 ) -> None:
     rows, never_run = config.stash[_KEY].reported, config.stash[_KEY].never_run
     if rows or never_run:
-        _write_summary(terminalreporter, rows, [nodeid or _NO_TEST for nodeid in never_run])
+        from holodeck.pytest_output import write_summary
 
-
-def _clean_report(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Make the reasons, tracebacks and captured output of a test inert; logs keep their colors."""
-    report.longrepr = _inert_parts(report.longrepr)
-    report.sections = [(title, inert_but_colored(text)) for title, text in report.sections]
-
-
-def _inert_parts(value: Any) -> Any:
-    """Return texts inert; change pytest's representations of tracebacks in place."""
-    if isinstance(value, str):
-        return inert(value)
-    if type(value) in (list, tuple):
-        return type(value)(map(_inert_parts, value))
-    if hasattr(value, "toterminal"):
-        for name, part in vars(value).items():
-            setattr(value, name, _inert_parts(part))
-    return value
-
-
-def _write_summary(
-    terminal: pytest.TerminalReporter, rows: Sequence[tuple[str, Row]], never_run: Sequence[str]
-) -> None:
-    """Write a line for each scenario of a test, its reason, and the totals."""
-    terminal.write_sep("=", "holodeck")
-    for nodeid in never_run:
-        terminal.write("NOT RUN", red=True)
-        message = "a scenario was created and never run; write `await scenario.run(…)`"
-        terminal.write_line(inert(f" {message} ({nodeid})"))
-    if not rows:
-        return
-    for nodeid, row in rows:
-        terminal.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
-        terminal.write_line(inert(f" {_describe(row)} ({nodeid})", keep_newlines=False))
-        for line in inert(row["reason"]).splitlines():
-            terminal.write_line(f"         {line}")
-    totals, colour = _totals([row for _, row in rows])
-    terminal.write_line(totals, **{colour: True})
-
-
-def _describe(row: Row) -> str:
-    return ", ".join(
-        part
-        for part in (
-            f"{row['name']}: {row['seconds']:.2f} s",
-            f"agent {row['agent_seconds']:.2f} s",
-            f"criteria {row['passed_criteria']}/{row['criteria']}" if row["criteria"] else "",
-        )
-        if part
-    )
-
-
-def _totals(rows: list[Row]) -> tuple[str, str]:
-    """Return the last line and its colour; skipped scenarios do not count for the rate."""
-    counts = f"{plural(len(rows), 'scenario')}: {', '.join(_counts(rows))}"
-    decided = [row["status"] for row in rows if row["status"] != "skipped"]
-    if not decided:
-        return counts, "yellow"
-    rate = sum(status in {"passed", "flaky"} for status in decided) / len(decided)
-    return f"{counts}; success rate {rate:.0%}", _colour(rate)
-
-
-def _counts(rows: list[Row]) -> Iterator[str]:
-    for status in COLOURS:
-        count = sum(row["status"] == status for row in rows)
-        if count:
-            yield f"{count} {status}"
-
-
-def _colour(rate: float) -> str:
-    if rate == 1:
-        return "green"
-    return "yellow" if rate >= MIN_YELLOW else "red"
+        write_summary(terminalreporter, rows, [nodeid or _NO_TEST for nodeid in never_run])

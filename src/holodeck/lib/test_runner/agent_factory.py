@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from holodeck.config.agent_files import load_instructions, load_response_schema, read_tool_prompt
 from holodeck.config.environment import Environment
@@ -38,7 +37,6 @@ from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.results.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.chat_backend import ChatBackend
     from holodeck.lib.backends.frameworks.semantic_kernel.agents import ChatAgentSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
-    from holodeck.lib.backends.semantic_kernel.local import LocalWeights
     from holodeck.lib.tools.toolbox import Embed, ToolFilterManager
 
 
@@ -70,14 +67,9 @@ class AgentExecutionResult:
     Attributes:
         tool_calls: Calls in the order the model made them; each has a name and arguments.
         tool_results: What the tools returned; each has a name and a result.
-        tool_calls_problem: Why there may be more calls, of agents that ran inside of a tool; None
-            if there are none.
         chat_history: The conversation so far.
         token_usage: Tokens of all requests of the invocation; None if the provider reports none.
         response: The agent's answer.
-        attempts: Attempts of single requests that failed.
-        stopped_early: Why the agent was stopped before it was done; None if it was not.
-        waited_ms: How long its requests waited for a rate limit.
     """
 
     tool_calls: list[RequestedCall]
@@ -85,10 +77,6 @@ class AgentExecutionResult:
     chat_history: "ChatHistory"
     token_usage: TokenUsage | None = None
     response: str = ""
-    attempts: Sequence[Attempt] = ()
-    stopped_early: str | None = None
-    waited_ms: int = 0
-    tool_calls_problem: str | None = None
 
 
 class AgentThreadRun:
@@ -139,42 +127,43 @@ class AgentThreadRun:
         Raises:
             AgentFactoryError: The agent did not respond, in time or at all, after all retries.
         """
-        call = self._new_call()
-        with self._span() if self.observability_enabled else nullcontext():
-            response = await self._answer(user_input, call)
-        return self._result(call, response)
+        result = await self.send(user_input)
+        return AgentExecutionResult(
+            tool_calls=result.tool_calls or [],
+            tool_results=result.tool_results,
+            chat_history=self.chat_history,
+            token_usage=result.token_usage,
+            response=result.response,
+        )
 
     async def send(self, message: str) -> ExecutionResult:
         """Do the same as `invoke`, for the backend protocol."""
-        result = await self.invoke(message)
-        return ExecutionResult(
-            response=result.response,
-            tool_calls=result.tool_calls,
-            tool_results=result.tool_results,
-            tool_calls_problem=result.tool_calls_problem,
-            token_usage=result.token_usage,
-            attempts=list(result.attempts),
-            tools=self.offered_tools,
-            waited_ms=result.waited_ms,
-            is_error=result.stopped_early is not None,
-            error_reason=result.stopped_early,
+        from holodeck.lib.backends.semantic_kernel.invocation import (
+            MAX_TOOL_ROUNDS,
+            invoke,
+            result_of,
         )
+
+        traced = span(names.invoke_agent(self.agent.name), kind="client")
+        with traced if self.observability_enabled else nullcontext():
+            async with self._turn() as turn:
+                session = await self._session(message)
+                response = await invoke(session, self.kernel, message, turn)
+        result = result_of(turn, response)
+        result.attempts, result.tools = list(turn.attempts), self.offered_tools
+        if turn.tool_rounds >= MAX_TOOL_ROUNDS:
+            result.is_error = True
+            result.error_reason = f"stopped after {MAX_TOOL_ROUNDS} rounds of tool calls"
+        return result
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         """Yield the agent's response in pieces; a stream that breaks is not retried."""
         from holodeck.lib.backends.semantic_kernel.invocation import invoke_streaming
 
-        call = self._new_call()
-        limit = None
-        try:
-            async with time_limit(current_call_limit(self.timeout)) as limit:
-                session = await self._session(message)
-                async for piece in invoke_streaming(session, message, call):
-                    yield piece
-        except Exception as error:
-            raise self._failure(
-                error, call, expired=limit is not None and limit.expired()
-            ) from error
+        async with self._turn() as turn:
+            session = await self._session(message)
+            async for piece in invoke_streaming(session, message, turn):
+                yield piece
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add the messages to the history."""
@@ -197,8 +186,10 @@ class AgentThreadRun:
             arguments = offer_only(self.kernel, arguments, self.offered_tools)
         return KernelSession(self.agent, self.chat_history, self.kernel, arguments)
 
-    def _new_call(self) -> "KernelTurn":
-        from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator["KernelTurn"]:
+        """Yield a new turn, which ends within the time limit. Raises AgentFactoryError."""
+        from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, result_of
 
         retry = RetryConfig(
             max_retries=self.max_retries,
@@ -206,58 +197,23 @@ class AgentThreadRun:
             max_delay=LONGEST_DELAY_SECONDS,
             exponential_base=self.retry_exponential_base,
         )
-        return KernelTurn(retry=retry, attempt_timeout=self.attempt_timeout)
-
-    async def _answer(self, user_input: str, call: "KernelTurn") -> str:
-        from holodeck.lib.backends.semantic_kernel.invocation import invoke
-
-        limit = None
+        turn = KernelTurn(retry=retry, attempt_timeout=self.attempt_timeout)
+        seconds, limit = current_call_limit(self.timeout), None
         try:
-            async with time_limit(current_call_limit(self.timeout)) as limit:
-                session = await self._session(user_input)
-                return await invoke(session, self.kernel, user_input, call)
+            async with time_limit(seconds) as limit:
+                yield turn
         except Exception as error:
-            raise self._failure(
-                error, call, expired=limit is not None and limit.expired()
+            message = describe(error)
+            if limit is not None and limit.expired():
+                message = (
+                    f"timeout after {seconds:g}s; raise --llm-timeout, or 'timeout' of the case"
+                )
+            raise AgentFactoryError(
+                with_attempts(f"Agent invocation failed: {message}", len(turn.attempts)),
+                turn.attempts,
+                result_of(turn),
+                refusal=refusal_in(error),
             ) from error
-
-    def _failure(self, error: Exception, call: "KernelTurn", *, expired: bool) -> AgentFactoryError:
-        from holodeck.lib.backends.semantic_kernel.invocation import result_of
-
-        message = (
-            f"timeout after {current_call_limit(self.timeout):g}s;"
-            " raise --llm-timeout, or 'timeout' of the case"
-            if expired
-            else describe(error)
-        )
-        return AgentFactoryError(
-            with_attempts(f"Agent invocation failed: {message}", len(call.attempts)),
-            call.attempts,
-            result_of(call),
-            refusal=refusal_in(error),
-        )
-
-    def _result(self, call: "KernelTurn", response: str) -> AgentExecutionResult:
-        from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, result_of
-
-        endless = call.tool_rounds >= MAX_TOOL_ROUNDS
-        result = result_of(call, response)
-        return AgentExecutionResult(
-            tool_calls=result.tool_calls or [],
-            tool_results=result.tool_results,
-            tool_calls_problem=result.tool_calls_problem,
-            chat_history=self.chat_history,
-            token_usage=result.token_usage,
-            response=response,
-            attempts=tuple(call.attempts),
-            waited_ms=round(call.waited_s * 1000),
-            stopped_early=f"stopped after {MAX_TOOL_ROUNDS} rounds of tool calls"
-            if endless
-            else None,
-        )
-
-    def _span(self) -> AbstractContextManager[object]:
-        return span(names.invoke_agent(self.agent.name), kind="client")
 
 
 class AgentFactory:
@@ -295,14 +251,16 @@ class AgentFactory:
             else DEFAULT_TIMEOUT_SECONDS
         )
         self.attempt_timeout = limits.attempt_timeout
-        self.max_retries = _first_given(limits.max_retries, max_retries)
-        self.retry_delay = _first_given(limits.retry_delay, retry_delay)
+        self.max_retries = max_retries if limits.max_retries is None else limits.max_retries
+        self.retry_delay = retry_delay if limits.retry_delay is None else limits.retry_delay
         self.retry_exponential_base = retry_exponential_base
         self.force_ingest = force_ingest
         self._execution = execution_config
         self._offline = bool(limits.offline)
         self._limits = call_limits(limits)
         self._limiters = build_limiters(limits)
+        traced = agent_config.observability
+        self._is_traced = traced is not None and traced.enabled
         self._wants_structure = False
         try:
             self._build()
@@ -318,18 +276,24 @@ class AgentFactory:
             build_kernel,
             build_templated_agent,
         )
+        from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+        from holodeck.lib.local_models.store import ModelStore
 
         agent = self.agent_config
         if agent.model is None:
             raise ConfigError("model", "is missing, and the built-in agent needs one")
         schema = load_response_schema(agent)
         self._wants_structure = schema is not None
-        self._toolbox = Toolbox(
-            _tool_context(agent, self._execution, force_ingest=self.force_ingest)
-        )
+        self._toolbox = _toolbox(agent, self._execution, force_ingest=self.force_ingest)
         self._are_tools_set = not self._toolbox.has_sources
-        weights = self._weights(agent.own_dir)
-        self.kernel = build_kernel(agent.model, self._limits, weights, self._limiters, proxy_for)
+        store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
+        self.kernel = build_kernel(
+            agent.model,
+            self._limits,
+            LocalWeights(store, agent.own_dir, DownloadProgress()),
+            self._limiters,
+            proxy_for,
+        )
         self._filters = filter_factory(agent, _embedder(agent, self._execution))
         self._filter: ToolFilterManager | None = None
         self._set_tools(self._toolbox.tools or ())
@@ -339,13 +303,6 @@ class AgentFactory:
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
         )
-
-    def _weights(self, base_dir: Path) -> "LocalWeights":
-        from holodeck.lib.backends.semantic_kernel.local import LocalWeights
-        from holodeck.lib.local_models.store import ModelStore
-
-        store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
-        return LocalWeights(store, base_dir, DownloadProgress())
 
     @property
     def capabilities(self) -> Capabilities:
@@ -376,11 +333,6 @@ class AgentFactory:
         """Return a new conversation with an empty history."""
         await self._open_tools()
         return self._thread_run(observability_enabled=self._is_traced)
-
-    @property
-    def _is_traced(self) -> bool:
-        traced = self.agent_config.observability
-        return traced is not None and traced.enabled
 
     def _thread_run(
         self, context: Sequence[Message] = (), *, observability_enabled: bool = False
@@ -507,18 +459,11 @@ def backend_of(factory: AgentFactory | ThreadRunFactory) -> AgentBackend:
     return cast("AgentBackend", FactoryBackend(factory))
 
 
-T = TypeVar("T")
-
-
 def _new_history(messages: Sequence[Message] = ()) -> "ChatHistory":
     # Imported here because `backend: chat` does without Semantic Kernel.
     from holodeck.lib.backends.frameworks.semantic_kernel.messages import new_history  # noqa: PLC0415
 
     return new_history(messages)
-
-
-def _first_given(first: T | None, second: T) -> T:
-    return second if first is None else first
 
 
 def _parse_json(text: str) -> object | None:
@@ -529,10 +474,8 @@ def _parse_json(text: str) -> object | None:
         return None
 
 
-def _tool_context(
-    agent: Agent, execution: ExecutionConfig | None, *, force_ingest: bool
-) -> ToolContext:
-    return ToolContext(
+def _toolbox(agent: Agent, execution: ExecutionConfig | None, *, force_ingest: bool) -> Toolbox:
+    context = ToolContext(
         agent,
         execution,
         force_ingest,
@@ -542,6 +485,7 @@ def _tool_context(
         environment=process_variables(),
         read_variables=partial(Environment.beside, agent.own_dir),
     )
+    return Toolbox(context)
 
 
 def chat_backend(
@@ -556,7 +500,7 @@ def chat_backend(
     return ChatBackend(
         agent.model,
         load_instructions(agent),
-        Toolbox(_tool_context(agent, execution, force_ingest=force_ingest)),
+        _toolbox(agent, execution, force_ingest=force_ingest),
         load_response_schema(agent),
         execution,
         proxy_for,

@@ -102,6 +102,11 @@ class CaseState:
         """How the case ended: why grading could not be finished, else how its conversation did."""
         return self.grades.ending or self.ending
 
+    def add_agent_time(self, seconds: float, waited_seconds: float) -> None:
+        """Add the time of a turn, without waiting for a rate limit, and of that waiting."""
+        self.agent_seconds = (self.agent_seconds or 0.0) + seconds
+        self.waited_seconds += waited_seconds
+
     def add_error(self, error: Exception) -> None:
         """Note what ended the case outside of a turn."""
         self.failure = failure_of(error) or self.failure

@@ -4,13 +4,13 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from holodeck.errors import BackendError, Refusal
+from holodeck.errors import BackendError
 from holodeck.lib.backends.base import (
     AgentBackend,
     AgentSession,
@@ -29,9 +29,9 @@ from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failu
 from holodeck.lib.test_runner.messages import to_agent_messages, with_files
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.attachments import Image, MessageWithImages
-from holodeck.models.results.evidence import Fact, Source, evidence
-from holodeck.models.results.outcome import Attempt, Outcome, RaisedError
-from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel
+from holodeck.models.results.evidence import Source, evidence
+from holodeck.models.results.outcome import Attempt, Outcome
+from holodeck.models.test_case import FileInput, TurnModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def _take_turn(
     state: CaseState, load: LoadFile, agent_name: str, turn: TurnModel, send: Send
 ) -> TurnResult:
     """Take one turn; its result is added to the state even if it is cancelled."""
-    taken = _Turn(turn)
+    taken = _Turn(state, turn)
     with span(names.TURN, {names.TURN_INDEX: len(state.turns)}) as current:
         if current.is_recorded:
             taken.conversation_id = state.conversation_id
@@ -116,7 +116,7 @@ async def _take_turn(
             if not taken.errors:
                 await taken.ask(send, agent_name)
         finally:
-            taken.add_to(state)
+            taken.end()
     return state.turns[-1]
 
 
@@ -124,6 +124,7 @@ async def _take_turn(
 class _Turn:
     """A turn with the agent while it is taken."""
 
+    state: CaseState
     turn: TurnModel
     files: list[ProcessedFileInput] = field(default_factory=list)
     images: list[Image] = field(default_factory=list)
@@ -131,13 +132,8 @@ class _Turn:
     tool_invocations: list[ToolInvocation] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    raised: list[RaisedError] = field(default_factory=list)
-    failure: RetryKind | None = None
-    is_permanent: bool = False
-    refusal: Refusal | None = None
     attempts: list[Attempt] = field(default_factory=list)
     agent_seconds: float | None = None
-    waited_seconds: float = 0.0
     conversation_id: str | None = None
     """For spans; None if nothing records them."""
 
@@ -166,14 +162,15 @@ class _Turn:
             set_content(current, names.INPUT_MESSAGES, names.message("user", message))
             try:
                 self.answer = await send(message)
-                self.waited_seconds = self.answer.waited_ms / 1000
             except Exception as error:  # noqa: BLE001 - the user's agent may raise anything
                 logger.debug("agent: %s", traceback.format_exc())
                 current.fail(type(error).__name__, message_of(error))
                 self._add_failure(error)
                 return
             finally:
-                self.agent_seconds = time.perf_counter() - started - self.waited_seconds
+                waited = 0.0 if self.answer is None else self.answer.waited_ms / 1000
+                self.agent_seconds = time.perf_counter() - started - waited
+                self.state.add_agent_time(self.agent_seconds, waited)
             response = names.message("assistant", self.answer.response)
             set_content(current, names.OUTPUT_MESSAGES, response)
             usage = self.answer.token_usage
@@ -188,87 +185,78 @@ class _Turn:
         self.tool_invocations = pair_tool_calls(calls, answer.tool_results)
         self.faults += [f"invalid tool call: {line}" for line in invalid_tool_calls(answer)]
         if answer.is_error:
-            self.failure = "error"
+            self.state.failure = self.state.failure or "error"
             self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
         elif is_blank(answer.response):
             self.faults.append(EMPTY_RESPONSE)
 
     def _add_failure(self, error: Exception) -> None:
-        seen = getattr(error, "seen", None)
-        if isinstance(seen, ExecutionResult) and refuse_last_call(seen, message_of(error)):
+        state, seen = self.state, getattr(error, "seen", None)
+        if isinstance(seen, ExecutionResult):
             self.answer = seen
-            self._add_answer(seen)
-            return
+            if refuse_last_call(seen, message_of(error)):
+                self._add_answer(seen)
+                return
+            self.tool_invocations = pair_tool_calls(seen.tool_calls or (), seen.tool_results)
         self.errors.append(describe(error))
-        self.raised += filter(None, [raised_error(error)])
-        self.is_permanent = isinstance(error, BackendError) and error.permanent
-        self.failure = None if self.is_permanent else failure_of(error)
+        state.raised += filter(None, [raised_error(error)])
+        is_permanent = isinstance(error, BackendError) and error.permanent
+        state.failure = state.failure or (None if is_permanent else failure_of(error))
+        state.is_permanent |= is_permanent
         self.attempts = [
             attempt for attempt in getattr(error, "attempts", ()) if isinstance(attempt, Attempt)
         ]
-        self.refusal = error.refusal if isinstance(error, BackendError) else None
-        if self.refusal is None and not self.attempts:  # the user's code sent its own requests
-            self.refusal = refusal_behind(error)
-        if isinstance(seen, ExecutionResult):
-            self.waited_seconds = seen.waited_ms / 1000
-            self.answer = seen
-            self.tool_invocations = pair_tool_calls(seen.tool_calls or (), seen.tool_results)
+        refusal = error.refusal if isinstance(error, BackendError) else None
+        if refusal is None and not self.attempts:  # the user's code sent its own requests
+            refusal = refusal_behind(error)
+        if is_permanent or not state.turns:
+            state.refusal = state.refusal or refusal
 
-    def add_to(self, state: CaseState) -> None:
-        state.turns.append(self._result(state.case))
+    def end(self) -> None:
+        """Add the turn to the state."""
+        state = self.state
+        state.turns.append(self._result())
         state.images.append(self.images)
         prefix = "" if state.case.input else f"turn {len(state.turns)}: "
         state.errors += [prefix + error for error in self.errors]
         state.faults += [prefix + fault for fault in self.faults]
-        state.raised += self.raised
-        state.failure = state.failure or self.failure
-        state.is_permanent |= self.is_permanent
-        if self.is_permanent or len(state.turns) == 1:
-            state.refusal = state.refusal or self.refusal
         if self.answer is not None:
             state.answers.append(self.answer)
-        if self.agent_seconds is not None:
-            state.agent_seconds = (state.agent_seconds or 0.0) + self.agent_seconds
-        state.waited_seconds += self.waited_seconds
 
-    def _result(self, case: TestCaseModel) -> TurnResult:
-        answer, seconds = self.answer, self.agent_seconds
-        usage = None if answer is None else answer.token_usage
-        calls = None if answer is None else answer.tool_calls
-        agents = None if answer is None else answer.agents
-        tools = None if answer is None else answer.tools
-        source = None if answer is None else answer.source
-        tapped = frozenset[Fact]() if answer is None else answer.tapped
-        problem = None if answer is None else answer.tool_calls_problem
-        calls_source: Source | None = "tap" if "tool_calls" in tapped else source
+    def _result(self) -> TurnResult:
+        is_answered, seconds = self.answer is not None and not self.errors, self.agent_seconds
+        answer = self.answer or ExecutionResult("")  # of which nothing is known
+        source, problem = answer.source, answer.tool_calls_problem
+        calls_source: Source = "tap" if "tool_calls" in answer.tapped else source
+        usage_source: Source = "tap" if "token_usage" in answer.tapped else source
         # The result of the case validates its only turn; validating the turn as well would build
         # one more schema in every run.
         turn_result: Callable[..., TurnResult] = (
-            TurnResult.model_construct if case.input else TurnResult
+            TurnResult.model_construct if self.state.case.input else TurnResult
         )
         return turn_result(
             input=self.turn.input,
             outcome=Outcome.AGENT_ERROR if self.errors else None,
             processed_files=self.files,
-            agent_response=None if answer is None or self.errors else answer.response,
+            agent_response=answer.response if is_answered else None,
             tool_invocations=self.tool_invocations,
             expected_tools=self.turn.expected_tools,
             ground_truth=self.turn.ground_truth,
             agent_time_ms=None if seconds is None else round(seconds * 1000),
             errors=[*self.errors, *self.faults],
             attempts=self.attempts,
-            token_usage=usage,
-            agents=agents,
-            tools=tools,
-            model_requests=[] if answer is None else answer.model_requests,
+            token_usage=answer.token_usage,
+            agents=answer.agents,
+            tools=answer.tools,
+            model_requests=answer.model_requests,
             evidence=evidence(
-                tool_calls=None if problem or calls is None else calls_source,
-                token_usage=None if usage is None else "tap" if "token_usage" in tapped else source,
+                tool_calls=None if problem or answer.tool_calls is None else calls_source,
+                token_usage=None if answer.token_usage is None else usage_source,
                 tool_calls_problem=problem,
                 history="runner",
-                tools=None if tools is None else source,
+                tools=None if answer.tools is None else source,
                 latency=None if seconds is None else "runner",
-                agents=None if agents is None else source,
+                agents=None if answer.agents is None else source,
             ),
         )
 
@@ -278,14 +266,11 @@ def pair_tool_calls(
 ) -> list[ToolInvocation]:
     """Return an invocation for each call; results are matched by call id, or name and order."""
     left = list(results)
-    return [_invocation(call, _pop_result(call, left)) for call in calls]
-
-
-def _pop_result(call: RequestedCall, left: list[ToolResult]) -> ToolResult | None:
-    for index, result in enumerate(left):
-        if _is_result_of(call, result):
-            return left.pop(index)
-    return None
+    invocations = []
+    for call in calls:
+        at = next((at for at, result in enumerate(left) if _is_result_of(call, result)), None)
+        invocations.append(_invocation(call, None if at is None else left.pop(at)))
+    return invocations
 
 
 def _is_result_of(call: RequestedCall, result: ToolResult) -> bool:
@@ -295,32 +280,26 @@ def _is_result_of(call: RequestedCall, result: ToolResult) -> bool:
 
 
 def _invocation(call: RequestedCall, result: ToolResult | None) -> ToolInvocation:
-    value = None if result is None else result.get("result")
+    known = ToolResult(name=call["name"]) if result is None else result
+    is_error_unknown = known.get("is_error_unknown", False)
+    unknown: list[Literal["args", "error"]] = ["error"] if is_error_unknown else []
+    value = known.get("result")
     return ToolInvocation(
         name=call["name"],
         args=call.get("arguments", {}),
         result=value,
-        bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
-        duration_ms=None if result is None else result.get("duration_ms"),
+        bytes=0 if result is None else len(json.dumps(value, default=str).encode()),
+        duration_ms=known.get("duration_ms"),
         error=_error(call, result),
-        raised=None if result is None else result.get("raised"),
+        raised=known.get("raised"),
         agent=call.get("agent"),
-        server=None if result is None else result.get("server"),
-        passages=None if result is None else result.get("passages"),
-        model_cost=None if result is None else result.get("model_cost"),
-        blocked=result is not None and result.get("blocked", False),
-        prevented=result is not None and result.get("prevented", False),
-        unknown=list(_unknown_facts(call, result)),
+        server=known.get("server"),
+        passages=known.get("passages"),
+        model_cost=known.get("model_cost"),
+        blocked=known.get("blocked", False),
+        prevented=known.get("prevented", False),
+        unknown=unknown if "arguments" in call else ["args", *unknown],
     )
-
-
-def _unknown_facts(
-    call: RequestedCall, result: ToolResult | None
-) -> Iterator[Literal["args", "error"]]:
-    if "arguments" not in call:
-        yield "args"
-    if result is not None and result.get("is_error_unknown"):
-        yield "error"
 
 
 def _error(call: RequestedCall, result: ToolResult | None) -> str | None:
