@@ -484,7 +484,7 @@ def _session(
     if options.gate is not None:
         from holodeck.lib.compare.regression_gate import RegressionGate
 
-        gate = RegressionGate(options.gate, agents[0], redactor)
+        gate = RegressionGate(options.gate, agents[0], redactor).judge
         check_inputs(options.targets)  # the baseline is one
     return TestSession(
         agents,

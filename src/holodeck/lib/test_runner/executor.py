@@ -27,6 +27,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseSetup
@@ -144,10 +145,8 @@ class TestExecutor:
         self._is_injected = backend is not None
         self._given_backend = self._backend_from(backend, agent_factory)
         self._backend: AgentBackend | None = self._given_backend
-        is_callers_own = self._given_backend is backend
-        self._after_shutdown = (
-            self._backend_from(None, agent_factory) if is_callers_own else self._given_backend
-        )
+        # An object of the caller's is closed once only.
+        self._after_shutdown = None if self._given_backend is backend else self._given_backend
         self._owns_backend = self._backend is None or inspect.isclass(backend)
         self.setup = CaseSetup(
             agent,
@@ -384,7 +383,7 @@ class TestExecutor:
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """Return the report of the results so far."""
-        stop = self._run_state.stop
+        stop, results = self._run_state.stop, self._run_state.results
         model = self.agent_config.model
         environment = {
             "python_version": f"Python {platform.python_version()}",
@@ -395,8 +394,8 @@ class TestExecutor:
         return TestReport(
             agent_name=self.agent_config.name,
             agent_config_path=str(self.agent_config_path),
-            results=self._run_state.results,
-            summary=self._run_state.summary(round((time.perf_counter() - self._started) * 1000)),
+            results=results,
+            summary=summarize(results, round((time.perf_counter() - self._started) * 1000)),
             timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
             holodeck_version=holodeck.__version__,
             environment=environment,

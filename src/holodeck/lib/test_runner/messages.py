@@ -25,7 +25,6 @@ from holodeck.models.agent import Agent
 from holodeck.models.cases.attachments import Image
 from holodeck.models.cases.history import EarlierMessage, openai_messages
 from holodeck.models.results.evidence import Unknown
-from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
 History = Sequence[EarlierMessage]
@@ -47,14 +46,10 @@ def require_history_support(agent: Agent, backend: AgentBackend) -> None:
     for index, case in enumerate(agent.test_cases or []):
         if case.history is None:
             continue
-        problem = capabilities_of(backend).history_problems.get(method_for(case))
+        method: Method = "invoke_once" if case.input else "create_session"
+        problem = capabilities_of(backend).history_problems.get(method)
         if problem is not None:
             raise ConfigError(location_of(agent, "test_cases", index, "history"), problem)
-
-
-def method_for(case: TestCaseModel) -> Method:
-    """Return the method of the backend that a case uses."""
-    return "invoke_once" if case.input else "create_session"
 
 
 def to_agent_messages(history: History) -> list[Message]:
@@ -108,7 +103,11 @@ def _turns(
             continue
         requested = list(tool_calls_in(message))
         observed = {} if is_earlier else calls_by_id
-        results = _results_after(messages, at)
+        # Of this message only: others may use the same ids.
+        following = takewhile(
+            lambda message: message.get("role") == "tool", islice(messages, at + 1, None)
+        )
+        results = {str(result.get("tool_call_id")): text_of(result) for result in following}
         calls += [
             observed.get(str(call.get("id"))) or _invocation(call, results) for call in requested
         ]
@@ -118,14 +117,6 @@ def _turns(
             calls = []
     if calls:
         yield Turn("assistant", "", tuple(calls), earlier=is_earlier)
-
-
-def _results_after(messages: Sequence[JudgeMessage], at: int) -> dict[str, str]:
-    """Return the results of the calls of a message; other messages may use the same ids."""
-    following = takewhile(
-        lambda message: message.get("role") == "tool", islice(messages, at + 1, None)
-    )
-    return {str(message.get("tool_call_id")): text_of(message) for message in following}
 
 
 def _invocation(call: Mapping[str, Any], results: Mapping[str, str]) -> ToolInvocation:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import holodeck
 from holodeck.config.loader import ConfigLoader
@@ -185,12 +185,6 @@ class RunSession(ABC, Generic[R]):
 
     def _executor(self, at: int, tested: SessionAgent) -> TestExecutor:
         """Return what runs an agent; its results are recorded, then displayed."""
-
-        def on_test_start(case: TestCaseModel) -> None:
-            if self.on_test_start is not None:
-                self.on_test_start()
-            self.display.start_test(case)
-
         return TestExecutor(
             tested.source,
             agent_config=tested.agent,
@@ -199,7 +193,7 @@ class RunSession(ABC, Generic[R]):
             backend=tested.backend,
             evaluators=tested.evaluators,
             progress_callback=self.on_result,
-            on_test_start=on_test_start,
+            on_test_start=self._start_test,
             options=RunOptions(
                 carried_over=tested.resumed.results if tested.resumed else {},
                 selection=self.selection,
@@ -212,6 +206,11 @@ class RunSession(ABC, Generic[R]):
             ),
         )
 
+    def _start_test(self, case: TestCaseModel) -> None:
+        if self.on_test_start is not None:
+            self.on_test_start()
+        self.display.start_test(case)
+
     def _take_result(self, at: int, index: int, result: TestResult) -> None:
         """Record and display a result of the agent at that index."""
         if self.recorders:  # before it is displayed, in case the process is killed
@@ -223,7 +222,7 @@ class RunSession(ABC, Generic[R]):
         """Return what displays conversations; None if nobody asked for it."""
         progress = self.display.progress
         if self.debug or (progress.verbose and not progress.quiet):
-            # The engine of conversations: most runs show none.
+            # The engine of conversations, which most runs do without.
             from holodeck.lib.test_runner.events import show_conversations  # noqa: PLC0415
 
             return show_conversations(self.redactor.redact, debug=self.debug)
@@ -316,14 +315,11 @@ class RunSession(ABC, Generic[R]):
         return inert(self.redactor.redact(text))
 
 
-class Gate(Protocol):
-    """Compares a run with an earlier one."""
+Gate = Callable[[TestReport, ExitCode], tuple[TestReport, ExitCode, Sequence[str]]]
+"""Compares a run with an earlier one.
 
-    def judge(
-        self, report: TestReport, code: ExitCode
-    ) -> tuple[TestReport, ExitCode, Sequence[str]]:
-        """Return the report with notes, the exit code that counts, and lines for the terminal."""
-        ...
+Returns the report with notes, the exit code that counts, and lines for the terminal.
+"""
 
 
 @dataclass
@@ -337,8 +333,6 @@ class TestSession(RunSession[TestReport]):
     links: SourceLinks | None = None
     """Where Markdown reports link lines of YAML to; by default beside the report."""
 
-    report: TestReport | None = field(default=None, init=False)
-    """The results, once there are any; without secrets."""
     _origin: RunOrigin | None = field(default=None, init=False)
     _comparison: Sequence[str] = field(default=(), init=False)
 
@@ -360,15 +354,14 @@ class TestSession(RunSession[TestReport]):
     def _judge(self, report: TestReport) -> tuple[TestReport, ExitCode]:
         code = self._exit_code(exit_code(report))
         if self.gate is not None:
-            report, code, self._comparison = self.gate.judge(report, code)
+            report, code, self._comparison = self.gate(report, code)
         return report, code
 
     def _clean_report(self, report: TestReport, code: ExitCode | None) -> TestReport:
         if self._origin is not None:
             origin = self._origin.model_copy(update={"exit_code": code})
             report = report.model_copy(update={"origin": origin})
-        self.report = self.redactor.redact_frame(report)
-        return self.report
+        return self.redactor.redact_frame(report)
 
     def _reports(self, shown: TestReport) -> Sequence[TestReport]:
         return (shown,)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holodeck.config.checks.cases import NO_JUDGE
 from holodeck.config.loader import ConfigLoader
@@ -25,6 +25,7 @@ from holodeck.lib.evaluators.build import (
 from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import cache_dir
+from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from holodeck.lib.conversation.response_cache import ResponseCache
     from holodeck.lib.evaluators.grader_process import GraderProcess
     from holodeck.lib.test_runner.grading.criteria import CaseCriteria
-    from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Check:
     fail_on_error: bool = False
     kind: str = "standard"
     required: bool = True
-    trust: "Trust | None" = None
+    trust: Trust | None = None
     """How far the judge is trusted; None without a judge, and if that plays no part."""
 
     @property
@@ -87,27 +87,17 @@ class JudgeProvider:
     def find_judge_of(self, metric: MetricSettings) -> Judge | None:
         """Return the judge that the metric would ask; None if no model is configured."""
         llm = judge_model_of(self._agent, metric)
-        return None if llm is None else self._judge_with(llm)
+        return None if llm is None else self.judge_with(llm)
 
-    def judge_of_criteria(self, location: str) -> Judge:
-        """Return the judge of criteria. Raises ConfigError if no model is configured."""
-        llm = self._agent.judge_model
-        if llm is None:
-            raise ConfigError(location, NO_JUDGE)
-        return self._judge(llm)
-
-    def _judge(self, llm: LLMProvider) -> Judge:
-        self.warn_of(llm)
-        return self._judge_with(llm)
-
-    def _judge_with(self, llm: LLMProvider) -> Judge:
+    def judge_with(self, llm: LLMProvider) -> Judge:
+        """Return the judge of a model."""
         return self.judges.of(llm, is_agents_own=llm is self._agent.model)
 
     def warn_of(self, llm: LLMProvider) -> None:
         """Note what makes a judge hard to trust."""
         name = f"{llm.provider.value}/{llm.name}"
-        agents = self._agent.model
-        if agents is not None and _identity(agents) == _identity(llm):
+        own = self._agent.model
+        if own is not None and all(getattr(own, key) == getattr(llm, key) for key in _IDENTITY):
             self.note(
                 f"the judge {name} is the agent's own model, and models rate their own answers"
                 " higher; use another with 'evaluations.model'"
@@ -125,10 +115,8 @@ class JudgeProvider:
             logger.warning("%s", text)
 
 
-def _identity(llm: LLMProvider) -> tuple[str, str, str | None]:
-    return llm.provider.value, llm.name, llm.endpoint
-
-
+_IDENTITY = ("provider", "name", "endpoint")
+"""The settings that say which model it is."""
 _HERE = "(this metric)"
 """Begins the location of an error; only then is it looked up where the metric is written."""
 
@@ -169,20 +157,17 @@ class CaseCaches:
                     "to replay, the case needs a 'cache_key'; write one, or use --cache-key",
                 )
             return None
-        # Imported here because most cases have no cache.
+        # As above: most cases have no cache.
         from holodeck.lib.conversation.recordings import Recordings  # noqa: PLC0415
         from holodeck.lib.conversation.response_cache import ResponseCache, model_cache_facts  # noqa: PLC0415
 
         model = with_judge_defaults(llm, is_agents_own=llm is self._agent.model)
-        recordings = Recordings(self._folder, case.cache_key, self._redact)
+        recordings = Recordings(self._folder, case.cache_key, self._redactor.redact_report)
         return ResponseCache(recordings, self._mode, model_cache_facts(model))
-
-    def _redact(self, value: dict[str, Any]) -> dict[str, Any]:
-        return self._redactor.redact_report(value)
 
     @cached_property
     def _redactor(self) -> Redactor:
-        """Built when something is written, as most cases have no cache."""
+        """Built for the first cache, as most cases have none."""
         return Redactor(collect(self._agent, self._loader.environment(self._agent.base_dir)))
 
 
@@ -209,10 +194,10 @@ class EvaluatorSet:
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
         case_caches: CaseCaches | None = None,
-        judge_trust: "RunTrust | None" = None,
+        judge_trust: RunTrust | None = None,
     ) -> None:
         self._agent = agent
-        self._run_trust = judge_trust
+        self._trust = TrustBook(agent, judge_trust)
         self._injected = dict(injected or {})
         self._inputs = RequiredInputs(agent)
         self.case_caches = case_caches or CaseCaches(agent)
@@ -233,7 +218,7 @@ class EvaluatorSet:
         for checks in {id(case): case for case in self._cases}.values():
             checks.at_end.extend(self._extra)
         self._require_inputs()
-        if "_trust" in vars(self) and (note := self._trust.note()) is not None:
+        if (note := self._trust.note()) is not None:
             self.judge_provider.notes.append(note)
 
     @property
@@ -287,23 +272,21 @@ class EvaluatorSet:
         return replace(checks, criteria=self._build_criteria(index, case))
 
     def _build_criteria(self, index: int, case: TestCaseModel) -> "CaseCriteria":
-        # Imported here because most cases have no criteria.
+        # The engine of conversations, which most runs do without.
         from holodeck.lib.test_runner.grading.criteria import CaseCriteria  # noqa: PLC0415
 
+        llm = self._agent.judge_model
         key = "script" if case.criteria is None else "criteria"
         location = self._agent.location("test_cases", index, key)
-        judge, llm = self.judge_provider.judge_of_criteria(location), self._agent.judge_model
-        response_cache = None if llm is None else self.case_caches.cache_of(case, llm, location)
-        trust = {
-            text: None if llm is None else self._trust.trust_in(CRITERIA, llm, text)
-            for text in case.all_criteria
-        }
+        if llm is None:
+            raise ConfigError(location, NO_JUDGE)
+        self.judge_provider.warn_of(llm)
         return CaseCriteria(
-            judge,
+            self.judge_provider.judge_with(llm),
             case.criterion_settings,
             case.about,
-            response_cache,
-            trust=trust,
+            self.case_caches.cache_of(case, llm, location),
+            trust={text: self._trust.trust_in(CRITERIA, llm, text) for text in case.all_criteria},
         )
 
     def _build_scorers(
@@ -325,14 +308,6 @@ class EvaluatorSet:
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
-
-    @cached_property
-    def _trust(self) -> "TrustBook":
-        """Made when the first judge is needed."""
-        # Imported here because many runs have no judge.
-        from holodeck.lib.test_runner.grading.judge_trust import TrustBook  # noqa: PLC0415
-
-        return TrustBook(self._agent, self._run_trust)
 
     @cached_property
     def _graders(self) -> "GraderProcess":
@@ -366,7 +341,8 @@ class EvaluatorSet:
             )
             self._inputs.register(metric, evaluator)
             if evaluator.asks_judge and judge is None:
-                raise _missing_judge(metric, _HERE)
+                fix = "write 'model' here or in 'evaluations'"
+                raise ConfigError(_HERE, f"{metric.label!r} needs a model that judges; {fix}")
             llm = judge_model_of(self._agent, metric) if evaluator.asks_judge else None
             if llm is not None:
                 self.judge_provider.warn_of(llm)
@@ -395,14 +371,6 @@ class EvaluatorSet:
             missing = self._inputs.describe_missing(metric, case) if metric.enabled else None
             if missing is not None:
                 raise ConfigError(location_of(self._agent, "test_cases", *path), missing)
-
-
-def _missing_judge(metric: MetricSettings, location: str) -> ConfigError:
-    """Return the error of a metric that asks a judge, and has none."""
-    return ConfigError(
-        location,
-        f"{metric.label!r} needs a model that judges; write 'model' here or in 'evaluations'",
-    )
 
 
 def _free_name(label: str, used: set[str]) -> str:

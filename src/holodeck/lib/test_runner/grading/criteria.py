@@ -17,7 +17,6 @@ from holodeck.lib.test_runner.messages import count_images
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.conversation import CriterionSettings
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
-from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
@@ -103,16 +102,23 @@ class CaseCriteria:
         state.late_ending = UNJUDGED
         with count_usage() as usage:
             try:
-                found = await self._judge.rows(
+                verdicts = await self._judge.rows(
                     messages, self._situation, self._texts, is_final=True
                 )
-                rows = [_noting_images(row, state) for row in self.rows_of(found or [])]
-                state.grades.criteria += rows
+                rows = self.rows_of(verdicts or [])
+                state.grades.criteria += [_noting_images(row, state) for row in rows]
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 state.grades.ending = ending_without_verdict(error)
             finally:
-                state.grades.judge_cost = add_costs(state.grades.judge_cost, self._cost(usage))
+                cost = ModelCost(
+                    model=self.judge_name,
+                    calls=usage.requests,
+                    failed=usage.failed,
+                    tokens=usage.usage,
+                    kept=usage.cache_hits,
+                )
+                state.grades.judge_cost = add_costs(state.grades.judge_cost, cost)
         state.late_ending = None
 
     def end_if_distrusted(self, state: CaseState) -> None:
@@ -132,16 +138,7 @@ class CaseCriteria:
             broke=True,
         )
 
-    def _cost(self, usage: UsageMeter) -> ModelCost:
-        return ModelCost(
-            model=self.judge_name,
-            calls=usage.requests,
-            failed=usage.failed,
-            tokens=usage.usage,
-            kept=usage.cache_hits,
-        )
-
-    def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:
+    def rows_of(self, verdicts: Sequence[CriterionResult]) -> list[CriterionRow]:
         """Return the verdicts as rows of the report; those of checkpoints are always required."""
         return [
             CriterionRow(
@@ -153,6 +150,6 @@ class CaseCriteria:
                 judge_trust=None if trust is None else trust.state,
                 judge_limits=None if trust is None else trust.limits,
             )
-            for row in found
+            for row in verdicts
             for trust in [self._trust.get(row.criterion)]
         ]

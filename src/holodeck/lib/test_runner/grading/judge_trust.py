@@ -6,7 +6,7 @@ The hash of a check says whether anything that shapes the prompts and verdicts o
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -156,37 +156,33 @@ class TrustBook:
     ) -> Trust | None:
         """Return how far the judge of the metric is trusted; None if that plays no part.
 
-        Of the judge of criteria, it is the trust in one of them.
+        Of the judge of criteria, it is the trust in one of them. A metric is less strict than the
+        run only if nobody wrote the setting of the run. The limits of the agent.yaml stay in force
+        when the command line names another mode.
         """
-        settings = self._settings(metric)
+        own = metric.judge_trust if isinstance(metric, JudgedMetric) else None
+        if self._run is None:
+            return None
+        settings = [self._run.setting] if own is None else [own]
+        if own is not None and not self._run.is_default:
+            settings.append(self._run.setting)
         if strictest_mode(settings) == "off":
             return None
-        name = metric if isinstance(metric, str) else metric.label
+        name, limits = metric if isinstance(metric, str) else metric.label, None
         check = self._check_of(name, metric, llm)
         if isinstance(check, MetricCheck):
-            state = check.trust(_criteria(metric, criterion), self._floor(settings))
+            execution, limits = self._agent.execution, check.limits
+            of_agent = None if execution is None else execution.judge_trust
+            least = strictest_limits([*settings, *([] if of_agent is None else [of_agent])])
+            asked = [] if criterion is None else [criterion]
+            if isinstance(metric, JudgeMetric):
+                asked = [question.question for question in metric.questions]
+            state = check.trust(asked, least)
         else:
             state = check
         if state != "checked":
             self._untrusted[name] = state
-        limits = check.limits if isinstance(check, MetricCheck) else None
         return Trust(state, limits, is_required=strictest_mode(settings) == "require")
-
-    def _settings(self, metric: MetricSettings | str) -> list[TrustSetting]:
-        """Return what run and metric say; a metric is less strict than the default only."""
-        own = metric.judge_trust if isinstance(metric, JudgedMetric) else None
-        if self._run is None:
-            return ["off"]
-        if own is None:
-            return [self._run.setting]
-        return [own] if self._run.is_default else [own, self._run.setting]
-
-    def _floor(self, settings: Sequence[TrustSetting]) -> Limits:
-        """Return the limits that a check must have used; those of the agent.yaml stay in force
-        when the command line names another mode."""
-        execution = self._agent.execution
-        of_agent = None if execution is None else execution.judge_trust
-        return strictest_limits([*settings, *([] if of_agent is None else [of_agent])])
 
     def _check_of(
         self, name: str, metric: MetricSettings | str, llm: LLMProvider
@@ -211,13 +207,6 @@ class TrustBook:
     @cached_property
     def _checks(self) -> JudgeChecks:
         return read_checks(self._agent.base_dir)
-
-
-def _criteria(metric: MetricSettings | str, criterion: str | None) -> list[str]:
-    """Return what the judge of a metric is asked."""
-    if isinstance(metric, JudgeMetric):
-        return [question.question for question in metric.questions]
-    return [] if criterion is None else [criterion]
 
 
 def fingerprint_of_judge(metric: MetricSettings | str, llm: LLMProvider, folder: Path) -> str:

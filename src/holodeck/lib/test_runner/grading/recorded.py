@@ -160,7 +160,7 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
         cases_as_values = list(chain.from_iterable(dump_cases(agent)))
         contexts = _case_values({"test_cases": cases_as_values}, "context") or {}
     cases = enumerate(zip(agent.test_cases or [], fingerprint.cases, strict=True))
-    found = []
+    keyed = []
     for at, (case, plan) in cases:
         script = ""
         if is_known and case.script is not None:
@@ -174,8 +174,8 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
             script,
             _canonical_json(contexts[at], redact) if at in contexts else "",
         )
-        found.append(KeyedCase(case, key, plan.hash))
-    return found
+        keyed.append(KeyedCase(case, key, plan.hash))
+    return keyed
 
 
 def _case_values(config: Mapping[str, Any], key: str) -> dict[int, Json] | None:
@@ -205,7 +205,7 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
     cases = run.started.cases if run.started else []
     config = run.started.config if run.started else {}
     scripts, contexts = _case_values(config, "script") or {}, _case_values(config, "context") or {}
-    found: dict[AnswerKey, list[RecordedAnswer]] = {}
+    answers: dict[AnswerKey, list[RecordedAnswer]] = {}
     for index, line in run.finished.items():
         key = AnswerKey(
             line.result.suite,
@@ -216,8 +216,8 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
             _canonical_json(contexts[index], str) if index in contexts else "",
         )
         planned = cases[index].hash if index < len(cases) else None
-        found.setdefault(key, []).append(RecordedAnswer(line.result, planned))
-    return found
+        answers.setdefault(key, []).append(RecordedAnswer(line.result, planned))
+    return answers
 
 
 def match_answers(
@@ -228,28 +228,27 @@ def match_answers(
     Of several answers with the same key, a case gets that of the unchanged case first, then that
     of the same id, then any: in a record without readable configuration the context is unknown.
     """
-    found: dict[int, TestResult] = {}
+    matched: dict[int, TestResult] = {}
     for belongs in (_is_of_unchanged_case, _has_same_id, _may_belong):
-        for index, case in enumerate(cases):
-            answers = [] if index in found else left.get(case.key, [])
-            at = next((at for at, answer in enumerate(answers) if belongs(answer, case)), None)
-            if at is not None:
-                found[index] = answers.pop(at).result
-    return found
+        for index, keyed in enumerate(cases):
+            answers = [] if index in matched else left.get(keyed.key, [])
+            for at, answer in enumerate(answers):
+                if belongs(answer, keyed) and has_every_turn(answer.result, keyed.case):
+                    matched[index] = answers.pop(at).result
+                    break
+    return matched
 
 
-def _is_of_unchanged_case(answer: RecordedAnswer, one: KeyedCase) -> bool:
-    return answer.hash == one.hash and has_every_turn(answer.result, one.case)
+def _is_of_unchanged_case(answer: RecordedAnswer, keyed: KeyedCase) -> bool:
+    return answer.hash == keyed.hash
 
 
-def _has_same_id(answer: RecordedAnswer, one: KeyedCase) -> bool:
-    has_id = one.case.id is not None and one.case.id == answer.result.test_id
-    return has_id and has_every_turn(answer.result, one.case)
+def _has_same_id(answer: RecordedAnswer, keyed: KeyedCase) -> bool:
+    return keyed.case.id is not None and keyed.case.id == answer.result.test_id
 
 
-def _may_belong(answer: RecordedAnswer, one: KeyedCase) -> bool:
-    ids = {answer.result.test_id, one.case.id} - {None}
-    return len(ids) < 2 and has_every_turn(answer.result, one.case)
+def _may_belong(answer: RecordedAnswer, keyed: KeyedCase) -> bool:
+    return len({answer.result.test_id, keyed.case.id} - {None}) < 2
 
 
 def has_every_turn(result: TestResult, case: TestCaseModel) -> bool:

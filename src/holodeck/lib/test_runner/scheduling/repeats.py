@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
+from itertools import chain
 from operator import and_
 from statistics import fmean, stdev
 
@@ -52,11 +53,8 @@ class PassBar:
         undecided = sum(outcome in _UNDECIDED for outcome in ends) + self.planned - len(ends)
         if passed + undecided >= self.needed:
             return broken[0] if broken else Outcome.AGENT_ERROR
-        return Outcome.FAILED if Outcome.FAILED in ends or not runs else _only_unchecked(ends)
-
-
-def _only_unchecked(ends: Sequence[Outcome]) -> Outcome:
-    return Outcome.UNCHECKED if Outcome.UNCHECKED in ends else Outcome.FAILED
+        is_unchecked = Outcome.UNCHECKED in ends and Outcome.FAILED not in ends
+        return Outcome.UNCHECKED if is_unchecked else Outcome.FAILED
 
 
 def pass_bar(case: TestCaseModel) -> PassBar | None:
@@ -143,6 +141,9 @@ def combine_repetitions(
     passed = sum(run.passed for run in runs)
     broken = [error for run in runs if run.outcome in _UNDECIDED for error in run.errors]
     every = [single_run for run in runs for single_run in run.single_runs]
+    rows_by_name: dict[str, list[MetricResult]] = {}
+    for row in chain.from_iterable(run.rows for run in runs):
+        rows_by_name.setdefault(row.metric_name, []).append(row)
     return TestResult(
         test_name=runs[0].test_name if runs else case.name,
         test_id=case.id,
@@ -168,15 +169,10 @@ def combine_repetitions(
             needed=bar.needed,
             passed=passed,
             interval=Proportion(passed, len(runs)).interval,
-            spread=_spreads([row for run in runs for row in run.rows]),
+            spread=[_spread_of(name, rows) for name, rows in rows_by_name.items()],
             runs=list(runs),
         ),
     )
-
-
-def _spreads(rows: Sequence[MetricResult]) -> list[Spread]:
-    names = dict.fromkeys(row.metric_name for row in rows)
-    return [_spread_of(name, [row for row in rows if row.metric_name == name]) for name in names]
 
 
 def _spread_of(name: str, rows: Sequence[MetricResult]) -> Spread:

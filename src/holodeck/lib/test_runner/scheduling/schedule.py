@@ -14,7 +14,6 @@ from holodeck.lib.backends.base import AgentBackend, capabilities_of
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
 from holodeck.lib.test_runner.scheduling.stop_policy import (
     Budget,
@@ -28,7 +27,7 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, ReportSummary, TestResult
+from holodeck.models.test_result import Outcome, TestResult
 
 ONE_AT_A_TIME = (
     "the cases ran one after the other in each process, because 'tap: true' cannot tell the"
@@ -100,7 +99,8 @@ class RunState:
         self._on_result = on_result
         self._clean = clean
         self._results: dict[int, TestResult] = {}
-        self._has_answers = False
+        self.has_answers = False
+        """Whether the agent has answered any case."""
         for index, result in (carried_over or {}).items():
             self._keep(index, result)
         self.stop: StopReason | None = None
@@ -111,11 +111,6 @@ class RunState:
     def results(self) -> list[TestResult]:
         """The results there are now, in the order of the file."""
         return [self._results[index] for index in sorted(self._results)]
-
-    @property
-    def has_answers(self) -> bool:
-        """Whether the agent has answered any case."""
-        return self._has_answers
 
     @property
     def remaining(self) -> Sequence[int]:
@@ -130,10 +125,6 @@ class RunState:
         """Return the result of the case at that index; None without one."""
         return self._results.get(index)
 
-    def summary(self, wall_time_ms: int) -> ReportSummary:
-        """Return the results so far in numbers."""
-        return summarize(self.results, wall_time_ms)
-
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
         result = with_location(result, self._agent, index)
@@ -144,7 +135,7 @@ class RunState:
 
     def _keep(self, index: int, result: TestResult) -> None:
         self._results[index] = result
-        self._has_answers |= result.outcome in _ANSWERED
+        self.has_answers |= result.outcome in _ANSWERED
 
     def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
         """Add `row(case)` for each case left where that is not None."""
@@ -211,7 +202,9 @@ class Schedule:
         self._concurrency = min(lane.concurrency for lane in lanes)
         self._slots = asyncio.Semaphore(self._concurrency)
         self._backoff = RetryConfig(base_delay=config.retry_delay or 0)
-        self._stop_policies = [_stop_policy(lane, config) for lane in lanes]
+        self._stop_policies = [
+            StopPolicy(config, lane.agent, has_answers=lane.run_state.has_answers) for lane in lanes
+        ]
         prices = lanes[0].agent.prices
         self._budget = Budget(config, prices.unit if prices else "")
         for lane in lanes:
@@ -324,21 +317,11 @@ class Schedule:
         return finished
 
 
-def _stop_policy(lane: Lane, config: ExecutionConfig) -> StopPolicy:
-    return StopPolicy(config, lane.agent, has_answers=lane.run_state.has_answers)
-
-
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group, configuration errors before all others."""
-    flat = [
-        error for error in _leaf_errors(errors) if not isinstance(error, asyncio.CancelledError)
+    firsts = [
+        _first(error) if isinstance(error, BaseExceptionGroup) else error
+        for error in errors.exceptions
+        if not isinstance(error, asyncio.CancelledError)
     ]
-    return next((error for error in flat if isinstance(error, ConfigError)), flat[0])
-
-
-def _leaf_errors(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaf_errors(error)
-        else:
-            yield error
+    return next((error for error in firsts if isinstance(error, ConfigError)), firsts[0])

@@ -108,7 +108,10 @@ class StopPolicy:
         is_exempt = self._fails_fast and case.fail_fast is False
         self._failures += not (result.passed or is_exempt)
         if self._failures == self._max_failures:
-            raise RunStopped(StopReason("fail_fast", self._too_many(result)))
+            why = f"{_quoted_name(result)} did not pass (fail_fast)"
+            if self._failures > 1:
+                why = f"{self._failures} cases did not pass (maxfail)"
+            raise RunStopped(StopReason("fail_fast", why))
         if case.fail_fast and not result.passed:
             owner = f"suite {case.suite!r} has" if case.suite else "the cases without a suite have"
             why = f"{_quoted_name(result)} did not pass, and {owner} fail_fast"
@@ -145,11 +148,6 @@ class StopPolicy:
                 reason += f"; {MAX_REFUSALS} calls in a row were refused"
             hint = hint_for_refusal(self._agent, refusal)
             raise RunStopped(StopReason("refused", f"{reason}; {hint}" if hint else reason))
-
-    def _too_many(self, result: TestResult) -> str:
-        if self._failures > 1:
-            return f"{self._failures} cases did not pass (maxfail)"
-        return f"{_quoted_name(result)} did not pass (fail_fast)"
 
 
 def hint_for_refusal(agent: Agent, refusal: Refusal | None) -> str:
@@ -229,14 +227,14 @@ class _BudgetLimit:
     is_known: bool = True
 
     def add_cost(self, cost: ModelCost, prices: PriceTable) -> None:
-        amount = self.measure_cost(cost, prices)
-        self.is_known = self.is_known and amount is not None
-        self.before += amount or 0.0
+        self.before += self._known(self.measure_cost(cost, prices))
 
     def add_result(self, result: TestResult) -> None:
-        amount = self.measure(result)
+        self.spent += self._known(self.measure(result))
+
+    def _known(self, amount: float | None) -> float:
         self.is_known = self.is_known and amount is not None
-        self.spent += amount or 0.0
+        return amount or 0.0
 
     def reason_used_up(self) -> str | None:
         """Return why no further case may start; None if one may."""
@@ -323,7 +321,12 @@ class Budget:
 def _budget_limits(config: ExecutionConfig, currency: str) -> Iterator[_BudgetLimit]:
     if config.max_cost is not None:
         shown = partial(money, currency=currency)
-        yield _BudgetLimit(config.max_cost, shown, _cost_of, amount_of)
+        yield _BudgetLimit(
+            config.max_cost,
+            shown,
+            lambda result: None if result.cost is None else result.cost.total,
+            amount_of,
+        )
     if config.max_tokens is not None:
         yield _BudgetLimit(
             config.max_tokens,
@@ -338,7 +341,3 @@ def _budget_limits(config: ExecutionConfig, currency: str) -> Iterator[_BudgetLi
             calls_of,
             lambda cost, _: cost.calls,
         )
-
-
-def _cost_of(result: TestResult) -> float | None:
-    return result.cost.total if result.cost is not None else None
