@@ -297,12 +297,13 @@ def _pmf(of: int, rate: float) -> "npt.NDArray[np.float64]":
     """Return the binomial probabilities of 0 to `of`."""
     import numpy as np
 
-    counts = np.arange(of + 1)
     if rate <= 0 or rate >= 1:
-        return (counts == (0 if rate <= 0 else of)).astype(float)
+        certain = np.zeros(of + 1)
+        certain[0 if rate <= 0 else of] = 1
+        return certain
+    counts = np.arange(of + 1)
     logs = counts * math.log(rate) + (of - counts) * math.log1p(-rate)
-    probabilities: npt.NDArray[np.float64] = np.exp(_log_ways(of) + logs)
-    return probabilities
+    return np.exp(_log_ways(of) + logs)
 
 
 @lru_cache(maxsize=64)
