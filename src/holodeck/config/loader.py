@@ -27,7 +27,6 @@ from holodeck.config.settings import (
     effective_settings,
     overridden_notice,
     resolve_settings,
-    setting_fields,
     unknown_variable_warnings,
     with_case_settings,
 )
@@ -46,7 +45,7 @@ from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig
+from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.setting import COMMAND_LINE
 from holodeck.models.tools.mcp import McpTool
 

@@ -153,7 +153,10 @@ class Model(BaseModel):
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _docstrings(cls).items():
             key = cls.model_fields[name].alias or name
-            properties[key].setdefault("description", text)
+            help_of_setting = properties[key].get("description")
+            properties[key]["description"] = (
+                f"{help_of_setting} {text}" if help_of_setting else text
+            )
         _add_other_names(handler.resolve_ref_schema(schema), cls.other_names)
         return schema
 

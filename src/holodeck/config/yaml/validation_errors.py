@@ -18,9 +18,8 @@ from holodeck.lib.support.text import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.cases.matchers import ArgMatcher
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import settings_by_flag
 from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
-from holodeck.models.setting import Setting
 
 
 def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
@@ -352,7 +351,7 @@ _OTHER_NAMES_OF_MODEL_KEYS = {
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
-    meant = _settings_by_flag().get(key)
+    meant = settings_by_flag().get(key)
     if meant not in known and set(known) >= _MODEL_MARKERS:
         meant = _model_keys().get(key)
     if meant in known:
@@ -370,18 +369,6 @@ def _model_keys() -> dict[str, str]:
     """Return the name of a key in other tools → our key: `base_url` → `endpoint`."""
     return {
         other: key for key, others in _OTHER_NAMES_OF_MODEL_KEYS.items() for other in others.split()
-    }
-
-
-@cache
-def _settings_by_flag() -> dict[str, str]:
-    """Return the name of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
-    return {
-        flag.lstrip("-").replace("-", "_"): name
-        for name, field in ExecutionConfig.model_fields.items()
-        for setting in field.metadata
-        if isinstance(setting, Setting)
-        for flag in setting.all_flags
     }
 
 
