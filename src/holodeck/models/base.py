@@ -74,20 +74,6 @@ class InvalidKeys(ValueError):
         super().__init__("\n".join(messages))
 
 
-class UnsupportedKeys(InvalidKeys):
-    """Keys of a mapping are not supported yet."""
-
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        """`keys` is a mapping of each key to what it needs."""
-        self.keys = list(keys)
-        super().__init__(
-            [
-                f"{key!r} is not supported yet ({waits_for}); remove it"
-                for key, waits_for in keys.items()
-            ]
-        )
-
-
 class InvalidParts(ValueError):
     """Parts of a free mapping are invalid for the models that they represent."""
 
@@ -108,28 +94,20 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     not_supported_yet: ClassVar[Mapping[str, str]] = {}
-    """Keys of the format that this version rejects, and what they need."""
+    """Unknown keys that the format has, and what to know about each."""
     other_names: ClassVar[Mapping[str, str]] = {}
     """What libraries call keys of the format, which is accepted as well."""
 
     @model_validator(mode="before")
     @classmethod
-    def _reject_unsupported_keys_and_booleans(cls, data: Any) -> Any:
-        """Reject keys that are not supported yet, and true and false where a number is expected.
+    def _rename_keys_and_reject_booleans(cls, data: Any) -> Any:
+        """Accept other names of keys, and reject true and false where a number is expected.
 
         `min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches. One
         validator does both: each is a step of its own for every value of every model.
         """
         if not isinstance(data, dict):
             return data
-        if cls.not_supported_yet:
-            unsupported = {
-                key: waits_for
-                for key, waits_for in cls.not_supported_yet.items()
-                if data.get(key) is not None
-            }
-            if unsupported:
-                raise UnsupportedKeys(unsupported)
         if cls.other_names:
             data = _with_our_names(data, cls.other_names)
         booleans = []
