@@ -67,20 +67,11 @@ class GatheredAgent:
     read: set[Path] = field(default_factory=set)
     """The files besides the agent.yaml that cases were read from."""
 
-    def forget_items(self) -> None:
-        """Keep only what locations need of the files of the cases."""
-        self.cases.clear()
-        last = None
-        for origin in self.origins:
-            if origin.source is not last:
-                last = origin.source
-                last.forget_items()
-
     def add(self, case: Any, origin: Origin) -> None:
         """Add a case, or the cases that it becomes with its `parameters`."""
-        for one in _expand(case, origin):
-            self.cases.append(one)
-            self.origins.append(origin)
+        expanded = list(_expand(case, origin))
+        self.cases += expanded
+        self.origins += [origin] * len(expanded)
 
 
 def gather_cases(
@@ -195,7 +186,6 @@ class ConfigLoader:
             from holodeck.config.trust import refuse_untrusted  # noqa: PLC0415
 
             refuse_untrusted(agent, env, self.load_global_config())
-        gathered.forget_items()
         return agent
 
     def _validate(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:

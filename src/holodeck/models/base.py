@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from itertools import pairwise
+from pkgutil import resolve_name
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
 
@@ -19,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
+
+from holodeck.models import RENDERERS
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -176,6 +179,11 @@ def _types_in(annotation: Any) -> Iterator[Any]:
         yield from _types_in(get_args(annotation)[0])
     else:
         yield annotation
+
+
+def render(report: BaseModel, form: str) -> Any:
+    """Return what a report becomes in one of the forms of `RENDERERS`."""
+    return resolve_name(RENDERERS[form])(report)
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
