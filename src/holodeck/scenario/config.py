@@ -15,7 +15,7 @@ from holodeck.config.environment import Environment
 from holodeck.config.providers import with_provider_variables
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import ScenarioUsageError
-from holodeck.lib.llm.options import RequestOptions
+from holodeck.lib.llm.limits import RequestOptions
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.ui.terminal import is_tty
 from holodeck.models.llm import PROVIDER_ALIASES, LLMProvider, ProviderEnum

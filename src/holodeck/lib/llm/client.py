@@ -23,9 +23,8 @@ from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
 from holodeck.lib.llm.http_client import HttpClient, StreamedResponse
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
-from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
-from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
 from holodeck.lib.llm.retry import retry as retry_request
 from holodeck.lib.llm.streaming import StreamedCompletion, read_events
