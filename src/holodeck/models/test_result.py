@@ -200,6 +200,24 @@ class TestResult(PartResult, CaseIdentity):
         of_turns = [row for turn in self.turns for row in turn.metric_results]
         return of_turns + self.metric_results
 
+    @property
+    def judge_costs(self) -> list[ModelCost]:
+        """What the judges of metrics and criteria cost, in every single run."""
+        runs = self.single_runs
+        of_metrics = [
+            ModelCost(calls=row.judge_calls, tokens=row.judge_tokens or TokenUsage.zero())
+            for run in runs
+            for row in run.rows
+            if row.judge_calls or row.judge_tokens is not None
+        ]
+        return of_metrics + [run.judge_cost for run in runs if run.judge_cost is not None]
+
+    @property
+    def simulator_costs(self) -> list[ModelCost]:
+        """What the simulated users cost, in every single run."""
+        costs = [run.simulator_cost for run in self.single_runs]
+        return [cost for cost in costs if cost is not None]
+
     @model_validator(mode="after")
     def _is_consistent(self) -> "TestResult":
         if self.passed != self.outcome.is_pass:
