@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from holodeck.lib.secrets.secret_names import UNMISTAKABLE, names_a_secret
+from holodeck.lib.secrets.secret_names import UNMISTAKABLE, names_a_secret, names_a_secret_in_data
 from holodeck.lib.secrets.token_formats import may_hold_token, replace_tokens
 
 MIN_SECRET_LENGTH = 6
@@ -53,7 +53,16 @@ _WHOLE = re.compile(
 _ASSIGNED = re.compile(
     rf"(?i)((?:{UNMISTAKABLE})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
 )
-_NAME_NEEDLES = ("key", "token", "secret", "pass", "sharedaccess")
+_NAME_NEEDLES = (
+    "key", "token", "secret", "pass", "sharedaccess", "auth", "cookie", "cred", "dsn", "jwt", "pwd",
+)  # fmt: skip
+_VALUE = r"[A-Za-z0-9_.+/=!$%*@-]"
+_NAMED = re.compile(
+    # `db_password: X`, and also where JSON is in JSON; a word of prose has no digit
+    r"((?<![\w.-])([A-Za-z][\w.-]{0,63})(?:=|\\{0,8}[\"']?\s{0,3}:\s{0,3})"
+    r"(?:(?:[Bb]earer|[Bb]asic|[Tt]oken)\s)?\\{0,8}[\"']?)"
+    rf"(?={_VALUE}{{0,100}}\d)(?={_VALUE}{{0,100}}[A-Za-z])({_VALUE}{{6,}})"
+)
 _PARAMETER = re.compile(r"((?:[?&;]|\\u0026)([A-Za-z][\w.-]{0,63})=)([^\s\"'`<>&;#\\)\]}]{6,})")
 _OPTION = re.compile(
     # an option and its value in one word or list item, or in two; a word of prose has no digit
@@ -72,6 +81,7 @@ _KEY_COLON = re.compile(
     r"([A-Za-z0-9_.+/=!$%*@-]{6,})"
 )
 _SECRET_KEY = re.compile(rf"(?i)(?:{UNMISTAKABLE}|secret|authorization)")
+_MIXED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{6,}")
 _SLASHES = r"\\{0,16}+"
 """Backslashes before a character. The bounds here and below keep hostile texts from taking long."""
 _ESCAPE = rf"{_SLASHES}(?<=\\)"
@@ -140,6 +150,7 @@ class Redactor:
             text = _WHOLE.sub("***", text)
         if any(needle in lower for needle in _NAME_NEEDLES):
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
+            text = _NAMED.sub(_mask_named_in_data, text)
         if _may_hold_parameters(text):
             text = _PARAMETER.sub(_mask_named, text)
         return _OPTION.sub(_mask_named, text) if "--" in text else text
@@ -197,9 +208,16 @@ class Redactor:
         return model.model_copy(update=changed) if changed else model
 
     def _entry(self, key: Any, value: Any) -> Any:
-        if isinstance(key, str) and isinstance(value, str) and _SECRET_KEY.fullmatch(key):
-            return _mask(value) if value else value
-        return self._walk(value)
+        return _mask(value) if is_secret_entry(key, value) else self._walk(value)
+
+
+def is_secret_entry(key: object, value: object) -> bool:
+    """Whether the key of a mapping says that its value is a secret."""
+    if not isinstance(value, str) or not isinstance(key, str) or not value:
+        return False
+    if _SECRET_KEY.fullmatch(key):
+        return True
+    return names_a_secret_in_data(key) and _MIXED.fullmatch(value) is not None
 
 
 def _pattern_of(secrets: Iterable[str]) -> tuple[list[str], re.Pattern[str] | None]:
@@ -239,7 +257,7 @@ def _gather(value: Any, texts: list[str]) -> bool:
     elif isinstance(value, list | tuple):
         parts = value
     elif isinstance(value, dict):
-        if any(isinstance(key, str) and _SECRET_KEY.fullmatch(key) for key in value):
+        if any(is_secret_entry(key, item) for key, item in value.items()):
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
@@ -271,6 +289,10 @@ def _mask(secret: str) -> str:
 
 def _mask_value(match: re.Match[str]) -> str:
     return match[1] + _mask(match[2])
+
+
+def _mask_named_in_data(match: re.Match[str]) -> str:
+    return match[1] + _mask(match[3]) if names_a_secret_in_data(match[2]) else match[0]
 
 
 def _mask_named(match: re.Match[str]) -> str:
