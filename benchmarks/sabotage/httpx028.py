@@ -34,7 +34,7 @@ class Pool:
         url = f"{self._server.parts.scheme}://{self._server.authority}{self._server.target}"
         answer = await self._opened().post(url, headers=headers, content=body)
         named = {name.lower(): value for name, value in answer.headers.items()}
-        return Response(answer.status_code, named, answer.content, keeps_alive=True)
+        return Response(answer.status_code, named, answer.content)
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:

@@ -9,6 +9,8 @@
 first use.
 """
 
+from holodeck.models import RENDERERS
+
 TYPE_CHECKING = False  # `typing` would be imported before the program can catch Ctrl-C
 if TYPE_CHECKING:
     from holodeck.api import arun, compare_agents, load_agent, run
@@ -78,6 +80,16 @@ _MODULES = {
     "run": "holodeck.api",
 }
 """Name → module, for the names that are not in `holodeck.errors`."""
+RENDERERS |= {
+    "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
+    "json": "holodeck.lib.reports.formats:generate_json_report",
+    "notebook": "holodeck.lib.reports.notebook:render_notebook_table",
+    "cases": "holodeck.lib.reports.dataframes:cases_dataframe",
+    "metrics": "holodeck.lib.reports.dataframes:metrics_dataframe",
+    "comparison markdown": "holodeck.lib.reports.against:render_markdown",
+    "comparison json": "holodeck.lib.reports.formats:generate_json_report",
+    "comparison html": "holodeck.lib.reports.html_comparison:generate_html_comparison",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,6 @@ from holodeck.config.cases.suite_files import is_yaml
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.config.settings import conflict_message
-from holodeck.config.settings import setting_fields as declared_settings
 from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -26,7 +25,7 @@ from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.test_runner.display import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, settings_by_flag
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
@@ -370,12 +369,7 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
 def _suggested_option(option: str) -> str:
     if option in ExecutionConfig.model_fields:
         return ": only `holodeck test` prints results and records runs"
-    flags = {
-        flag.lstrip("-").replace("-", "_"): setting.field
-        for setting in declared_settings().values()
-        for flag in setting.setting.all_flags
-    }
-    meant = flags.get(option)
+    meant = settings_by_flag().get(option)
     return (
         f"; did you mean {meant!r}?"
         if meant

@@ -153,11 +153,11 @@ def test_results_of_a_suite_are_a_table_and_dataframes_too():
 
     page, frame, scores = run._repr_html_(), run.to_dataframe(), run.metrics_dataframe()
 
-    assert page.index(">bad<") < page.index(">lost<") < page.index(">good<")
-    assert "not reached: later" in page
+    assert page.index("› bad<") < page.index("› lost<") < page.index("› good<")
+    assert "fail_fast left out: later" in page
     assert list(frame["outcome"]) == ["passed", "failed", "agent_error"]
     assert list(frame["response"].isna()) == [False, False, True]
     assert frame["tool_calls"].isna().all()
-    assert list(frame["reason"].fillna("-")) == ["-", "exact: compared", "OSError: gone"]
+    assert list(frame["reason"].fillna("-")) == ["-", "exact: 0.00: compared", "OSError: gone"]
     assert list(scores["test_id"]) == ["good", "bad"]
     assert list(scores["score"]) == [1.0, 0.0]

@@ -65,7 +65,7 @@ def test_the_page_has_the_figures_of_the_run_and_a_row_for_each_scenario(result)
     assert page.index["title"] == f"Suite Report: suite {HOSTILE}"
     assert page.index["counts"] == "4 scenarios, 1 failed, 1 agent error, 2 passed"
     assert ["Run", result.run_id] in page.index["facts"]
-    assert page.index["notes"] == [f"fail_fast left out: last {HOSTILE}"]
+    assert page.index["notes"] == [f"Stopped: fail_fast left out: last {HOSTILE}"]
     assert [one["outcome"] for one in page.index["rows"]] == [
         "passed", "failed", "agent_error", "passed",
     ]  # fmt: skip

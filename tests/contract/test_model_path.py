@@ -6,7 +6,8 @@ reports are compared.
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 from openai import AsyncOpenAI
@@ -15,16 +16,20 @@ from semantic_kernel.agents import ChatCompletionAgent
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
 from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
 from semantic_kernel.contents import ChatHistory, ImageContent, TextContent
+from semantic_kernel.exceptions import ServiceException
 from semantic_kernel.functions import KernelArguments, kernel_function
 
 from fakes import FakeOpenAI, Reply
+from holodeck.errors import BackendError
 from holodeck.lib.backends.semantic_kernel.model_chat import ModelChat
 from holodeck.lib.llm.client import ChatClient
 from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.support.environment import proxy_for
 from holodeck.models.llm import LLMProvider
 from support.server import PATIENT_S
+from support.tunnels import forwarding, listening, proxying, tls, write_certificate
 
 LIMITS = CallLimits(
     timeout=PATIENT_S, attempt_timeout=PATIENT_S, retries=0, retry_delay=0.01, answer_bytes=10**6
@@ -51,7 +56,7 @@ async def service_of(whose, url):
     """Give our service, or that of Semantic Kernel, for a server."""
     if whose == "ours":
         llm = LLMProvider(provider="openai", name="fake", endpoint=url, api_key="not-a-real-key")
-        client = ChatClient(Endpoint.of(llm), llm.name, LIMITS, Limiters())
+        client = ChatClient(Endpoint.of(llm, proxy_for), llm.name, LIMITS, Limiters())
         service = ModelChat.of("fake", client, takes_images=True)
     else:
         client = AsyncOpenAI(
@@ -238,3 +243,64 @@ async def test_a_conversation_of_several_messages_is_sent_whole():
             bodies.append(normalized(server.requests[0].body))
 
     assert bodies[0] == bodies[1]
+
+
+async def answer_through(whose, certificate, *, is_secure, has_proxy, monkeypatch):
+    """Return what a service answers from a server behind TLS or a proxy, or both, and what the
+    proxy saw."""
+    heads = []
+    with FakeOpenAI(lambda _: Reply("Hello.")) as server:
+        async with AsyncExitStack() as stack:
+            url = server.url
+            if is_secure:
+                talk = forwarding(urlsplit(server.url).port)
+                port = await stack.enter_async_context(listening(talk, ssl=tls(certificate)))
+                url = f"https://127.0.0.1:{port}/v1"
+            if has_proxy:
+                port = await stack.enter_async_context(listening(proxying(heads)))
+                for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+                    monkeypatch.setenv(name, f"http://me:p%40ss@127.0.0.1:{port}")
+            service = await stack.enter_async_context(service_of(whose, url))
+            answer = await agent_of(service).get_response(messages="hi")
+        bodies = [normalized(request.body) for request in server.requests]
+    wanted = ("connect ", "post ", "proxy-authorization")
+    lines = [line for head in heads for line in head.lower().splitlines()]
+    seen = [line.replace(url.split("/")[2], "SERVER") for line in lines if line.startswith(wanted)]
+    return str(answer.message), bodies, sorted(seen)
+
+
+@pytest.mark.parametrize(
+    ("is_secure", "has_proxy", "first_line"),
+    [
+        (True, False, None),
+        (False, True, "post http://server/v1/chat/completions http/1.1"),
+        (True, True, "connect server http/1.1"),
+    ],
+    ids=["own certificate", "proxy", "own certificate behind a proxy"],
+)
+async def test_the_way_to_the_server_is_that_of_the_environment(
+    tmp_path, monkeypatch, is_secure, has_proxy, first_line
+):
+    certificate = write_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    way = {"is_secure": is_secure, "has_proxy": has_proxy, "monkeypatch": monkeypatch}
+
+    ours = await answer_through("ours", certificate, **way)
+    theirs = await answer_through("theirs", certificate, **way)
+
+    assert ours == theirs
+    assert ours[0] == "Hello."
+    lines = [line.lower() for line in ours[2]]
+    credentials = "proxy-authorization: basic bwu6cebzcw=="
+    assert lines == ([first_line, credentials] if has_proxy else [])
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+async def test_a_certificate_that_nobody_trusts_is_an_error(tmp_path, monkeypatch, whose):
+    certificate = write_certificate(tmp_path)
+    way = {"is_secure": True, "has_proxy": False, "monkeypatch": monkeypatch}
+
+    with pytest.raises((BackendError, ServiceException)):
+        await answer_through(whose, certificate, **way)

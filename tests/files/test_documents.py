@@ -164,7 +164,7 @@ def test_what_reads_a_file_has_limits_and_leaves_nothing(
 def readers():
     """The processes below this one that read files."""
     commands = {one: Path(f"/proc/{one}/cmdline") for one in descendants(os.getpid())}
-    return {pid for pid, file in commands.items() if b"holodeck.lib.files.child" in text_of(file)}
+    return {pid for pid, file in commands.items() if b"holodeck.lib.files.worker" in text_of(file)}
 
 
 def text_of(file):

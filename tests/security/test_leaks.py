@@ -302,3 +302,45 @@ def test_no_secret_behind_any_option_of_a_command_gets_out(agent_dir, tally):
         if "zZsecret" in text
     ]
     tally("leaks", leaked, len(written) * len(ARGUMENTS))
+
+
+NAMES_IN_DATA = [
+    "password", "db_password", "api_key", "X-Api-Key", "token", "access_token", "client_secret",
+    "secret", "Authorization", "cookie", "private_key", "dsn",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expect", ["nothing", "recorded"])
+def test_no_secret_of_an_imported_log_gets_out(bot_dir, cli, tally, expect):
+    secret = "hunter2horse9"
+    said = [f"{name}: {secret}" for name in NAMES_IN_DATA if name not in {"private_key", "dsn"}]
+    logs = [
+        {name: secret, "deep": [{name: secret}], "text": json.dumps({name: secret})}
+        for name in NAMES_IN_DATA
+    ]
+    for arguments in [*logs, {"text": said}]:
+        call = {"name": "login", "arguments": json.dumps(arguments)}
+        message = {"role": "assistant", "tool_calls": [{"id": "c", "function": call}]}
+        result = {"role": "tool", "tool_call_id": "c", "content": json.dumps(arguments)}
+        user = {"role": "user", "content": f"{json.dumps(arguments)} {'; '.join(said)}"}
+        log = {"messages": [user, message, result, {"role": "assistant", "content": "done"}]}
+        with (bot_dir.path / "log.jsonl").open("a") as lines:
+            lines.write(json.dumps(log) + "\n")
+
+    ran = cli.run("import", "log.jsonl", "--expect", expect, cwd=bot_dir.path)
+
+    assert ran.code == 0, ran.stderr
+    assert "login" in ran.stdout
+    leaked = [line for line in ran.stdout.split("\n") if secret in line]
+    tally("leaks", leaked, ran.stdout.count("***"))
+
+
+def test_arguments_that_are_nested_900_levels_deep_are_not_imported(bot_dir, cli):
+    deep = '{"a":' * 900 + "1" + "}" * 900
+    message = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": deep}}]}
+    bot_dir.write("log.json", json.dumps([{"role": "user", "content": "hi"}, message]))
+
+    ran = cli.run("import", "log.json", "--expect", "recorded", cwd=bot_dir.path)
+
+    assert ran.code == 0, ran.stderr
+    assert "the arguments of 'f' cannot be read" in ran.stderr

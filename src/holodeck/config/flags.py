@@ -7,11 +7,11 @@ from typing import Any, TypeVar, get_args
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from holodeck.config.settings import SettingField, conflict_message, setting_fields
+from holodeck.config.settings import conflict_message
 from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.lib.ui.help import GroupedOption
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, SettingField, setting_fields
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +44,7 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         for declared in reversed(setting_fields().values()):
-            if declared.setting.flags and declared.field not in without:
+            if declared.flags and declared.field not in without:
                 command = option(declared)(command)
         return command
 
@@ -54,17 +54,17 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
 def option(declared: SettingField) -> Callable[[F], F]:
     """Return the option of one setting; a switch also has an opposite, as in `--no-quiet`."""
     setting = declared.setting
-    names = list(setting.flags)
+    names = list(declared.flags)
     attributes: dict[str, Any] = {"type": SettingType(declared), "metavar": setting.metavar}
     if _is_switch(declared):
-        long = declared.flag or names[0]
-        names = [flag for flag in names if flag != long] + [f"{long}/{off_flag(long)}"]
+        long, *short = names
+        names = [*short, f"{long}/{off_flag(long)}"]
         attributes = {"default": None}
     return click.option(
         *names,
         declared.field,
         cls=GroupedOption,
-        group=setting.group,
+        group=setting.group or "Other",
         aliases=setting.aliases,
         help=_help(declared),
         **attributes,
@@ -87,7 +87,7 @@ def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
 
 
 def _source(declared: SettingField, value: Any) -> str:
-    flag = declared.flag or declared.field
+    flag = declared.flags[0] if declared.flags else declared.field
     return off_flag(flag) if value is False else flag
 
 

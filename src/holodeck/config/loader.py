@@ -27,7 +27,6 @@ from holodeck.config.settings import (
     effective_settings,
     overridden_notice,
     resolve_settings,
-    setting_fields,
     unknown_variable_warnings,
     with_case_settings,
 )
@@ -46,7 +45,7 @@ from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig
+from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.setting import COMMAND_LINE
 from holodeck.models.tools.mcp import McpTool
 
@@ -68,20 +67,11 @@ class GatheredAgent:
     read: set[Path] = field(default_factory=set)
     """The files besides the agent.yaml that cases were read from."""
 
-    def forget_items(self) -> None:
-        """Keep only what locations need of the files of the cases."""
-        self.cases.clear()
-        last = None
-        for origin in self.origins:
-            if origin.source is not last:
-                last = origin.source
-                last.forget_items()
-
     def add(self, case: Any, origin: Origin) -> None:
         """Add a case, or the cases that it becomes with its `parameters`."""
-        for one in _expand(case, origin):
-            self.cases.append(one)
-            self.origins.append(origin)
+        expanded = list(_expand(case, origin))
+        self.cases += expanded
+        self.origins += [origin] * len(expanded)
 
 
 def gather_cases(
@@ -196,7 +186,6 @@ class ConfigLoader:
             from holodeck.config.trust import refuse_untrusted  # noqa: PLC0415
 
             refuse_untrusted(agent, env, self.load_global_config())
-        gathered.forget_items()
         return agent
 
     def _validate(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:

@@ -67,7 +67,7 @@ def _embedding_models(agent: Agent) -> Iterator[LLMProvider]:
     for tool in agent.tools or []:
         if isinstance(tool, KnowledgeTool):
             # Imported here because few agents search documents.
-            from holodeck.lib.knowledge.models import embedding_llm  # noqa: PLC0415
+            from holodeck.lib.knowledge.embeddings import embedding_llm  # noqa: PLC0415
 
             with suppress(ConfigError):  # found by the check of the tool
                 if (model := embedding_llm(tool, agent)) is not None:

@@ -3,7 +3,6 @@
 The order is: command line > agent.yaml > project > user > HOLODECK_* variables > default.
 """
 
-import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,9 @@ from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.support.text import nearest_word
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import Agent
-from holodeck.models.base import PathUse, is_used
-from holodeck.models.config import ExecutionConfig, GlobalConfig
+from holodeck.models.config import ExecutionConfig, GlobalConfig, SettingField, setting_fields
 from holodeck.models.llm import PROVIDERS, LLMProvider
-from holodeck.models.setting import Setting, validate_min_pass
+from holodeck.models.setting import validate_min_pass
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"
@@ -36,40 +34,6 @@ OTHER_VARIABLES = {
     "HF_ENDPOINT": "The model hub for downloads; by default the public one.",
 }
 """Variables that are not settings of a run, and their meaning."""
-
-
-@dataclass(frozen=True)
-class SettingField:
-    """A setting as the field of ExecutionConfig declares it."""
-
-    field: str
-    setting: Setting
-    annotation: Any
-    """The type with its range; None is always allowed."""
-
-    @property
-    def variable(self) -> str:
-        return Setting.variable(self.field)
-
-    @property
-    def is_written(self) -> bool:
-        """Whether it is a path that a run writes."""
-        return is_used(ExecutionConfig.model_fields[self.field], PathUse.WRITTEN)
-
-    @property
-    def flag(self) -> str | None:
-        """The long flag; None for a setting without one."""
-        return next((flag for flag in self.setting.flags if flag.startswith("--")), None)
-
-
-@functools.cache
-def setting_fields() -> dict[str, SettingField]:
-    """Return the settings by field name, in the order of the model."""
-    found = {}
-    for name, field in ExecutionConfig.model_fields.items():
-        setting = next(one for one in field.metadata if isinstance(one, Setting))
-        found[name] = SettingField(name, setting, field.annotation)
-    return found
 
 
 @dataclass(frozen=True)
@@ -148,7 +112,7 @@ def _check_written_path(declared: SettingField, config: ExecutionConfig, folder:
     if path is not None:
         location = f"{config.source_of(declared.field)}: execution.{declared.field}"
         start = config.start_of(declared.field, folder)
-        written_path(path, start, location, f"{declared.flag} PATH")
+        written_path(path, start, location, f"{declared.flags[0]} PATH")
 
 
 def conflict_message(error: ValidationError) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from itertools import pairwise
+from pkgutil import resolve_name
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
 
@@ -19,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
+
+from holodeck.models import RENDERERS
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -74,20 +77,6 @@ class InvalidKeys(ValueError):
         super().__init__("\n".join(messages))
 
 
-class UnsupportedKeys(InvalidKeys):
-    """Keys of a mapping are not supported yet."""
-
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        """`keys` is a mapping of each key to what it needs."""
-        self.keys = list(keys)
-        super().__init__(
-            [
-                f"{key!r} is not supported yet ({waits_for}); remove it"
-                for key, waits_for in keys.items()
-            ]
-        )
-
-
 class InvalidParts(ValueError):
     """Parts of a free mapping are invalid for the models that they represent."""
 
@@ -108,28 +97,20 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     not_supported_yet: ClassVar[Mapping[str, str]] = {}
-    """Keys of the format that this version rejects, and what they need."""
+    """Unknown keys that the format has, and what to know about each."""
     other_names: ClassVar[Mapping[str, str]] = {}
     """What libraries call keys of the format, which is accepted as well."""
 
     @model_validator(mode="before")
     @classmethod
-    def _reject_unsupported_keys_and_booleans(cls, data: Any) -> Any:
-        """Reject keys that are not supported yet, and true and false where a number is expected.
+    def _rename_keys_and_reject_booleans(cls, data: Any) -> Any:
+        """Accept other names of keys, and reject true and false where a number is expected.
 
         `min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches. One
         validator does both: each is a step of its own for every value of every model.
         """
         if not isinstance(data, dict):
             return data
-        if cls.not_supported_yet:
-            unsupported = {
-                key: waits_for
-                for key, waits_for in cls.not_supported_yet.items()
-                if data.get(key) is not None
-            }
-            if unsupported:
-                raise UnsupportedKeys(unsupported)
         if cls.other_names:
             data = _with_our_names(data, cls.other_names)
         booleans = []
@@ -153,7 +134,10 @@ class Model(BaseModel):
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _docstrings(cls).items():
             key = cls.model_fields[name].alias or name
-            properties[key].setdefault("description", text)
+            help_of_setting = properties[key].get("description")
+            properties[key]["description"] = (
+                f"{help_of_setting} {text}" if help_of_setting else text
+            )
         _add_other_names(handler.resolve_ref_schema(schema), cls.other_names)
         return schema
 
@@ -195,6 +179,11 @@ def _types_in(annotation: Any) -> Iterator[Any]:
         yield from _types_in(get_args(annotation)[0])
     else:
         yield annotation
+
+
+def render(report: BaseModel, form: str) -> Any:
+    """Return what a report becomes in one of the forms of `RENDERERS`."""
+    return resolve_name(RENDERERS[form])(report)
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:

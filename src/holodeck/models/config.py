@@ -1,12 +1,14 @@
 """Settings of a run, and what the configuration files may hold."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, Seconds, WrittenPath
+from holodeck.models.base import Json, Model, NonBlank, PathUse, Seconds, WrittenPath, is_used
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.metrics.judge_trust import TrustSetting
 from holodeck.models.price import PriceTable
@@ -41,406 +43,183 @@ class ExecutionConfig(Model):
         Setting(
             60.0,
             "Limit of one agent or judge call.",
-            details="In seconds, retries included. It holds for requests to every model; between"
-            " attempts of judges, simulated users and embedding models, it stands still.",
-            flags=("--llm-timeout",),
+            LIMITS,
+            "SECONDS",
             aliases=("--timeout",),
-            group=LIMITS,
-            metavar="SECONDS",
             none_is_no_limit=True,
         ),
     ] = None
+    """In seconds, retries included. It holds for requests to every model; between attempts of
+    judges, simulated users and embedding models, it stands still."""
     attempt_timeout: Annotated[
-        Seconds | None,
-        Setting(
-            None,
-            "Time limit of one attempt of a request.",
-            details="In seconds.",
-            flags=("--attempt-timeout",),
-            group=LIMITS,
-            metavar="SECONDS",
-        ),
+        Seconds | None, Setting(None, "Time limit of one attempt of a request.", LIMITS, "SECONDS")
     ] = None
+    """In seconds."""
     case_timeout: Annotated[
         Seconds | None,
-        Setting(
-            None,
-            "Time limit of one test case with its metrics.",
-            details="In seconds.",
-            flags=("--case-timeout",),
-            group=LIMITS,
-            metavar="SECONDS",
-        ),
+        Setting(None, "Time limit of one test case with its metrics.", LIMITS, "SECONDS"),
     ] = None
+    """In seconds."""
     run_timeout: Annotated[
         Seconds | None,
-        Setting(
-            None,
-            "Time limit of the run; ends running cases.",
-            details="In seconds.",
-            flags=("--run-timeout",),
-            group=LIMITS,
-            metavar="SECONDS",
-        ),
+        Setting(None, "Time limit of the run; ends running cases.", LIMITS, "SECONDS"),
     ] = None
+    """In seconds."""
     max_time: Annotated[
-        Seconds | None,
-        Setting(
-            None,
-            "Start no more cases after this time.",
-            details="In seconds; unlike with run_timeout, running cases finish.",
-            flags=("--max-time",),
-            group=LIMITS,
-            metavar="SECONDS",
-        ),
+        Seconds | None, Setting(None, "Start no more cases after this time.", LIMITS, "SECONDS")
     ] = None
+    """In seconds; unlike with run_timeout, running cases finish."""
     max_cost: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
-        Setting(
-            None,
-            "Start no more cases at this cost.",
-            details="Costs are computed from `prices`.",
-            flags=("--max-cost",),
-            group=LIMITS,
-            metavar="AMOUNT",
-        ),
+        Setting(None, "Start no more cases at this cost.", LIMITS, "AMOUNT"),
     ] = None
+    """Costs are computed from `prices`."""
     max_tokens: Annotated[
         Annotated[int, Field(gt=0)] | None,
-        Setting(
-            None,
-            "Start no more cases after N tokens.",
-            details="Those of the agent, judges and simulated users count.",
-            flags=("--max-tokens",),
-            group=LIMITS,
-        ),
+        Setting(None, "Start no more cases after N tokens.", LIMITS),
     ] = None
+    """Those of the agent, judges and simulated users count."""
     max_calls: Annotated[
         Annotated[int, Field(gt=0)] | None,
-        Setting(
-            None,
-            "Start no more cases after N model calls.",
-            details="Those to the agent, judges and simulated users count.",
-            flags=("--max-calls",),
-            group=LIMITS,
-        ),
+        Setting(None, "Start no more cases after N model calls.", LIMITS),
     ] = None
+    """Those to the agent, judges and simulated users count."""
     fail_fast: Annotated[
         bool | None,
         Setting(
             False,
             "Stop after the first case that does not pass.",
-            flags=("--fail-fast", "-x"),
-            group=LIMITS,
+            LIMITS,
+            short="-x",
             rival="maxfail",
         ),
     ] = None
     maxfail: Annotated[
         Annotated[int, Field(ge=1)] | None,
-        Setting(
-            None,
-            "Stop after N cases that do not pass.",
-            flags=("--maxfail",),
-            group=LIMITS,
-            rival="fail_fast",
-        ),
+        Setting(None, "Stop after N cases that do not pass.", LIMITS, rival="fail_fast"),
     ] = None
-    give_up: Annotated[
-        bool | None,
-        Setting(
-            True,
-            "Stop when a provider refuses all.",
-            details="After three in a row: a wrong key or model, or no connection.",
-            flags=("--give-up",),
-            group=LIMITS,
-        ),
-    ] = None
+    give_up: Annotated[bool | None, Setting(True, "Stop when a provider refuses all.", LIMITS)] = (
+        None
+    )
+    """After three in a row: a wrong key or model, or no connection."""
     max_retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
-        Setting(
-            5,
-            "Retries of one agent request.",
-            details="A request is sent again after a temporary error.",
-            flags=("--max-retries",),
-            group=REPEATS,
-        ),
+        Setting(5, "Retries of one agent request.", REPEATS),
     ] = None
+    """A request is sent again after a temporary error."""
     retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
-        Setting(
-            0,
-            "Reruns after an agent error.",
-            details="Each begins with a new agent.",
-            flags=("--retries",),
-            aliases=("--retry",),
-            group=REPEATS,
-        ),
+        Setting(0, "Reruns after an agent error.", REPEATS, aliases=("--retry",)),
     ] = None
+    """Each begins with a new agent."""
     retry_delay: Annotated[
-        Annotated[float, Field(ge=0, le=60)] | None,
-        Setting(
-            2.0,
-            "Seconds before the first retry.",
-            details="Each further retry waits twice as long, up to 60 seconds.",
-        ),
+        Annotated[float, Field(ge=0, le=60)] | None, Setting(2.0, "Seconds before the first retry.")
     ] = None
-    repeat: Annotated[
-        Repetitions | None,
-        Setting(
-            None,
-            "Run each case N times.",
-            details="Each repetition has an agent of its own.",
-            flags=("--repeat",),
-            group=REPEATS,
-        ),
-    ] = None
+    """Each further retry waits twice as long, up to 60 seconds."""
+    repeat: Annotated[Repetitions | None, Setting(None, "Run each case N times.", REPEATS)] = None
+    """Each repetition has an agent of its own."""
     min_pass: Annotated[
         PassesNeeded | None,
-        Setting(
-            None,
-            "Repetitions of a case that must pass.",
-            details="Without it, all must pass.",
-            flags=("--min-pass",),
-            group=REPEATS,
-            rival="min_pass_rate",
-        ),
+        Setting(None, "Repetitions of a case that must pass.", REPEATS, rival="min_pass_rate"),
     ] = None
+    """Without it, all must pass."""
     min_pass_rate: Annotated[
         RateNeeded | None,
-        Setting(
-            None,
-            "Share of repetitions that must pass.",
-            flags=("--min-pass-rate",),
-            group=REPEATS,
-            metavar="RATE",
-            rival="min_pass",
-        ),
+        Setting(None, "Share of repetitions that must pass.", REPEATS, "RATE", rival="min_pass"),
     ] = None
-    stop_early: Annotated[
-        bool | None,
-        Setting(
-            True,
-            "Stop repeating a decided case.",
-            flags=("--stop-early",),
-            group=REPEATS,
-        ),
-    ] = None
+    stop_early: Annotated[bool | None, Setting(True, "Stop repeating a decided case.", REPEATS)] = (
+        None
+    )
     max_answer_mb: Annotated[
         Annotated[float, Field(gt=0, le=1000)] | None,
-        Setting(
-            8.0,
-            "Megabytes that are read of one response.",
-            details="A longer response is an error.",
-        ),
+        Setting(8.0, "Megabytes that are read of one response."),
     ] = None
+    """A longer response is an error."""
     file_timeout: Annotated[
-        Seconds | None,
-        Setting(
-            30.0,
-            "Time limit of the conversion of one file.",
-            details="In seconds.",
-        ),
+        Seconds | None, Setting(30.0, "Time limit of the conversion of one file.")
     ] = None
+    """In seconds."""
     download_timeout: Annotated[
-        Seconds | None,
-        Setting(
-            30.0,
-            "Time limit of the download of one file.",
-            details="In seconds, with redirects and retries.",
-        ),
+        Seconds | None, Setting(30.0, "Time limit of the download of one file.")
     ] = None
-    cache_enabled: Annotated[
-        bool | None,
-        Setting(
-            True,
-            "Cache downloaded files.",
-            details="A cached file is used if the server says that it has not changed.",
-        ),
-    ] = None
+    """In seconds, with redirects and retries."""
+    cache_enabled: Annotated[bool | None, Setting(True, "Cache downloaded files.")] = None
+    """A cached file is used if the server says that it has not changed."""
     allowed_hosts: Annotated[
         HostNames | None,
-        Setting(
-            None,
-            "Hosts in private networks to download from.",
-            details="Each as `host` or `host:port`; the variable separates them by commas. Other"
-            " files are downloaded from public addresses only.",
-            reaches_out=True,
-        ),
+        Setting(None, "Hosts in private networks to download from.", reaches_out=True),
     ] = None
+    """Each as `host` or `host:port`; the variable separates them by commas. Other files are
+    downloaded from public addresses only."""
     parallel_test_cases: Annotated[
         Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
-        Setting(
-            "auto",
-            "Cases to run at the same time.",
-            details="`auto` adapts to the endpoint; it runs 10 cases of async Python code, and 1 of"
-            " other Python code.",
-            flags=("--parallel-test-cases", "-j"),
-            aliases=("--parallel",),
-            group=RUN,
-        ),
+        Setting("auto", "Cases to run at the same time.", RUN, short="-j", aliases=("--parallel",)),
     ] = None
+    """`auto` adapts to the endpoint; it runs 10 cases of async Python code, and 1 of other Python
+    code."""
     workers: Annotated[
         Annotated[int, Field(ge=1, le=256)] | Literal["auto"] | None,
-        Setting(
-            1,
-            "Processes that run the cases.",
-            details="`auto` uses several where the run would need more than one core: with many"
-            " cases on Semantic Kernel. They share all limits of the run.",
-            flags=("--workers",),
-            group=RUN,
-        ),
+        Setting(1, "Processes that run the cases.", RUN),
     ] = None
+    """`auto` uses several where the run would need more than one core: with many cases on Semantic
+    Kernel. They share all limits of the run."""
     run_on: Annotated[
         PlaceName | None,
-        Setting(
-            "local",
-            "Where workers run.",
-            details="`local` is this machine, `ray://host:port` a Ray cluster, `ray` the cluster of"
-            " RAY_ADDRESS, else one that is started on this machine. On Ray there is one worker per"
-            " core unless `workers` says otherwise.",
-            flags=("--on",),
-            metavar="PLACE",
-            group=RUN,
-            reaches_out=True,
-        ),
+        Setting("local", "Where workers run.", RUN, "PLACE", flag="--on", reaches_out=True),
     ] = None
+    """`local` is this machine, `ray://host:port` a Ray cluster, `ray` the cluster of RAY_ADDRESS,
+    else one that is started on this machine. On Ray there is one worker per core unless `workers`
+    says otherwise."""
     ray_variables: Annotated[
         VariableNames | None,
-        Setting(
-            None,
-            "Variables that workers on Ray get, such as API keys.",
-            details="Names; the variable separates them by commas.",
-            reaches_out=True,
-        ),
+        Setting(None, "Variables that workers on Ray get, such as API keys.", reaches_out=True),
     ] = None
+    """Names; the variable separates them by commas."""
     allow_side_effects: Annotated[
-        bool | None,
-        Setting(
-            False,
-            "Run tools with side effects.",
-            details="These are the tools with `side_effects: true`.",
-            flags=("--allow-side-effects",),
-            group=RUN,
-        ),
+        bool | None, Setting(False, "Run tools with side effects.", RUN)
     ] = None
+    """These are the tools with `side_effects: true`."""
     force_ingest: Annotated[
-        bool | None,
-        Setting(
-            False,
-            "Embed all documents of tools again.",
-            details="Otherwise only those that changed since the last run.",
-            flags=("--force-ingest", "-f"),
-            group=RUN,
-        ),
+        bool | None, Setting(False, "Embed all documents of tools again.", RUN, short="-f")
     ] = None
+    """Otherwise only those that changed since the last run."""
     judge_trust: Annotated[
-        TrustSetting | None,
-        Setting(
-            "warn",
-            "Judges: require, warn or off.",
-            details="What a judge means that no check has shown to be good: with `require` its"
-            " verdicts are inconclusive, with `warn` a note names it. A mapping of `mode`,"
-            " `min_kappa` and `max_false_passes` says what the check must have shown. See `holodeck"
-            " judge check --save`.",
-            flags=("--judge-trust",),
-            metavar="MODE",
-            group=RUN,
-        ),
+        TrustSetting | None, Setting("warn", "Judges: require, warn or off.", RUN, "MODE")
     ] = None
-    offline: Annotated[
-        bool | None,
-        Setting(
-            False,
-            "Never download a model.",
-            flags=("--offline",),
-            group=RUN,
-        ),
-    ] = None
+    """What a judge means that no check has shown to be good: with `require` its verdicts are
+    inconclusive, with `warn` a note names it. A mapping of `mode`, `min_kappa` and
+    `max_false_passes` says what the check must have shown. See `holodeck judge check --save`."""
+    offline: Annotated[bool | None, Setting(False, "Never download a model.", RUN)] = None
     verbose: Annotated[
-        bool | None,
-        Setting(
-            False,
-            "Show conversations and all metrics.",
-            flags=("--verbose", "-v"),
-            group=OUTPUT,
-        ),
+        bool | None, Setting(False, "Show conversations and all metrics.", OUTPUT, short="-v")
     ] = None
     quiet: Annotated[
-        bool | None,
-        Setting(
-            False,
-            "Show only failures and the summary.",
-            flags=("--quiet", "-q"),
-            group=OUTPUT,
-        ),
+        bool | None, Setting(False, "Show only failures and the summary.", OUTPUT, short="-q")
     ] = None
-    record: Annotated[
-        bool | None,
-        Setting(
-            True,
-            "Write a run record.",
-            details="Records are in .holodeck/runs.",
-            flags=("--record",),
-            group=OUTPUT,
-        ),
-    ] = None
+    record: Annotated[bool | None, Setting(True, "Write a run record.", OUTPUT)] = None
+    """Records are in .holodeck/runs."""
     report_detail: Annotated[
-        ReportDetail | None,
-        Setting(
-            "all",
-            "Markdown: all tests or failures.",
-            details="`failures` leaves out the tests that passed each time.",
-            flags=("--report-detail",),
-            group=OUTPUT,
-            metavar="DETAIL",
-        ),
+        ReportDetail | None, Setting("all", "Markdown: all tests or failures.", OUTPUT, "DETAIL")
     ] = None
+    """`failures` leaves out the tests that passed each time."""
     events: Annotated[
-        WrittenPath | None,
-        Setting(
-            None,
-            "Append events to a file, as JSON Lines.",
-            flags=("--events",),
-            group=OUTPUT,
-            metavar="FILE",
-        ),
+        WrittenPath | None, Setting(None, "Append events to a file, as JSON Lines.", OUTPUT, "FILE")
     ] = None
     cache_key: Annotated[
-        NonBlank | None,
-        Setting(
-            None,
-            "Cache responses under this key.",
-            details="Those of judges and simulated users; without a key, none are cached.",
-            flags=("--cache-key",),
-            group=CACHE,
-            metavar="KEY",
-        ),
+        NonBlank | None, Setting(None, "Cache responses under this key.", CACHE, "KEY")
     ] = None
+    """Those of judges and simulated users; without a key, none are cached."""
     cache_mode: Annotated[
         Literal["auto", "record", "replay", "off"] | None,
-        Setting(
-            "auto",
-            "auto, record, replay or off.",
-            details="`auto` requests missing responses, `record` all of them, `replay` none; `off`"
-            " disables the cache.",
-            flags=("--cache-mode",),
-            aliases=("--cache",),
-            group=CACHE,
-            metavar="MODE",
-        ),
+        Setting("auto", "auto, record, replay or off.", CACHE, "MODE", aliases=("--cache",)),
     ] = None
+    """`auto` requests missing responses, `record` all of them, `replay` none; `off` disables the
+    cache."""
     cache_dir: Annotated[
-        WrittenPath | None,
-        Setting(
-            None,
-            "Folder of the response cache.",
-            details="Downloaded files are in its folder `files`. The variable also sets the folder"
-            " of local models.",
-            flags=("--cache-dir",),
-            group=CACHE,
-            metavar="DIR",
-        ),
+        WrittenPath | None, Setting(None, "Folder of the response cache.", CACHE, "DIR")
     ] = None
+    """Downloaded files are in its folder `files`. The variable also sets the folder of local
+    models."""
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -499,6 +278,51 @@ class ExecutionConfig(Model):
         copy = self.model_copy()
         copy._sources = dict(sources)  # noqa: SLF001 - a copy of its own class
         return copy
+
+
+@dataclass(frozen=True)
+class SettingField:
+    """A setting as the field of ExecutionConfig declares it."""
+
+    field: str
+    setting: Setting
+    annotation: Any
+    """The type with its range; None is always allowed."""
+
+    @property
+    def variable(self) -> str:
+        return Setting.variable(self.field)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags, the long one first; () for a setting without any."""
+        return self.setting.flags(self.field)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is a path that a run writes."""
+        return is_used(ExecutionConfig.model_fields[self.field], PathUse.WRITTEN)
+
+
+@cache
+def setting_fields() -> dict[str, SettingField]:
+    """Return the settings by field name, in the order of the model."""
+    return {
+        name: SettingField(name, metadata, field.annotation)
+        for name, field in ExecutionConfig.model_fields.items()
+        for metadata in field.metadata
+        if isinstance(metadata, Setting)
+    }
+
+
+@cache
+def settings_by_flag() -> dict[str, str]:
+    """Return the name of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
+    return {
+        flag.lstrip("-").replace("-", "_"): name
+        for name, field in setting_fields().items()
+        for flag in (*field.flags, *field.setting.aliases)
+    }
 
 
 class GlobalConfig(Model):

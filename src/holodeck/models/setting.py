@@ -63,20 +63,22 @@ COMMAND_LINE = "command line"
 
 @dataclass(frozen=True)
 class Setting:
-    """Flags, default and help of a setting; its variable is HOLODECK_<NAME>."""
+    """Default and help of a setting; its flag and its variable are made from its field's name."""
 
     default: Any
     help: str
-    """At most 48 characters together with the default, so that `--help` needs one line."""
-    details: str = ""
-    """Further text for the reference."""
-    flags: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    """Older flags that work but are not in the help."""
-    group: str = "Other"
-    """The heading in the help; see `lib.ui.help`."""
+    """At most 48 characters together with the default, so that `--help` needs one line. The
+    docstring of the field follows it in the reference."""
+    group: str | None = None
+    """The heading of the flag in the help, see `lib.ui.help`; None for a setting without a flag."""
     metavar: str = "N"
     """The placeholder of the value in the help."""
+    flag: str | None = None
+    """The flag, if it has another name than the field."""
+    short: str | None = None
+    """The flag of a single letter."""
+    aliases: tuple[str, ...] = ()
+    """Older flags that work but are not in the help."""
     rival: str | None = None
     """An alternative field; the one from the stronger source wins."""
     reaches_out: bool = False
@@ -84,13 +86,12 @@ class Setting:
     none_is_no_limit: bool = False
     """Whether a None that is given in Python means no limit, and not the default."""
 
-    @property
-    def all_flags(self) -> tuple[str, ...]:
-        return self.flags + self.aliases
-
-    @property
-    def description(self) -> str:
-        return f"{self.help} {self.details}".rstrip()
+    def flags(self, field: str) -> tuple[str, ...]:
+        """Return the flags of the setting in a field, the long one first; () without any."""
+        if self.group is None:
+            return ()
+        long = self.flag or f"--{field.replace('_', '-')}"
+        return (long,) if self.short is None else (long, self.short)
 
     @staticmethod
     def variable(field: str) -> str:
@@ -100,5 +101,5 @@ class Setting:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema of the field with description and default."""
-        return {**handler(schema), "description": self.description, "default": self.default}
+        """Return the schema of the field with help and default."""
+        return {**handler(schema), "description": self.help, "default": self.default}

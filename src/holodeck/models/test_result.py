@@ -1,12 +1,11 @@
 """The results of a run: test results with their repetitions, and the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Count, Json, Model
+from holodeck.models.base import Count, Json, Model, render
 from holodeck.models.cases.history import EarlierMessage
 from holodeck.models.price import Cost
 from holodeck.models.results.origin import MergedRun, PromptVersion, RunOrigin, Selection
@@ -201,6 +200,24 @@ class TestResult(PartResult, CaseIdentity):
         of_turns = [row for turn in self.turns for row in turn.metric_results]
         return of_turns + self.metric_results
 
+    @property
+    def judge_costs(self) -> list[ModelCost]:
+        """What the judges of metrics and criteria cost, in every single run."""
+        runs = self.single_runs
+        of_metrics = [
+            ModelCost(calls=row.judge_calls, tokens=row.judge_tokens or TokenUsage.zero())
+            for run in runs
+            for row in run.rows
+            if row.judge_calls or row.judge_tokens is not None
+        ]
+        return of_metrics + [run.judge_cost for run in runs if run.judge_cost is not None]
+
+    @property
+    def simulator_costs(self) -> list[ModelCost]:
+        """What the simulated users cost, in every single run."""
+        costs = [run.simulator_cost for run in self.single_runs]
+        return [cost for cost in costs if cost is not None]
+
     @model_validator(mode="after")
     def _is_consistent(self) -> "TestResult":
         if self.passed != self.outcome.is_pass:
@@ -320,16 +337,6 @@ class ReportSummary(Model):
         return self
 
 
-_RENDERERS = {
-    "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
-    "json": "holodeck.lib.reports.formats:generate_json_report",
-    "notebook": "holodeck.lib.reports.notebook:render_notebook_table",
-    "cases": "holodeck.lib.reports.dataframes:cases_dataframe",
-    "metrics": "holodeck.lib.reports.dataframes:metrics_dataframe",
-}
-"""What a report can become → the function; a name only, as models import nothing of lib."""
-
-
 class TestReport(Model):
     """The results of a run and their summary."""
 
@@ -397,29 +404,26 @@ class TestReport(Model):
 
     def to_markdown(self) -> str:
         """Return the report as Markdown, as `holodeck test --output report.md` writes it."""
-        return str(self._render("markdown"))
+        return str(render(self, "markdown"))
 
     def to_json(self) -> str:
         """Return the report as JSON, as `holodeck test --output report.json` writes it."""
-        return str(self._render("json"))
+        return str(render(self, "json"))
 
     def to_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each test case.
 
         What is unknown is `<NA>`, never 0 or empty. Raises MissingExtra without pandas.
         """
-        return self._render("cases")
+        return render(self, "cases")
 
     def metrics_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each result of a metric, likewise."""
-        return self._render("metrics")
-
-    def _render(self, kind: str) -> Any:
-        return resolve_name(_RENDERERS[kind])(self)
+        return render(self, "metrics")
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a compact table, failures first."""
-        return str(self._render("notebook"))
+        return str(render(self, "notebook"))
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         counts = ", ".join(f"{count} {word}" for word, count in self.summary.outcomes.items())

@@ -1,9 +1,32 @@
-"""The base class of participants in Python."""
+"""The base classes of participants in Python: any, and those that ask a model."""
 
+from __future__ import annotations
+
+import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
+from threading import RLock
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
+from holodeck.config.providers import missing_key_message
+from holodeck.errors import BackendError, ConfigError, Refusal
 from holodeck.lib.conversation.messages import AgentRole
-from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes
+from holodeck.lib.conversation.response_cache import model_cache_facts
+from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioUsageError
+from holodeck.lib.judging.judge import Judges
+from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse
+from holodeck.models.llm import PROVIDERS, LLMProvider
+from holodeck.scenario.config import (
+    ModelConfig,
+    ModelSettings,
+    ScenarioConfig,
+    model_settings,
+    provider_and_name,
+)
 
 
 class AgentAdapter(ABC):
@@ -15,3 +38,255 @@ class AgentAdapter(ABC):
     @abstractmethod
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return a text, a message, a list of messages, or the result that ends it all."""
+
+
+T = TypeVar("T")
+
+_lock = RLock()
+
+
+@cache
+def _judges() -> Judges:
+    """Return what makes the models of all scenarios in the process.
+
+    They share what is known about a server: its rate limits, and whether it was ever reached.
+    """
+    return Judges()
+
+
+class ModelAgent(AgentAdapter, Generic[T]):
+    """A participant that asks a model.
+
+    Its settings are attributes, which a subclass may set without calling our constructor.
+    """
+
+    model: str | None = None
+    """Provider and name, such as `openai/gpt-4.1`."""
+    api_base: str | None = None
+    api_key: str | None = None
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    system_prompt: str | None = None
+    _extra_params: Mapping[str, Any] = MappingProxyType({})
+    """Further arguments of the model."""
+    _own_client: ModelClient[T] | None = None
+    _kind: ClassVar[str] = "simulator"
+
+    def _set_model(self, model: str | None, chosen: Mapping[str, Any]) -> None:
+        """Set the attributes of the model, from the configured one if necessary.
+
+        Raises ConfigError.
+        """
+        owner = type(self).__name__
+        name, arguments = _with_default(owner, model, chosen)
+        model_settings(owner, name, arguments)
+        self.model = name
+        self.api_base = arguments.pop("api_base", None)
+        self.api_key = arguments.pop("api_key", None)
+        if "temperature" in arguments:  # else the recorded responses of earlier versions change
+            self.temperature = arguments.pop("temperature")
+        self.max_tokens = arguments.pop("max_tokens", None)
+        self._extra_params = arguments
+
+    def _model_settings(self) -> ModelSettings:
+        """Return the model by the attributes. Raises ConfigError."""
+        arguments = {
+            "api_base": self.api_base,
+            "api_key": self.api_key,
+            "temperature": vars(self).get("temperature"),
+            "max_tokens": self.max_tokens,
+            **self._extra_params,
+        }
+        return settings_for(type(self).__name__, self.model, arguments)
+
+    def _make_client(self, model: ChatModel) -> T:
+        """Return what asks the model."""
+        raise NotImplementedError
+
+    @property
+    def _client(self) -> ModelClient[T]:
+        with _lock:
+            if self._own_client is None:
+                self._own_client = ModelClient(
+                    type(self).__name__, self._model_settings, self._kind, self._make_client
+                )
+            return self._own_client
+
+    def keep_open(self) -> AbstractAsyncContextManager[None]:
+        """Keep the connections open during a run."""
+        return self._client.keep_open()
+
+
+VOICE_ARGUMENTS = {
+    "audio_effects": (None, []),
+    "include_audio": (None, False),
+    "include_timeline": (None, False),
+    "interrupt_probability": (0, 0.0),
+    "modality": (None, "text"),
+    "voice": (None,),
+}
+"""Arguments for conversations in voice, each with the values that mean none."""
+
+
+def without_voice(owner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without those for voice. Raises ConfigError if one asks for it."""
+    for name, harmless in VOICE_ARGUMENTS.items():
+        if name in arguments and arguments[name] not in harmless:
+            raise ConfigError(
+                owner, f"{name}={arguments[name]!r}: holodeck has no voice; leave it out"
+            )
+    return {name: value for name, value in arguments.items() if name not in VOICE_ARGUMENTS}
+
+
+def settings_for(owner: str, model: str | None, arguments: Mapping[str, Any]) -> ModelSettings:
+    """Return a model by its arguments, the configured one if None. Raises ConfigError."""
+    return model_settings(owner, *_with_default(owner, model, arguments))
+
+
+def client_for(
+    owner: str, model: str | None, arguments: Mapping[str, Any]
+) -> ModelClient[ChatModel]:
+    """Return a client of a model, the configured one if None. Raises ConfigError."""
+    settings = settings_for(owner, model, arguments)
+    return ModelClient(owner, lambda: settings, "simulator", lambda chat: chat)
+
+
+def _with_default(
+    owner: str, model: str | None, given: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return a model and its arguments, those that are not given from the configured model.
+
+    A model of another provider takes nothing from it: a key or URL would go to the wrong server.
+    """
+    own = {name: value for name, value in given.items() if value is not None}
+    default = (ScenarioConfig.default_config or ScenarioConfig()).default_model
+    base = ModelConfig(model=default) if isinstance(default, str) else default
+    if base is None:
+        if model is None:
+            raise ConfigError(
+                owner,
+                f"there is no model; write {owner}(model='openai/gpt-4.1'), or"
+                " scenario.configure(default_model='openai/gpt-4.1') once",
+            )
+        return model, own
+    if model is None:
+        return base.model, {**base.given(), **own}
+    known = base.api_base is not None
+    own_url = own.get("api_base") is not None
+    same = (
+        provider_and_name(owner, model, has_endpoint=own_url or known)[0]
+        is provider_and_name(owner, base.model, has_endpoint=known)[0]
+    )
+    return model, {**(base.given() if same else {}), **own}
+
+
+class ModelClient(Generic[T]):
+    """The client of an agent's model, which closes after the last run on an event loop.
+
+    Args:
+        owner: The class that needs it, for messages.
+        settings: Returns the model; if it has changed, there is a new client.
+        kind: The kind of work; each kind has slots of its own.
+        make: Makes what asks the model.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        settings: Callable[[], ModelSettings],
+        kind: str,
+        make: Callable[[ChatModel], T],
+    ) -> None:
+        self._owner = owner
+        self._settings = settings
+        self._kind = kind
+        self._make = make
+        self._made: list[tuple[ModelSettings, ChatModel, T]] = []
+        self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the responses of the model depend on, for the cache. Raises ConfigError."""
+        settings = self._settings()
+        facts = model_cache_facts(settings.llm)
+        body, left_out = settings.options.body, settings.options.left_out
+        sent = {key: value for key, value in body.items() if key not in left_out}
+        return {**facts, "body": sent} if sent else facts
+
+    def get(self) -> T:
+        """Return the client. Raises ScenarioUsageError without an API key."""
+        settings = self._settings()
+        with _lock:
+            if not self._made or self._made[-1][0] != settings:
+                self._made.append((settings, *self._build(settings)))
+            return self._made[-1][2]
+
+    def _build(self, settings: ModelSettings) -> tuple[ChatModel, T]:
+        llm = settings.llm
+        problem = None if settings.options.client else missing_key_message(llm)
+        if problem is not None:
+            # Not an error of the constructor: a script may contain all messages, and a replay
+            # calls no model.
+            name = f"{llm.provider.value}/{llm.name}"
+            text = problem.partition(", or")[0]
+            raise ScenarioUsageError(self._owner, f"model '{name}': {text}")
+        chat = _judges().model(llm, self._kind, options=settings.options)
+        model = ExplainedModel(chat, self._owner, llm)
+        return model, self._make(model)
+
+    @asynccontextmanager
+    async def keep_open(self) -> AsyncIterator[None]:
+        """Keep the client open during one run."""
+        loop = asyncio.get_running_loop()
+        self._runs[loop] = self._runs.get(loop, 0) + 1
+        try:
+            yield
+        finally:
+            self._runs[loop] -= 1
+            if not self._runs[loop]:
+                for _, model, _ in self._made:
+                    await model.close()
+
+
+class ExplainedModel:
+    """A model whose refusals say what to change.
+
+    Args:
+        model: The model.
+        owner: The class that asks it.
+        llm: The settings of the model.
+    """
+
+    def __init__(self, model: ChatModel, owner: str, llm: LLMProvider) -> None:
+        self._model = model
+        self._owner = owner
+        self._llm = llm
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        return self._model.name
+
+    async def answer(self, request: ChatRequest) -> ChatResponse:
+        """Return the model's response. Raises BackendError."""
+        try:
+            return await self._model.answer(request)
+        except BackendError as error:
+            hint = self._hint(error.refusal)
+            if hint:
+                error.args = (f"{error}; {hint}", *error.args[1:])
+            raise
+
+    async def close(self) -> None:
+        """Close what belongs to the running event loop."""
+        await self._model.close()
+
+    def _hint(self, refusal: Refusal | None) -> str:
+        keys = " or ".join((*PROVIDERS[self._llm.provider].api_key, f"{self._owner}(api_key=…)"))
+        hints: dict[Refusal | None, str] = {
+            "key": f"check {keys}",
+            "quota": f"check the account of {keys}",
+            "model": f"check {self._owner}(model='{self.name}') and api_base",
+            "unreachable": f"check that the server is running, and {self._owner}(api_base=…)",
+        }
+        return hints.get(refusal, "")

@@ -24,8 +24,8 @@ from holodeck.lib.spans.evidence import (
     evidence_of,
     mentions_spans,
 )
-from holodeck.scenario.caching import cache
-from holodeck.scenario.model_agent import ModelAgent, without_voice
+from holodeck.scenario.agent_adapter import ModelAgent, without_voice
+from holodeck.scenario.cache import scenario_cache
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -153,12 +153,12 @@ class JudgeAgent(ModelAgent[Judge]):
             return decided.model_copy(update={"messages": input.messages})
         return decided
 
-    @cache()
+    @scenario_cache()
     async def _decided(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002
         # The name of this method is part of the key of existing recordings.
         return await self._judge().call(input)
 
-    @cache()
+    @scenario_cache()
     async def _decided_with_spans(
         self,
         input: AgentInput,  # noqa: A002

@@ -9,6 +9,8 @@ from typing import Any, TypedDict
 
 import pytest
 
+from holodeck.lib.ui.live import echo
+
 
 @dataclass(frozen=True)
 class ReportedScenario:
@@ -61,9 +63,6 @@ class ScenarioReporter:
             criteria = f", criteria {passed}/{passed + failed}" if passed + failed else ""
             lines.append(f"{number}. {row['scenario'].name}: {status}{criteria}")
             lines += [f"   {line}" for line in (result.reasoning or "").splitlines()]
-        # Imported here because most test runs print no report.
-        from holodeck.lib.ui.live import echo  # noqa: PLC0415
-
         echo("\n".join(lines))
 
 

@@ -6,18 +6,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from holodeck.lib.conversation.attack_strategies import (
+    AttackTechnique,
+    CrescendoStrategy,
+    GoatStrategy,
+    RedTeamStrategy,
+    Technique,
+)
+from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.conversation.red_team.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.red_team.encodings import AttackTechnique
-from holodeck.lib.conversation.red_team.goat import GoatStrategy, Technique
-from holodeck.lib.conversation.red_team.strategies import CrescendoStrategy, RedTeamStrategy
 from holodeck.lib.conversation.script import agent, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.llm.model import ChatModel
-from holodeck.scenario.agent_adapter import AgentAdapter
-from holodeck.scenario.caching import cache
-from holodeck.scenario.model_agent import ModelClient, client_for
+from holodeck.scenario.agent_adapter import AgentAdapter, ModelClient, client_for
+from holodeck.scenario.cache import scenario_cache
 
 NAME = "RedTeamAgent"
 TEMPERATURE = 0.7
@@ -240,7 +243,7 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
                 await stack.enter_async_context(client.keep_open())
             yield
 
-    @cache()
+    @scenario_cache()
     async def _ask(self, task: Task, messages: Sequence[Message]) -> str:
         return await super()._ask(task, messages)
 

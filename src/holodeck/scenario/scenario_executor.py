@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-from holodeck.lib.conversation.events import Listener
+from holodeck.config.secrets import collect
+from holodeck.errors import ConfigError
+from holodeck.lib.conversation.events import EventFile, Listener
 from holodeck.lib.conversation.messages import is_unanswered
 from holodeck.lib.conversation.participants import ConversationTimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
@@ -24,14 +26,12 @@ from holodeck.lib.conversation.types import (
 )
 from holodeck.lib.processes.background_loop import BackgroundRun
 from holodeck.lib.processes.threads import join_at_exit
-from holodeck.lib.support.environment import batch_name
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.support.environment import batch_name, events_file
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.connected_agent import resolve_agents
-from holodeck.scenario.events import listeners_of
+from holodeck.scenario.evaluators import ScenarioEvaluator, evaluate_run
 from holodeck.scenario.spans import ScenarioTracing, set_up_from_settings
-
-if TYPE_CHECKING:
-    from holodeck.scenario.evaluators import ScenarioEvaluator
 
 __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
 
@@ -127,7 +127,7 @@ class ScenarioExecutor(ScriptRun):
         self.evaluators = [*(evaluators or ())]
         self.debugger = debugger
         self.event_bus = event_bus
-        for listener in [*([event_bus] if event_bus else []), *listeners_of(config.events)]:
+        for listener in [*([event_bus] if event_bus else []), *_listeners_of(config.events)]:
             self.events.subscribe(listener)
         if config.is_shown:
             self.events.subscribe(ConversationPrinter(is_named=(config.verbose or 0) >= 2))
@@ -138,7 +138,8 @@ class ScenarioExecutor(ScriptRun):
         self._tracing = ScenarioTracing(self)
         self.span_store = self._tracing.store
         with self._tracing.collect():
-            result = await self._evaluate(self._require_answers(await super()._run_script()))
+            result = self._require_answers(await super()._run_script())
+            result = await evaluate_run(self.evaluators, self.state, result)
             self._tracing.finish(result)
         return result
 
@@ -167,17 +168,30 @@ class ScenarioExecutor(ScriptRun):
         update = {"success": False, "reasoning": reasoning, "reason_code": "empty_response"}
         return result.model_copy(update=update)
 
-    async def _evaluate(self, result: ScenarioResult) -> ScenarioResult:
-        if not self.evaluators:
-            return result
-        # Imported here because few scenarios have evaluators.
-        from holodeck.scenario.evaluators import evaluate_run  # noqa: PLC0415
-
-        return await evaluate_run(self.evaluators, self.state, result)
-
     def on_result(self, result: ScenarioResult) -> None:
         """Notify the listeners to all scenarios of this process."""
         notify_result_listeners(self.name, result)
+
+
+def _listeners_of(events: Any) -> list[Listener]:
+    """Return the listeners given as `events=`, and the file named by HOLODECK_EVENTS.
+
+    Raises ConfigError for anything but functions and paths.
+    """
+    listeners = events if isinstance(events, Sequence) and not isinstance(events, str) else [events]
+    return [
+        _to_listener(listener) for listener in [*listeners, events_file()] if listener is not None
+    ]
+
+
+def _to_listener(listener: Any) -> Listener:
+    if isinstance(listener, str | Path):
+        return EventFile(Path(listener).expanduser().absolute(), Redactor(collect()).redact_report)
+    if not callable(listener):
+        raise ConfigError(
+            "events", f"{listener!r} is not a listener; write a function or the path of a file"
+        )
+    return cast("Listener", listener)
 
 
 async def run(  # noqa: PLR0913, PLR0917 - as documented

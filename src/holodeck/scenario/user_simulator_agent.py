@@ -8,8 +8,8 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.llm.model import ChatModel
-from holodeck.scenario.caching import cache
-from holodeck.scenario.model_agent import ModelAgent, without_voice
+from holodeck.scenario.agent_adapter import ModelAgent, without_voice
+from holodeck.scenario.cache import scenario_cache
 
 
 class UserSimulatorAgent(ModelAgent[ChatModel]):
@@ -86,7 +86,7 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
     def _make_client(self, model: ChatModel) -> ChatModel:
         return model
 
-    @cache()
+    @scenario_cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
         """Return the user's next message, or the end of the conversation."""
         model = self._client.get()

@@ -1,7 +1,6 @@
 """Results: an agent's answer, its scores, the result of a scenario and of a run."""
 
 from datetime import UTC, datetime
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
@@ -10,7 +9,7 @@ from pydantic import Field, PlainSerializer
 from holodeck.lib.tools.base import to_json_value
 from holodeck.models.base import Count, Ratio
 from holodeck.models.results.outcome import RaisedError
-from holodeck.models.test_result import Outcome
+from holodeck.models.test_result import Outcome, TestReport
 from holodeck.suite.scenario import Scenario, SuiteModel
 
 if TYPE_CHECKING:
@@ -146,18 +145,21 @@ class RunResult(SuiteModel):
 
         It has the columns of `TestReport.to_dataframe()`; what is unknown is `<NA>`.
         """
-        return self._render("cases_dataframe")
+        return self._report().to_dataframe()
 
     def metrics_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each score of a scorer, likewise."""
-        return self._render("metrics_dataframe")
+        return self._report().metrics_dataframe()
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a compact table, failures first."""
-        return str(self._render("render_notebook_table"))
+        return self._report()._repr_html_()
 
-    def _render(self, function: str) -> Any:
-        return resolve_name(f"holodeck.suite.reports.notebook:{function}")(self)
+    def _report(self) -> TestReport:
+        # Imported here because reports are made of results.
+        from holodeck.suite.reports import to_report  # noqa: PLC0415
+
+        return to_report(self)
 
     def compute_aggregates(self) -> None:
         """Compute rate, score and sum from the results; may be called again.

@@ -65,7 +65,7 @@ def test_a_threshold_on_azures_scale_is_translated_in_python():
         ("groundedness, scale: 10", "scale: found 10; expected '1-5', '0-1', 5 or 1"),
         ("task_adherence, scale: 1-5", "scale: task_adherence is 0 or 1; remove this key"),
         ("groundedness, threshold: 7", "threshold: found 7; expected at most 1"),
-        ("bleu, threshold: 0.5, scale: 5", "'scale' is not supported yet (the scores of this"),
+        ("bleu, threshold: 0.5, scale: 5", "scale: not supported yet (the scores of this"),
         ("bleu, custom_prompt: Rate it", "is 'type: judge'"),
         ("groundedness, custom_prompt: Rate it", "is 'type: judge'"),
     ],

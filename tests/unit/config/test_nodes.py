@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holodeck.config.yaml.nodes import MAX_DEPTH
-from holodeck.config.yaml.source import Source
+from holodeck.config.yaml.source import Origin, Source
 from holodeck.errors import ConfigError
 
 
@@ -143,6 +143,6 @@ def test_places_count_lines_and_columns_from_one():
     source = Source.of("name: x\ntest_cases:\n  - input: a\n    name: b\n", "agent.yaml")
 
     assert source.location(("test_cases", 0, "name")) == "agent.yaml:4:11"
-    assert source.key_location(("test_cases", 0, "name")) == "agent.yaml:4:5"
+    assert Origin(source, ("test_cases", 0, "name")).key_location == "agent.yaml:4:5"
     assert source.location(("test_cases", 0)) == "agent.yaml:3:5"
     assert source.location(("test_cases", 7, "nothing")) == "agent.yaml:3:3"

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from configuration_reference import reference_text
 from jsonschema import Draft7Validator
 
-from holodeck.config.schema import agent_schema, reference_text, schema_text
-from holodeck.config.settings import OTHER_VARIABLES, setting_fields
+from holodeck.config.schema import agent_schema, schema_text
+from holodeck.config.settings import OTHER_VARIABLES
+from holodeck.models.config import setting_fields
 
 ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
@@ -83,17 +85,16 @@ def test_every_key_has_a_meaning(schema):
 def test_the_schema_says_what_the_settings_say(schema):
     properties = schema["definitions"]["ExecutionConfig"]["properties"]
 
-    assert {key: value["description"] for key, value in properties.items()} == {
-        one.field: one.setting.description for one in setting_fields().values()
-    }
+    helps = {name: field.setting.help for name, field in setting_fields().items()}
+    assert properties.keys() == helps.keys()
+    assert all(properties[name]["description"].startswith(text) for name, text in helps.items())
+    assert "retries included" in properties["llm_timeout"]["description"]
 
 
 def test_the_reference_names_every_setting_and_variable(reference):
-    for one in setting_fields().values():
-        assert (
-            f"`{one.field}` | {', '.join(f'`{flag}`' for flag in one.setting.flags)} |" in reference
-        )
-        assert f"`{one.variable}`" in reference
+    for name, field in setting_fields().items():
+        assert f"`{name}` | {', '.join(f'`{flag}`' for flag in field.flags)} |" in reference
+        assert f"`{field.variable}`" in reference
     for name in OTHER_VARIABLES:
         assert f"`{name}`" in reference
 

@@ -8,9 +8,9 @@ from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment
 from holodeck.config.flags import cli_config, cli_options
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
-from holodeck.config.settings import resolve_settings, setting_fields, unknown_variable_warnings
+from holodeck.config.settings import resolve_settings, unknown_variable_warnings
 from holodeck.errors import ConfigError
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, setting_fields
 from holodeck.models.setting import Setting
 
 
@@ -29,7 +29,7 @@ def test_every_field_is_declared_as_one_setting():
 
 
 def test_no_flag_is_declared_twice():
-    flags = [flag for one in setting_fields().values() for flag in one.setting.flags]
+    flags = [flag for one in setting_fields().values() for flag in one.flags]
 
     assert len(flags) == len(set(flags))
 
@@ -252,7 +252,7 @@ def test_help_says_what_the_settings_say():
     output = " ".join(run_flags("--help")[0].output.split())
 
     for one in setting_fields().values():
-        if one.setting.flags:
+        if one.flags:
             assert one.setting.help.removesuffix(".") in output
 
 

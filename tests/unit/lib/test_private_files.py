@@ -21,7 +21,7 @@ ELSEWHERE = {
     "lib/backends/frameworks/claude/code.py": "in a temporary folder of the user",
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
-    "lib/observability/sdk.py": "metrics that another program reads",
+    "lib/observability/exporters.py": "metrics that another program reads",
     "lib/support/files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
     "lib/evaluators/grader_child.py": "a setting of the system",

@@ -1,11 +1,7 @@
 """Secrets do not leave, whatever they are wrapped in; the rest of a text stays."""
 
 import base64
-import html
 import json
-import quopri
-import re
-import shlex
 from urllib.parse import quote
 
 import pytest
@@ -38,44 +34,6 @@ def test_other_spellings_of_a_secret_are_masked(spelled):
 
     assert "***-end" in shown
     assert "Vq" not in shown
-
-
-@pytest.mark.parametrize(
-    "spelled",
-    [
-        html.escape(KEY),
-        html.escape(KEY).replace("&#x27;", "&#39;"),
-        html.escape(KEY).replace("&#x27;", "&apos;"),
-        KEY.encode().hex(),
-        KEY.encode().hex().upper(),
-        re.sub("%..", lambda match: match[0].lower(), quote(KEY, safe="")),
-        quote(KEY),
-        json.dumps(KEY).replace("/", "\\/"),
-        json.dumps(KEY).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
-        quote(quote(KEY, safe=""), safe=""),
-        re.sub(r"\\u(....)", lambda match: f"\\u{match[1].upper()}", json.dumps(KEY)),
-        quopri.encodestring(KEY.encode()).decode(),
-        "".join(one if ord(one) < 128 else f"&#{ord(one)};" for one in html.escape(KEY)),
-        "".join(one if ord(one) < 128 else f"&#x{ord(one):X};" for one in html.escape(KEY)),
-        "".join(one if ord(one) < 128 else f"&#{ord(one)};" for one in KEY),
-        json.dumps(json.dumps(KEY)),
-        shlex.quote(KEY),
-        repr(KEY.encode()),
-        base64.urlsafe_b64encode(KEY.encode()).decode().rstrip("="),
-        re.sub(r"\\[\"]|[<>&+']", lambda match: f"\\u{ord(match[0][-1]):04X}", json.dumps(KEY)),
-    ],
-    ids=[
-        "html", "html-decimal", "xml", "hex", "hex-upper", "percent-lower", "percent-path", "php",
-        "go", "percent-twice", "json-upper", "mail", "html-numbers",
-        "html-hex", "xml-numbers", "json-twice", "shell", "bytes",
-        "base64-url", "dotnet",
-    ],
-)  # fmt: skip
-def test_spellings_of_other_languages_are_masked(spelled):
-    shown = Redactor([KEY]).redact(f"x {spelled} y")
-
-    assert "Vq" not in shown
-    assert "***" in shown
 
 
 @pytest.mark.parametrize("wrap", ["\n", "\r\n", "\\n", "\n    "])

@@ -37,7 +37,7 @@ def described_fields():
     for model in input_models():
         texts = _docstrings(model) if issubclass(model, Model) else {}
         for name, field in model.model_fields.items():
-            settings = [one.description for one in field.metadata if isinstance(one, Setting)]
+            settings = [part.help for part in field.metadata if isinstance(part, Setting)]
             if "str" in repr(field.annotation):
                 yield model, name, field, " ".join([texts.get(name, ""), *settings])
 

@@ -18,9 +18,9 @@ from holodeck.cli.options import (
     run_store_of,
 )
 from holodeck.config.flags import option
-from holodeck.config.settings import setting_fields
 from holodeck.errors import ExitCode
 from holodeck.lib.ui.live import echo
+from holodeck.models.config import setting_fields
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run_store import RunStore

@@ -209,7 +209,7 @@ def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentD
     from holodeck.lib.backends.process.backend import ProcessBackend
     from holodeck.lib.backends.python.backend import CallableBackend
     from holodeck.lib.processes.process_exit import process_exit_forbidden
-    from holodeck.lib.ui.streams import protected_streams
+    from holodeck.lib.ui.live import protected_streams
 
     async def load() -> "AgentDescription":
         backend: CallableBackend | ProcessBackend

@@ -14,7 +14,6 @@ from holodeck.config.cases.parameters import Kind, case_keys, value_kind
 from holodeck.config.cases.rows import (
     RenamedRow,
     Row,
-    Rows,
     parse_json,
     parse_json_document,
     parse_json_lines,
@@ -40,7 +39,7 @@ from holodeck.models.test_case import PLACEHOLDER
 logger = logging.getLogger(__name__)
 
 
-def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
+def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> list[Row]:
     """Parse CSV into rows; `keys` maps each column to its key, or to None to ignore it.
 
     Raises ConfigError.
@@ -50,11 +49,10 @@ def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
     if first is None:
         raise ConfigError(f"{name}:1:1", "the file is empty; write a header such as 'input'")
     header = _header(first[1], name)
-    found = [(line, _check_length(record, header, f"{name}:{line}:1")) for line, record in records]
-    _check_quotes(found, len(header), text, name)
-    _warn_of_empty_columns([record for _, record in found], header, keys, name)
-    values = [_to_case(record, header, keys, name, line) for line, record in found]
-    return Rows(name, values, [line for line, _ in found])
+    rows = [(line, _check_length(record, header, f"{name}:{line}:1")) for line, record in records]
+    _check_quotes(rows, len(header), text, name)
+    _warn_of_empty_columns([record for _, record in rows], header, keys, name)
+    return [Row(name, _to_case(record, header, keys, name, line), line) for line, record in rows]
 
 
 def header_columns(text: str, name: str) -> list[str]:
@@ -78,7 +76,7 @@ def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(record: list[str], name: str) -> list[str]:
-    header = [one.strip() for one in record]
+    header = [cell.strip() for cell in record]
     location = f"{name}:1:1"
     if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
         raise ConfigError(location, "found only one column; separate columns with commas")
@@ -188,13 +186,14 @@ def _value(cell: str, kind: Kind, location: str, column: str) -> Any:
         except ConfigError as error:
             raise ConfigError(f"{location}:1", f"column {column!r}: {error.message}") from None
     if kind == "list":
-        return [part for one in cell.split(",") if (part := one.strip())]
+        return [item for part in cell.split(",") if (item := part.strip())]
     return parse_scalar(cell.strip())
 
 
 MAX_BYTES = 200_000_000
 _YAML = (".yaml", ".yml")
 SUFFIXES = (*_YAML, ".csv", ".jsonl", ".json")
+NO_CASES = "expected a list with at least one test case"
 
 LocatedCase = tuple[Any, Origin]
 """A case as written (a mapping if it is valid), and where it is."""
@@ -243,36 +242,39 @@ class CaseFiles:
             )
         _check_keys(data, origin)
         self.read.add(path.resolve())
-        source, rows = self._rows(path, data, origin)
-        if not isinstance(rows, list) or not rows:
-            location = Origin(source, ()).location
-            raise ConfigError(location, "expected a list with at least one test case")
-        is_renamed = bool(data.columns) and path.suffix.lower() != ".csv"
-        for index, row in enumerate(rows):
-            origin = Origin(source, (index,))
-            if isinstance(source, Rows):
-                origin = Origin(Row(source, index), ())
-            if is_renamed:
-                origin = Origin(RenamedRow(origin.source, origin.path, data.columns), ())
-            yield row, origin
+        if path.suffix.lower() == ".csv":
+            cases = [(row.value, Origin(row, ())) for row in self._csv_rows(path, data, origin)]
+        else:
+            cases = _rename_rows(list(self._written_rows(path)), data, origin)
+        if not cases:
+            raise ConfigError(f"{display_path(path)}:1:1", NO_CASES)
+        yield from cases
 
-    def _rows(self, path: Path, data: DataFile, origin: Origin) -> tuple[NodeSource, Any]:
-        suffix = path.suffix.lower()
-        if suffix in _YAML:
-            source = self.read_yaml(path)
-            return source, _rename_rows(source.value(self.substitute), data, origin)
+    def _csv_rows(self, path: Path, data: DataFile, origin: Origin) -> list[Row]:
         name = display_path(path)
         text = decode_text(read_bytes(path, name, MAX_BYTES), name)
-        if suffix == ".csv":
-            rows = read_csv_rows(
-                text, name, _column_keys(header_columns(text, name), data, origin, f"{name}:1:1")
-            )
-            return rows, rows.values
-        if suffix == ".jsonl":
-            rows = parse_json_lines(text, name)
-            return rows, _rename_rows(_without_nulls(rows.values), data, origin)
-        document, value = parse_json_document(text, name)
-        return document, _rename_rows(_without_nulls(value), data, origin)
+        keys = _column_keys(header_columns(text, name), data, origin, f"{name}:1:1")
+        return read_csv_rows(text, name, keys)
+
+    def _written_rows(self, path: Path) -> Iterator[LocatedCase]:
+        """Yield the items of a file of YAML, JSON or JSON Lines."""
+        name = display_path(path)
+        source: NodeSource
+        if path.suffix.lower() in _YAML:
+            source = self.read_yaml(path)
+            items = source.value(self.substitute)
+        else:
+            text = decode_text(read_bytes(path, name, MAX_BYTES), name)
+            if path.suffix.lower() == ".jsonl":
+                for row in parse_json_lines(text, name):
+                    yield _without_nulls(row.value), Origin(row, ())
+                return
+            source, items = parse_json_document(text, name)
+            items = [_without_nulls(item) for item in items] if isinstance(items, list) else items
+        if not isinstance(items, list):
+            raise ConfigError(Origin(source, ()).location, NO_CASES)
+        for index, item in enumerate(items):
+            yield item, Origin(source, (index,))
 
 
 def describe_origin(origin: Origin) -> str:
@@ -344,29 +346,27 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
             )
 
 
-def _rename_rows(rows: Any, data: DataFile, origin: Origin) -> Any:
+def _rename_rows(rows: list[LocatedCase], data: DataFile, origin: Origin) -> list[LocatedCase]:
     """Return the rows with the keys of cases, without the ignored keys."""
-    if not isinstance(rows, list) or not (data.columns or data.ignore):
+    if not (data.columns or data.ignore):
         return rows
-    keys = dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row)
+    keys = dict.fromkeys(key for row, _ in rows if isinstance(row, dict) for key in row)
     _check_columns(list(keys), data, origin)
     renamed = {column: key for key, column in data.columns.items()}
     ignored = set(data.ignore)
     return [
-        _rename_row(row, renamed, ignored, origin) if isinstance(row, dict) else row for row in rows
+        (
+            _rename_row(row, renamed, ignored, origin) if isinstance(row, dict) else row,
+            Origin(RenamedRow(at.source, at.path, data.columns), ()) if data.columns else at,
+        )
+        for row, at in rows
     ]
 
 
-def _without_nulls(rows: Any) -> Any:
-    """Return the rows of JSON without keys that are null, like empty cells of CSV."""
-    if not isinstance(rows, list):
-        return rows
-    return [
-        {key: value for key, value in row.items() if value is not None}
-        if isinstance(row, dict) and None in row.values()
-        else row
-        for row in rows
-    ]
+def _without_nulls(row: Any) -> Any:
+    """Return a row of JSON without keys that are null, like empty cells of CSV."""
+    is_mapping = isinstance(row, dict) and None in row.values()
+    return {key: item for key, item in row.items() if item is not None} if is_mapping else row
 
 
 def _rename_row(

@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from holodeck.config.cases.rows import Rows, parse_json_document, parse_json_lines, to_node
+from holodeck.config.cases.rows import parse_json_document, parse_json_lines, to_node
 from holodeck.config.yaml.nodes import Node, compose, decode_text
 from holodeck.config.yaml.source import (
     Locations,
     NodeSource,
+    Origin,
     Source,
     find_file,
     location_of,
@@ -45,63 +46,37 @@ def load_history(agent: Agent, index: int) -> Sequence[EarlierMessage]:
 
 
 def _load(path: Path, history: TranscriptFile, location: str) -> list[EarlierMessage]:
+    """Return the messages of a file; variables are not substituted."""
     try:
-        source, found = _read_transcript(path, history.file)
-        indices = [index for index, one in enumerate(found) if not _is_left_out(one, history)]
-        return _validate([found[index] for index in indices], _SelectedMessages(source, indices))
+        rows = _read_transcript(path, history.file)
+        kept = [(message, at) for message, at in rows if not _is_left_out(message, history)]
+        try:
+            return _HISTORY.validate_python([message for message, _ in kept])
+        except ValidationError as error:
+            first = Source(history.file, Node(None, 1, 1))
+            locations = Locations(first, [at for _, at in kept])
+            raise config_error(error, locations, EarlierMessage, ("test_cases",)) from None
     except ConfigError as error:
         raise ConfigError(location, str(error)) from error
 
 
-def _read_transcript(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
-    """Return the file and its list of messages; variables are not substituted."""
-    source, found = _parse(path, decode_text(read_bytes(path, name), name), name)
-    if not isinstance(found, list):
-        raise ConfigError(f"{name}:1:1", "expected a list of messages")
-    return source, found
-
-
-def _parse(path: Path, text: str, name: str) -> tuple[NodeSource, Any]:
+def _read_transcript(path: Path, name: str) -> list[tuple[Any, Origin]]:
+    """Return the messages of a file, each with its origin."""
+    text = decode_text(read_bytes(path, name), name)
+    source: NodeSource
     if path.suffix == ".jsonl":
-        lines = parse_json_lines(text, name)
-        return Source(name, _to_list_node(lines)), list(lines.values)
-    if path.suffix == ".json":
-        return parse_json_document(text, name)
-    source = Source(name, compose(text, name))
-    return source, source.value()
-
-
-def _to_list_node(lines: Rows) -> Node:
-    nodes = [to_node(*value) for value in zip(lines.values, lines.lines, strict=True)]
-    return Node(nodes, 1, 1)
+        rows = parse_json_lines(text, name)
+        values = [row.value for row in rows]
+        source = Source(name, Node([to_node(row.value, row.line) for row in rows], 1, 1))
+    elif path.suffix == ".json":
+        source, values = parse_json_document(text, name)
+    else:
+        source = Source(name, compose(text, name))
+        values = source.value()
+    if not isinstance(values, list):
+        raise ConfigError(f"{name}:1:1", "expected a list of messages")
+    return [(value, Origin(source, (index,))) for index, value in enumerate(values)]
 
 
 def _is_left_out(message: Any, history: TranscriptFile) -> bool:
     return isinstance(message, dict) and message.get("role") in history.leave_out
-
-
-class _SelectedMessages:
-    """The locations of the messages that are not left out."""
-
-    def __init__(self, source: NodeSource, indices: Sequence[int]) -> None:
-        self.name = source.name
-        self._source = source
-        self._indices = indices
-
-    def find(self, path: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], Node]:
-        """Return the node at a path, and its path without parts that the file does not have."""
-        match path:
-            case (int(index), *rest):
-                return self._source.find((self._indices[index], *rest))
-        return self._source.find(path)
-
-    def forget_items(self) -> None:
-        """Keep only what locations need."""
-        self._source.forget_items()
-
-
-def _validate(messages: list[Any], source: _SelectedMessages) -> list[EarlierMessage]:
-    try:
-        return _HISTORY.validate_python(messages)
-    except ValidationError as error:
-        raise config_error(error, Locations(source), EarlierMessage) from None

@@ -3,8 +3,7 @@
 import json
 import math
 import re
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,54 +14,21 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.text import unique_keys
 
 
-class Rows:
-    """The rows of a file, one per line.
-
-    Args:
-        name: The file's name in messages.
-        values: The values as written.
-        lines: The line of each.
-    """
-
-    def __init__(self, name: str, values: Sequence[Any], lines: Iterable[int]) -> None:
-        self.name = name
-        self.values = values
-        self.lines = array("L", lines)
-
-    def value(self, index: int) -> Any:
-        """Return the value of the row at that index."""
-        return self.values[index]
-
-    def forget_items(self) -> None:
-        """Keep the values, of which nothing else is known."""
-
-    def find(self, path: KeyPath) -> tuple[KeyPath, Node]:  # noqa: ARG002 - values are in rows
-        """Return the beginning of the file."""
-        return (), Node(None, 1, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, with the locations of its values."""
+    """One row of a file, and the line where it begins."""
 
-    rows: Rows
-    index: int
-
-    @property
-    def name(self) -> str:
-        """The file's name in messages."""
-        return self.rows.name
-
-    def forget_items(self) -> None:
-        """Keep only what is needed of many rows."""
-        self.rows.forget_items()
+    name: str
+    """The file's name in messages."""
+    value: Any
+    """The row as it is written."""
+    line: int
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node at a path in the row, and its path without parts that are missing."""
-        value, line = self.rows.value(self.index), self.rows.lines[self.index]
-        if not path and isinstance(value, dict):  # fast path for lists of thousands of rows
-            return (), Node({}, line, 1)
-        return Source(self.name, to_node(value, line)).find(path)
+        if not path and isinstance(self.value, dict):  # fast path for lists of thousands of rows
+            return (), Node({}, self.line, 1)
+        return Source(self.name, to_node(self.value, self.line)).find(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +45,6 @@ class RenamedRow:
     def name(self) -> str:
         """The file's name in messages."""
         return self.source.name
-
-    def forget_items(self) -> None:
-        """Keep only what is needed of many rows."""
-        self.source.forget_items()
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node of a key, and its path in the file without parts that are missing."""
@@ -104,10 +66,6 @@ class JsonSource:
         self.name = name
         self._text = text
 
-    def forget_items(self) -> None:
-        """Keep only the text, from which the values are parsed again."""
-        self.__dict__.pop("_source", None)
-
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node at a path, and its path without parts that the file does not have."""
         return self._source.find(path)
@@ -126,7 +84,7 @@ def to_node(value: Any, line: int) -> Node:
     if isinstance(value, dict):
         return Node({k: (Node(k, line, 1), to_node(v, line)) for k, v in value.items()}, line, 1)
     if isinstance(value, list):
-        return Node([to_node(one, line) for one in value], line, 1)
+        return Node([to_node(item, line) for item in value], line, 1)
     return Node(value, line, 1)
 
 
@@ -143,11 +101,13 @@ def set_key(case: dict[str, Any], key: str, value: Any, location: str) -> None:
     inner[last] = value
 
 
-def parse_json_lines(text: str, name: str) -> Rows:
+def parse_json_lines(text: str, name: str) -> list[Row]:
     """Parse JSON Lines into rows; blank lines are skipped. Raises ConfigError."""
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    values = [parse_json(line, name, number) for number, line in lines]
-    return Rows(name, values, [number for number, _ in lines])
+    return [
+        Row(name, parse_json(line, name, number), number)
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
 
 
 def parse_json_document(text: str, name: str) -> tuple[JsonSource, Any]:
@@ -204,10 +164,10 @@ def _constant(name: str) -> Any:
 
 
 def _number(text: str) -> float:
-    found = float(text)
-    if math.isinf(found):
+    number = float(text)
+    if math.isinf(number):
         raise ValueError(f"the number {quote(text)} is too large")
-    return found
+    return number
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')

@@ -242,7 +242,7 @@ def _check_tool_filtering(context: CheckContext) -> None:
         return
     if filtering.search_method != "bm25" and context.agent.embedding_provider is not None:
         # Imported here because few agents filter their tools by meaning.
-        from holodeck.lib.knowledge.models import filtering_llm  # noqa: PLC0415
+        from holodeck.lib.knowledge.embeddings import filtering_llm  # noqa: PLC0415
 
         try:
             filtering_llm(context.agent)

@@ -12,7 +12,6 @@ from holodeck.config.yaml.source import Locations, format_key_path
 from holodeck.config.yaml.validation_errors import limit_lines, quoted_path
 from holodeck.errors import ConfigError
 from holodeck.models.agent import DUPLICATE_NAME, Agent
-from holodeck.models.base import UnsupportedKeys
 
 _STAND_INS = {
     "name": "agent",
@@ -79,12 +78,9 @@ def _valid_part(values: Mapping[str, Any]) -> tuple[Agent | None, set[str]]:
 def _keys_of(error: ValidationError) -> Iterator[str]:
     """Yield the keys of the agent.yaml that an error is about."""
     for one in error.errors(include_url=False, include_input=False):
-        cause = one.get("ctx", {}).get("error")
         if one["loc"]:
             yield str(one["loc"][0])
         elif one["type"] == DUPLICATE_NAME:
             yield one["ctx"]["list_name"]
-        elif isinstance(cause, UnsupportedKeys):
-            yield from cause.keys
         else:
             yield from map(str, quoted_path(one["msg"].removeprefix("Value error, "))[:1])

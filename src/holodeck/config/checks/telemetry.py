@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from holodeck.config.checks.findings import CheckContext
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.observability.otlp import otlp_target
+from holodeck.lib.observability.exporters import otlp_target
 from holodeck.models.observability import ExportersConfig
 
 

@@ -8,7 +8,7 @@ from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.knowledge.collect import suffixes_of
 from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
-from holodeck.lib.knowledge.models import embedding_llm
+from holodeck.lib.knowledge.embeddings import embedding_llm
 from holodeck.lib.knowledge.objects import is_object_source, object_source
 from holodeck.lib.tools.prompt import PromptTemplate
 from holodeck.models.tools.database import REPLACED, DatabaseConfig, VectorStoreProvider

@@ -45,45 +45,17 @@ KeyPath = tuple[str | int, ...]
 Substitute = Callable[[str], str]
 
 
-MANY_ITEMS = 1_000
-"""The items of longer lists are forgotten once the configuration is known to be valid."""
-
-
 class Source:
     """A YAML file, with the location of each value.
 
     Args:
         name: The file's name in messages.
         root: The document.
-        text: The text of the file, if it can be composed again.
     """
 
-    def __init__(self, name: str, root: Node, text: str | None = None) -> None:
+    def __init__(self, name: str, root: Node) -> None:
         self.name = name
-        self._root = root
-        self._text = text
-        self._forgotten: frozenset[str | int] = frozenset()
-        """The keys of lists whose items have only locations."""
-
-    @property
-    def root(self) -> Node:
-        """The whole document; it is composed again if parts of it were forgotten."""
-        if self._forgotten and self._text is not None:
-            self._root, self._forgotten = compose(self._text, self.name), frozenset()
-        return self._root
-
-    def forget_items(self) -> None:
-        """Keep only the locations of the items of long lists, such as thousands of test cases.
-
-        The next location inside such an item takes as long as reading the file again.
-        """
-        if self._text is None:
-            return
-        long = {key: node for key, (_, node) in self._mapping().items() if _is_long(node)}
-        for node in long.values():
-            assert isinstance(node.value, list)  # noqa: S101 - it is long
-            node.value = [Node(None, one.line, one.column) for one in node.value]
-        self._forgotten = frozenset(long)
+        self.root = root
 
     @classmethod
     def read(cls, path: Path, name: str | None = None, *, may_be_empty: bool = False) -> "Source":
@@ -105,7 +77,7 @@ class Source:
                 f"{name}:{root.line}:{root.column}",
                 f"found {kind}; the file must be a mapping such as 'name: my-agent'",
             )
-        return cls(name, root, text)
+        return cls(name, root)
 
     def data(self, substitute: Substitute | None = None) -> dict[str, Any]:
         """Return the values of the mapping, each text passed through `substitute`."""
@@ -139,40 +111,21 @@ class Source:
 
         Such parts are the tag of a union member, or a missing key.
         """
-        is_forgotten = not path or path[0] in self._forgotten
-        return _walk(self.root if is_forgotten else self._root, path)
+        node, present = self.root, list[str | int]()
+        for part in path:
+            value = node.value
+            if isinstance(value, dict) and isinstance(part, str) and part in value:
+                node = value[part][1]
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                node = value[part]
+            else:
+                continue
+            present.append(part)
+        return tuple(present), node
 
     def location(self, path: KeyPath) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`."""
-        found, node = _walk(self._root, path[:2])  # all that a forgotten item has
-        if len(found) < len(path):
-            _, node = self.find(path)
-        return _location(self.name, node)
-
-    def key_location(self, path: KeyPath) -> str:
-        """Return the location of the key at `path`; for an item of a list, of the item."""
-        _, parent = self.find(path[:-1])
-        if path and isinstance(parent.value, dict) and path[-1] in parent.value:
-            return _location(self.name, parent.value[str(path[-1])][0])
-        return self.location(path)
-
-
-def _walk(root: Node, path: KeyPath) -> tuple[KeyPath, Node]:
-    node, found = root, list[str | int]()
-    for part in path:
-        value = node.value
-        if isinstance(value, dict) and isinstance(part, str) and part in value:
-            node = value[part][1]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            node = value[part]
-        else:
-            continue
-        found.append(part)
-    return tuple(found), node
-
-
-def _is_long(node: Node) -> bool:
-    return isinstance(node.value, list) and len(node.value) > MANY_ITEMS
+        return Origin(self, path).location
 
 
 def _location(name: str, node: Node) -> str:
@@ -206,10 +159,6 @@ class NodeSource(Protocol):
         """Return the node at a path, and its path without parts that the file does not have."""
         ...
 
-    def forget_items(self) -> None:
-        """Keep only what locations need, once the configuration is known to be valid."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -221,9 +170,15 @@ class Origin:
     @property
     def location(self) -> str:
         """Such as `agent.yaml:41:7`."""
-        if isinstance(self.source, Source):
-            return self.source.location(self.path)
         return _location(self.source.name, self.source.find(self.path)[1])
+
+    @property
+    def key_location(self) -> str:
+        """The location of the key; for an item of a list, of the item."""
+        _, parent = self.source.find(self.path[:-1])
+        if self.path and isinstance(parent.value, dict) and self.path[-1] in parent.value:
+            return _location(self.source.name, parent.value[str(self.path[-1])][0])
+        return self.location
 
     def below(self, *path: str | int) -> "Origin":
         """Return the origin of a value inside this one."""
@@ -260,11 +215,7 @@ class Locations:
 
     def key_location(self, path: KeyPath) -> str:
         """Return the location of a key, or of an item of a list."""
-        origin = self.origin(path)
-        _, parent = origin.source.find(origin.path[:-1])
-        if origin.path and isinstance(parent.value, dict) and origin.path[-1] in parent.value:
-            return _location(origin.source.name, parent.value[str(origin.path[-1])][0])
-        return origin.location
+        return self.origin(path).key_location
 
     def source_path(self, path: KeyPath) -> KeyPath:
         """Return the path of a value in the file where it was written."""

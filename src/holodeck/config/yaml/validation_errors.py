@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,25 +15,24 @@ from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.agent import DUPLICATE_NAME, Agent
-from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
+from holodeck.models.base import InvalidKeys, InvalidParts, Model, models_in
 from holodeck.models.cases.matchers import ArgMatcher
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import settings_by_flag
 from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
-from holodeck.models.setting import Setting
 
 
-def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
-    """The keys that the mapping at `path` may have; a union's tag may be part of the path."""
+def _models_at(model: type[BaseModel], path: KeyPath) -> list[type[BaseModel]]:
+    """Return the models of the mapping at a path, which may contain the tag of a union member."""
     models = {model}
     for part in path:
         models = _step(models, part)
-    keys = [key for one in sorted(models, key=lambda m: m.__name__) for key in model_keys(one)]
-    return list(dict.fromkeys(keys))
+    return sorted(models, key=lambda model: model.__name__)
 
 
-def model_keys(model: type[BaseModel]) -> list[str]:
-    """A model's keys as they are written in YAML."""
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _known_keys(models: Sequence[type[BaseModel]]) -> list[str]:
+    """Return the keys of the models as they are written in YAML."""
+    fields = (item for model in models for item in model.model_fields.items())
+    return list(dict.fromkeys(field.alias or name for name, field in fields))
 
 
 def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
@@ -73,34 +71,20 @@ def validate(
 ) -> M:
     """Return the model for the values of a file.
 
-    Keys that are not supported yet hide the other errors of their mapping, so that the values are
-    validated again without them. Raises ConfigError with a line for each problem, after those in
-    `problems`; with `may_lack`, what is missing below that key does not count.
+    Raises ConfigError with a line for each problem, after those in `problems`; with `may_lack`,
+    what is missing below that key does not count.
     """
-    found: list[ValidationError] = []
-    values: Any = data
-    while True:
-        try:
-            valid = model.model_validate(values)
-        except ValidationError as error:
-            found.append(error)
-            rest = _without_refused_keys(values, error)
-            if rest == values:
-                break
-            values = rest
-        else:
-            if not found and not problems:
-                return valid
-            break
-    keys = _file_model(model)
-    details = [
-        (reader, one)
-        for error in found
-        for reader, one in _details(error, locations, keys, ())
-        if not (may_lack in one["loc"] and _may_be_missing(one))
-        # the last error repeats all that the earlier ones say of other keys
-        and (error is found[-1] or _refused_keys(one))
-    ]
+    details = []
+    try:
+        valid = model.model_validate(data)
+        if not problems:
+            return valid
+    except ValidationError as error:
+        details = [
+            (reader, detail)
+            for reader, detail in _details(error, locations, _file_model(model), ())
+            if not (may_lack in detail["loc"] and _may_be_missing(detail))
+        ]
     errors = [*problems, *([_config_error(details, locations)] if details else ())]
     first, *others = errors
     raise ConfigError(first.field, "\n".join([first.message, *map(str, others)])) from None
@@ -114,27 +98,6 @@ def _file_model(model: type[BaseModel]) -> type[BaseModel]:
     from holodeck.models.suite import AgentFile  # noqa: PLC0415
 
     return AgentFile
-
-
-def _without_refused_keys(values: Any, error: ValidationError) -> Any:
-    """Return a copy of the values without the keys that are not supported yet."""
-    values = deepcopy(values)
-    for one in error.errors(include_url=False, include_input=False):
-        node = values
-        for part in one["loc"]:  # some parts are tags of unions, which the values do not have
-            if isinstance(node, dict):
-                node = node.get(part, node)
-            elif isinstance(node, list) and isinstance(part, int):
-                node = node[part]
-        for key in _refused_keys(one):
-            node.pop(key)
-    return values
-
-
-def _refused_keys(detail: ErrorDetails) -> Sequence[str]:
-    """Return the keys that an error says are not supported yet."""
-    cause = detail.get("ctx", {}).get("error")
-    return cause.keys if isinstance(cause, UnsupportedKeys) else ()
 
 
 def _may_be_missing(detail: ErrorDetails) -> bool:
@@ -290,7 +253,7 @@ class _Reader:
         kind, context = detail["type"], detail.get("ctx", {})
         found = self._describe_found(node, path)
         if kind == "extra_forbidden":
-            return _unknown_key(str(detail["loc"][-1]), known_keys(self._model, detail["loc"][:-1]))
+            return _unknown_key(str(detail["loc"][-1]), _models_at(self._model, detail["loc"][:-1]))
         if kind in ("union_tag_invalid", "union_tag_not_found"):
             return _unknown_metric(node)
         if kind == "missing":
@@ -351,8 +314,12 @@ _OTHER_NAMES_OF_MODEL_KEYS = {
 """Key of `model` → what OpenAI, Azure, Semantic Kernel, LiteLLM and Ollama call it."""
 
 
-def _unknown_key(key: str, known: Sequence[str]) -> str:
-    meant = _settings_by_flag().get(key)
+def _unknown_key(key: str, models: Sequence[type[BaseModel]]) -> str:
+    for model in models:
+        if issubclass(model, Model) and key in model.not_supported_yet:
+            return f"not supported yet ({model.not_supported_yet[key]}); remove it"
+    known = _known_keys(models)
+    meant = settings_by_flag().get(key)
     if meant not in known and set(known) >= _MODEL_MARKERS:
         meant = _model_keys().get(key)
     if meant in known:
@@ -370,18 +337,6 @@ def _model_keys() -> dict[str, str]:
     """Return the name of a key in other tools → our key: `base_url` → `endpoint`."""
     return {
         other: key for key, others in _OTHER_NAMES_OF_MODEL_KEYS.items() for other in others.split()
-    }
-
-
-@cache
-def _settings_by_flag() -> dict[str, str]:
-    """Return the name of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
-    return {
-        flag.lstrip("-").replace("-", "_"): name
-        for name, field in ExecutionConfig.model_fields.items()
-        for setting in field.metadata
-        if isinstance(setting, Setting)
-        for flag in setting.all_flags
     }
 
 

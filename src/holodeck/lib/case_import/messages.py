@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
 from holodeck.lib.support.text import one_line
 
@@ -175,14 +176,10 @@ class ConversationReader:
         return "\n".join(texts)
 
 
-def _arguments(written: object) -> dict[str, Any] | None:
-    """Return the arguments of a call; None if they are no mapping."""
-    if isinstance(written, str):
-        try:
-            written = json.loads(written or "{}")
-        except (ValueError, RecursionError):
-            return None
-    return dict(written) if isinstance(written, Mapping) else None
+def _arguments(written: Any) -> dict[str, Any] | None:
+    """Return the arguments of a call; None if they are no mapping, or nested too deep."""
+    arguments, problem = parse_arguments(written)
+    return arguments if problem is None else None
 
 
 def _shown(value: object) -> str:

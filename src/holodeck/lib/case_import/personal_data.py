@@ -7,6 +7,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
+from holodeck.lib.secrets.redact import is_secret_entry
 from holodeck.lib.support.text import plural
 
 
@@ -96,7 +97,10 @@ def redact_case(case: ImportedCase, redact: Redact) -> ImportedCase:
         if isinstance(value, str):
             return redact(value)
         if isinstance(value, Mapping):
-            return {redact(str(key)): clean(one) for key, one in value.items()}
+            return {
+                redact(str(key)): "***" if is_secret_entry(key, item) else clean(item)
+                for key, item in value.items()
+            }
         return [clean(one) for one in value] if isinstance(value, list) else value
 
     def call(one: LoggedCall) -> LoggedCall:

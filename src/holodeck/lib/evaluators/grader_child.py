@@ -13,9 +13,9 @@ from typing import Any
 
 from holodeck.lib.evaluators.grader_process import OWN_REASON, GraderCall
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
+from holodeck.lib.processes.background_loop import RunLoop
 from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
-from holodeck.lib.processes.run_loop import RunLoop
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import importing_grader
 from holodeck.lib.user_code.raised import raised_error

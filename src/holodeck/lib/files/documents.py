@@ -3,14 +3,33 @@
 import io
 import re
 import zipfile
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, time
+from itertools import chain, groupby
 from typing import Any
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.files.tables import markdown_table
-from holodeck.lib.files.worker import Job, Unreadable
 from holodeck.lib.support.text import did_you_mean, one_line
+
+
+class Unreadable(Exception):
+    """A document cannot be read, and not because its parser fails; the message says why."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The type of a file, and which part of it is wanted."""
+
+    kind: str
+    pages: tuple[int, ...] = ()
+    """From 1; empty for all."""
+    sheet: str | None = None
+    range: str | None = None
+    program: str | None = None
+    """Path of the program for OCR."""
+
 
 MAX_CELLS = 1_000_000
 
@@ -92,19 +111,6 @@ _DECLARATIONS = tuple(
 )
 
 
-def check_declared_size(data: bytes) -> None:
-    """Raise ValueError if an archive is damaged, or says itself that it is too large."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise ValueError(f"is damaged: {error}") from error
-    if len(entries) > MAX_ENTRIES:
-        raise ValueError(f"has {len(entries):,} parts; at most {MAX_ENTRIES:,} are read")
-    _check_total(sum(entry.file_size for entry in entries))
-    _check_entry(max((entry.file_size for entry in entries), default=0))
-
-
 def check_contents(data: bytes) -> None:
     """Unpack an archive piece by piece and raise ValueError if it is damaged or a bomb.
 
@@ -114,9 +120,14 @@ def check_contents(data: bytes) -> None:
     total = 0
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for entry in archive.infolist():
-                total += _check_part(archive, entry)
-                _check_total(total)
+            entries = archive.infolist()
+            if len(entries) > MAX_ENTRIES:
+                raise ValueError(f"has {len(entries):,} parts; at most {MAX_ENTRIES:,} are read")
+            for entry in entries:
+                total += max(entry.file_size, _check_part(archive, entry))
+                if total > MAX_TOTAL_BYTES:
+                    most = f"{MAX_TOTAL_BYTES / 1e6:,.0f}"
+                    raise ValueError(f"unpacks to {total / 1e6:,.0f} MB; at most {most} are read")
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
         raise ValueError(f"is damaged: {error}") from error
     except RuntimeError as error:  # an encrypted entry
@@ -126,37 +137,23 @@ def check_contents(data: bytes) -> None:
 def _check_part(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
     """Return the unpacked size of an entry."""
     size, end_of_last = 0, b""
+    is_xml = entry.filename.lower().endswith((".xml", ".rels", ".vml"))
     with archive.open(entry) as part:
         while piece := part.read(_PIECE):
             size += len(piece)
-            _check_entry(size)
+            if size > MAX_ENTRY_BYTES:
+                most = f"{MAX_ENTRY_BYTES / 1e6:,.0f}"
+                raise ValueError(
+                    f"one of its parts unpacks to more than {most} MB; at most {most} are read"
+                )
             data = end_of_last + piece
-            if any(mark in data for mark in _DECLARATIONS) and _is_xml(entry.filename):
+            if is_xml and any(mark in data for mark in _DECLARATIONS):
                 raise ValueError(
                     f"its part {entry.filename!r} declares a document type, which office files"
                     " never do; it is not read"
                 )
             end_of_last = piece[-20:]
     return size
-
-
-def _is_xml(name: str) -> bool:
-    return name.lower().endswith((".xml", ".rels", ".vml"))
-
-
-def _check_total(size: int) -> None:
-    if size > MAX_TOTAL_BYTES:
-        raise ValueError(
-            f"unpacks to {size / 1e6:,.0f} MB; at most {MAX_TOTAL_BYTES / 1e6:,.0f} are read"
-        )
-
-
-def _check_entry(size: int) -> None:
-    if size > MAX_ENTRY_BYTES:
-        most = f"{MAX_ENTRY_BYTES / 1e6:,.0f}"
-        raise ValueError(
-            f"one of its parts unpacks to more than {most} MB; at most {most} are read"
-        )
 
 
 SUFFIXES = {"pdf": ".pdf", "word": ".docx", "excel": ".xlsx", "powerpoint": ".pptx"}
@@ -166,7 +163,7 @@ _SLIDE = re.compile(r"\s*<!-- Slide number: (\d+) -->\n")
 
 
 def check_signature(data: bytes, kind: str) -> None:
-    """Raise ValueError if the content does not begin like its type, or is an obvious bomb."""
+    """Raise ValueError if the content does not begin like its type."""
     if kind == "pdf":
         if b"%PDF-" not in data[:1024]:
             raise ValueError(f"is not a PDF file{_found(data)}")
@@ -175,7 +172,6 @@ def check_signature(data: bytes, kind: str) -> None:
         raise ValueError(f"is encrypted or of an old format; save it as plain {SUFFIXES[kind]}")
     if not data.startswith(_ZIP):
         raise ValueError(f"is not a {SUFFIXES[kind]} file{_found(data)}")
-    check_declared_size(data)
 
 
 def _found(data: bytes) -> str:
@@ -207,8 +203,6 @@ def document_as_markdown(data: bytes, job: Job) -> str:
 
 def _convert(data: bytes, job: Job) -> str:
     if job.kind == "pdf":
-        from holodeck.lib.files.pdf import pdf_pages  # noqa: PLC0415 - its library is slow
-
         pages = pdf_pages(data)
         require_pages(job.pages, len(pages), "page")
         wanted = [
@@ -255,3 +249,186 @@ def require_pages(wanted: Collection[int], count: int, unit: str) -> None:
     if missing > count:
         plural = "" if count == 1 else "s"
         raise Unreadable(f"has {count} {unit}{plural}; 'pages' names {unit} {missing}")
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as a Markdown table whose header is the first row; short rows are filled up."""
+    width = max(map(len, rows), default=0)
+    if width == 0:
+        return ""
+    header, *others = [_row([*row, *[""] * (width - len(row))]) for row in rows]
+    return "\n".join([header, _row(["---"] * width), *others])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    """Return the text of a cell on one line, with what would end the cell escaped."""
+    return "<br>".join(text.replace("|", "\\|").split("\n")).strip()
+
+
+HEADING_FACTOR = 1.15
+"""How much larger than the text of the document a heading is."""
+MAX_HEADING = 150
+"""Characters of the longest heading."""
+DEEPEST_HEADING = 4
+_SHORT = 40
+"""Characters that an entry of a table without lines has at most, on average."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    size: float
+    left: float
+    top: float
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Lines that belong together."""
+
+    lines: tuple[_Line, ...]
+    table: str = ""
+    """The block as Markdown, if it is a table."""
+
+
+def pdf_pages(data: bytes) -> list[str]:
+    """Return the pages of a PDF as Markdown; "" for one without text. Raises Unreadable.
+
+    Headings are the entries of the outline if there is one, else lines in larger type.
+    """
+    import pdfplumber
+    from pdfminer.pdfdocument import PDFPasswordIncorrect
+    from pdfplumber.utils.exceptions import PdfminerException
+
+    try:
+        with pdfplumber.open(io.BytesIO(data), laparams={}) as pdf:
+            outline = _outline(pdf.doc)
+            pages = []
+            for page in pdf.pages:
+                pages.append(_blocks(page))
+                page.close()  # what was parsed of it, so that memory does not grow
+    except PdfminerException as error:
+        if error.args and isinstance(error.args[0], PDFPasswordIncorrect):
+            raise Unreadable("is encrypted; save it without a password") from error
+        raise
+    sizes = _heading_sizes(pages)
+    return [
+        "\n\n".join(text for block in page if (text := _render(block, outline, sizes)))
+        for page in pages
+    ]
+
+
+def _outline(document: Any) -> dict[str, int]:
+    """Return the levels of the titles in the outline, by their normalized text."""
+    from pdfminer.pdfdocument import PDFNoOutlines
+
+    try:
+        return {_normalize(title): level for level, title, *_ in document.get_outlines()}
+    except PDFNoOutlines:
+        return {}
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _blocks(page: Any) -> list[_Block]:
+    """Return the paragraphs and tables of a page, in the order of reading."""
+    tables = [
+        table for table in page.find_tables() if len(table.rows) > 1 and len(table.columns) > 1
+    ]
+    boxes = [_lines(box, page, tables) for box in page.layout if hasattr(box, "get_text")]
+    boxes = [box for box in boxes if box]
+    if not tables and (rows := _rows_of_columns(boxes)):
+        return rows
+    blocks = []
+    for box in boxes:
+        above = [table for table in tables if table.bbox[1] < box[0].top]
+        blocks += [_table(table) for table in above]
+        tables = [table for table in tables if table not in above]
+        blocks.append(_Block(tuple(box)))
+    return [*blocks, *map(_table, tables)]
+
+
+def _table(table: Any) -> _Block:
+    rows = [[cell or "" for cell in row] for row in table.extract()]
+    return _Block((), markdown_table(rows))
+
+
+def _lines(box: Any, page: Any, tables: list[Any]) -> list[_Line]:
+    """Return the lines of a text box that are not in one of the tables."""
+    from pdfminer.layout import LTChar, LTTextContainer
+
+    lines = []
+    for line in box if isinstance(box, LTTextContainer) else ():
+        text = line.get_text().strip() if hasattr(line, "get_text") else ""
+        top = float(page.height) - line.y1
+        middle = (top + float(page.height) - line.y0) / 2
+        is_in_table = any(
+            table.bbox[0] <= line.x0 <= table.bbox[2] and table.bbox[1] <= middle <= table.bbox[3]
+            for table in tables
+        )
+        if not text or is_in_table:
+            continue
+        characters = line if hasattr(line, "__iter__") else ()
+        chars = [char.size for char in characters if isinstance(char, LTChar)]
+        size = Counter(round(char * 2) / 2 for char in chars).most_common(1)
+        lines.append(_Line(text, size[0][0] if size else 0.0, line.x0, top))
+    return lines
+
+
+def _rows_of_columns(boxes: list[list[_Line]]) -> list[_Block]:
+    """Return the lines and tables of a page with a table without lines; [] for any other page."""
+    lines = sorted((line for box in boxes for line in box), key=lambda line: round(line.top))
+    rows = [
+        sorted(group, key=lambda line: line.left)
+        for _, group in groupby(lines, key=lambda line: round(line.top))
+    ]
+    wide = [row for row in rows if len(row) > 1]
+    length = sum(len(line.text) for row in wide for line in row)
+    is_table = (
+        len(wide) >= 3 and len(wide) * 3 >= len(rows) * 2 and length <= _SHORT * sum(map(len, wide))
+    )
+    if not is_table:
+        return []
+    blocks = []
+    for is_wide, group in groupby(rows, key=lambda row: len(row) > 1):
+        texts = [*group]
+        table = [[line.text for line in row] for row in texts] if is_wide else []
+        blocks.append(_Block(tuple(chain.from_iterable(texts)), markdown_table(table)))
+    return blocks
+
+
+def _heading_sizes(pages: list[list[_Block]]) -> list[float]:
+    """Return the sizes of type that are larger than that of most of the text, largest first."""
+    count: Counter[float] = Counter()
+    for line in (line for page in pages for block in page for line in block.lines):
+        count[line.size] += len(line.text)
+    if not count:
+        return []
+    most_common = count.most_common(1)[0][0]
+    return sorted((size for size in count if size > most_common * HEADING_FACTOR), reverse=True)
+
+
+def _render(block: _Block, outline: Mapping[str, int], sizes: list[float]) -> str:
+    """Return a block as Markdown, with its headings."""
+    if block.table:
+        return block.table
+    parts: list[str] = []
+    for level, group in groupby(block.lines, key=lambda line: _level(line, outline, sizes)):
+        texts = [line.text for line in group]
+        parts.append("\n".join(texts) if level == 0 else f"{'#' * level} {' '.join(texts)}")
+    return "\n\n".join(parts)
+
+
+def _level(line: _Line, outline: Mapping[str, int], sizes: list[float]) -> int:
+    """Return the level of the heading that a line is, from 1; 0 for other text."""
+    if len(line.text) > MAX_HEADING or not any(map(str.isalpha, line.text)):
+        return 0
+    if outline:
+        return min(outline.get(_normalize(line.text), 0), DEEPEST_HEADING)
+    return min(sizes.index(line.size) + 1, DEEPEST_HEADING) if line.size in sizes else 0

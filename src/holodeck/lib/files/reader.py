@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.files.documents import check_signature
+from holodeck.lib.files.documents import Job, check_signature, markdown_table
 from holodeck.lib.files.images import image_for_models, media_type_of, ocr_program
 from holodeck.lib.files.remote_files import MAX_BYTES, DownloadError, DownloadRules, download
-from holodeck.lib.files.tables import markdown_table
-from holodeck.lib.files.worker import Job, TimeLimitExceeded, Workers
+from holodeck.lib.files.worker import TimeLimitExceeded, Workers
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import bom_encoding
 from holodeck.models.cases.attachments import Image

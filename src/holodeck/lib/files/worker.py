@@ -1,4 +1,8 @@
-"""Processes that read documents: started when needed, reused, and killed at the time limit."""
+"""Processes that read documents and images: started when needed, reused, and killed at the limit.
+
+A hostile file costs no more than such a process, which has limits of memory and time, cannot write
+files, and ends with the program that started it.
+"""
 
 import asyncio
 import os
@@ -7,11 +11,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
+from queue import SimpleQueue
 
-from holodeck.errors import MissingExtra
+from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.files.documents import Job, document_as_markdown
 from holodeck.lib.processes.background_loop import LoopThread
+from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.child_process import (
     CLOSE_S,
     ChildEnded,
@@ -21,27 +28,9 @@ from holodeck.lib.processes.child_process import (
 )
 from holodeck.lib.support.environment import process_variables
 
-
-class Unreadable(Exception):
-    """A document cannot be read, and not because its parser fails; the message says why."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """The type of a file, and which part of it is wanted."""
-
-    kind: str
-    pages: tuple[int, ...] = ()
-    """From 1; empty for all."""
-    sheet: str | None = None
-    range: str | None = None
-    program: str | None = None
-    """Path of the program for OCR."""
-
-
 MAX_PROCESSES = 4
 MAX_ANSWER_BYTES = 100_000_000
-_PROGRAM = "from holodeck.lib.files.child import main; main()"
+_PROGRAM = "from holodeck.lib.files.worker import main; main()"
 _VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "SYSTEMROOT", "TESSDATA_PREFIX", "TMPDIR")
 """What the process gets to know of the environment: no secrets."""
 
@@ -123,3 +112,73 @@ class _Worker(FramedChild):
     """One process."""
 
     name = "its parser"
+
+
+MAX_MEMORY_BYTES = 2_000_000_000
+MAX_TEXT_BYTES = 20_000_000
+
+
+def main() -> None:
+    """Answer one job after the other until stdin ends."""
+    parent = Parent(FrameReader())
+    _limit_resources()
+    jobs: SimpleQueue[list[tuple[Head, bytes]]] = SimpleQueue()
+    # Whoever wanted the answers is gone at the end of stdin.
+    parent.listen(jobs.put, partial(os._exit, 0))
+    while True:
+        for (number, fields, seconds), data in jobs.get():
+            _limit_time(seconds)
+            answer = _answer(Job(**{**fields, "pages": tuple(fields["pages"])}), data)
+            text = answer.pop("text", "").encode(errors="replace")
+            parent.send([number, answer], text)
+
+
+def _answer(job: Job, data: bytes) -> dict[str, str]:
+    """Return the text of a file, or the `error`."""
+    try:
+        text = _read(job, data)
+    except MissingExtra as error:
+        return {"error": str(error), "missing": error.extra, "needed_by": error.field}
+    except MemoryError:
+        return {"error": f"needs more than {MAX_MEMORY_BYTES / 1e9:g} GB of memory to be read"}
+    except ConfigError as error:
+        return {"error": error.message}
+    except Exception as error:  # noqa: BLE001 - a parser may raise anything
+        return {"error": str(error) or type(error).__name__}
+    if len(text) > MAX_TEXT_BYTES:
+        return {"error": f"holds {len(text) / 1e6:,.0f} MB of text; at most 20 MB are read"}
+    return {"text": text}
+
+
+def _read(job: Job, data: bytes) -> str:
+    if job.kind == "image":
+        from holodeck.lib.files.images import read_text  # noqa: PLC0415 - documents need no models
+
+        return read_text(data, job.program or "tesseract")
+    return document_as_markdown(data, job)
+
+
+def _limit_resources() -> None:
+    """Limit memory, and forbid files and core dumps, where the system can."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    for name, limit in (("AS", MAX_MEMORY_BYTES), ("FSIZE", 0), ("CORE", 0)):
+        _, hardest = resource.getrlimit(kind := getattr(resource, f"RLIMIT_{name}"))
+        resource.setrlimit(kind, (limit, hardest))
+
+
+def _limit_time(seconds: float) -> None:
+    """End the process once it has used so many further seconds of a processor.
+
+    Whoever waits for the answer ends it earlier; this holds if nobody is left.
+    """
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
+    _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, hardest))

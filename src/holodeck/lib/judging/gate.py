@@ -16,13 +16,17 @@ distribution of the looks, which the exact tests do not have.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from holodeck.lib.judging.agreement import Agreement, Proportion
 from holodeck.models.metrics.judge_trust import Limits
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 ALPHA = 0.05
 """The largest accepted probability that a judge may gate that must not, over all looks."""
@@ -212,34 +216,33 @@ def _kappa_p_value(cells: Cells, limit: float, *, is_lower: bool) -> float:
     Kappa rises with both rates, so of all judges at most as good as `limit` (`is_lower`; else at
     least as good), those at the limit are the ones that come nearest.
     """
+    import numpy as np
+
     good, hits, bad, refused = cells
     share = good / (good + bad)
     seen = _kappa(share, hits / good, refused / bad)
-    needed = _needed(good, bad, seen)
+    at_least, more = _fewest_refusals(good, bad, seen)
     worst = 0.0
     for sensitivity, specificity in _judges_at(share, limit):
         of_good, of_bad = _pmf(good, sensitivity), _pmf(bad, specificity)
-        tail = _tails(of_bad)
-        if is_lower:
-            found = sum(p * tail[needed[k][0]] for k, p in enumerate(of_good))
-        else:
-            found = sum(p * (1 - tail[needed[k][1]]) for k, p in enumerate(of_good))
-        worst = max(worst, found)
+        tail = np.append(of_bad[::-1].cumsum()[::-1], 0.0)  # at least so many refusals
+        so_extreme = tail[at_least] if is_lower else 1 - tail[more]
+        worst = max(worst, float(of_good @ so_extreme))
     return min(1.0, worst)
 
 
 @lru_cache(maxsize=64)
-def _needed(good: int, bad: int, seen: float) -> Sequence[tuple[int, int]]:
-    """Return per number of hits the fewest refusals with kappa ≥ seen, and > seen."""
+def _fewest_refusals(good: int, bad: int, kappa: float) -> tuple[list[int], list[int]]:
+    """Return the fewest refusals per number of hits, for at least this kappa and for more."""
     share = good / (good + bad)
 
     def fewest(hits: int, limit: float) -> int:
-        def reaches(refused: int) -> bool:
-            return _kappa(share, hits / good, refused / bad) >= limit
+        return _first(bad, lambda refused: _kappa(share, hits / good, refused / bad) >= limit)
 
-        return _first(bad, reaches)
-
-    return [(fewest(hits, seen - 1e-12), fewest(hits, seen + 1e-12)) for hits in range(good + 1)]
+    return (
+        [fewest(hits, kappa - 1e-12) for hits in range(good + 1)],
+        [fewest(hits, kappa + 1e-12) for hits in range(good + 1)],
+    )
 
 
 def _first(last: int, holds: Callable[[int], bool]) -> int:
@@ -283,37 +286,33 @@ def _rate_bounds(count: int, of: int, alpha: float) -> tuple[float, float]:
 
 def _at_most(count: int, of: int, rate: float) -> float:
     """Return the probability of `count` or fewer of `of`."""
-    return sum(_pmf(of, rate)[: count + 1])
+    return float(_pmf(of, rate)[: count + 1].sum())
 
 
 def _at_least(count: int, of: int, rate: float) -> float:
-    return sum(_pmf(of, rate)[count:])
+    return float(_pmf(of, rate)[count:].sum())
 
 
-def _pmf(of: int, rate: float) -> list[float]:
+def _pmf(of: int, rate: float) -> "npt.NDArray[np.float64]":
     """Return the binomial probabilities of 0 to `of`."""
+    import numpy as np
+
     if rate <= 0 or rate >= 1:
-        certain = 0 if rate <= 0 else of
-        return [float(count == certain) for count in range(of + 1)]
-    log_rate, log_rest, all_ways = math.log(rate), math.log1p(-rate), math.lgamma(of + 1)
-    return [
-        math.exp(
-            all_ways
-            - math.lgamma(count + 1)
-            - math.lgamma(of - count + 1)
-            + count * log_rate
-            + (of - count) * log_rest
-        )
-        for count in range(of + 1)
-    ]
+        certain = np.zeros(of + 1)
+        certain[0 if rate <= 0 else of] = 1
+        return certain
+    counts = np.arange(of + 1)
+    logs = counts * math.log(rate) + (of - counts) * math.log1p(-rate)
+    return np.exp(_log_ways(of) + logs)
 
 
-def _tails(probabilities: Sequence[float]) -> list[float]:
-    """Return the probability of at least k, for each k up to one more than there are."""
-    found = [0.0]
-    for probability in reversed(probabilities):
-        found.append(found[-1] + probability)
-    return found[::-1]
+@lru_cache(maxsize=64)
+def _log_ways(of: int) -> "npt.NDArray[np.float64]":
+    """Return the logarithms of the ways to choose 0 to `of`."""
+    import numpy as np
+
+    logs = [math.lgamma(count + 1) for count in range(of + 1)]
+    return np.array([logs[of] - logs[count] - logs[of - count] for count in range(of + 1)])
 
 
 def _solve(holds: Callable[[float], bool]) -> float:

@@ -21,7 +21,7 @@ from holodeck.errors import (
 )
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.json_answer import parse_json_answer
-from holodeck.lib.llm.limits import build_limiters, call_limits
+from holodeck.lib.llm.limits import NO_OPTIONS, RequestOptions, build_limiters, call_limits
 from holodeck.lib.llm.model import (
     ChatModel,
     ChatRequest,
@@ -30,7 +30,6 @@ from holodeck.lib.llm.model import (
     Token,
     ask_model,
 )
-from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.retry import Wait, on_wait
 from holodeck.lib.observability import names, span
 from holodeck.lib.processes.threads import is_cancelled

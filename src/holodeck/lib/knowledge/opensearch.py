@@ -1,12 +1,12 @@
 """Keyword search in OpenSearch, the adapter for opensearch-py."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from holodeck.errors import HoloDeckError, MissingExtra, VectorStoreError
-from holodeck.lib.knowledge.stores.adapter import StoreProblem, digest
-from holodeck.lib.knowledge.stores.servers import explain_connection, host_of
+from holodeck.errors import MissingExtra, VectorStoreError
+from holodeck.lib.knowledge.stores.base import StoreProblem, digest, explain_connection, host_of
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import describe
@@ -37,10 +37,9 @@ class OpenSearchIndex:
         self._owner = owner
         self._name = config.index_name or ""
         self._credentials = "password" if config.api_key is None else "api_key"
-        secrets = [one.get_secret_value() for one in (config.password, config.api_key) if one]
-        self._redactor = Redactor(secrets)
-        key = config.api_key.get_secret_value() if config.api_key else None
-        password = config.password.get_secret_value() if config.password else ""
+        secrets = (config.password, config.api_key)
+        password, key = (secret.get_secret_value() if secret else "" for secret in secrets)
+        self._redactor = Redactor(filter(None, (password, key)))
         self._client: Any = OpenSearch(
             [endpoint],
             http_auth=(config.username, password) if config.username else None,
@@ -57,7 +56,12 @@ class OpenSearchIndex:
 
     async def search(self, query: str, limit: int) -> list[tuple[int, float]]:
         """Return positions of the best texts with their scores. Raises VectorStoreError."""
-        return await self._run(partial(self._search, query, limit))
+        order = ["_score", {"position": "asc"}]
+        body = {"query": {"match": {"text": query}}, "size": limit, "sort": order}
+        response = await self._run(
+            partial(self._client.search, index=self._name, body={**body, "_source": False})
+        )
+        return [(int(hit["_id"]), hit["_score"]) for hit in response["hits"]["hits"]]
 
     def close(self) -> None:
         """Close the connections."""
@@ -67,50 +71,32 @@ class OpenSearchIndex:
         from opensearchpy import NotFoundError, helpers
 
         state, indices = {"owner": self._owner, "texts": digest(*texts)}, self._client.indices
-        try:
-            [mapping] = indices.get_mapping(index=self._name).values()  # also of an alias
-        except NotFoundError:
-            mapping = None
-        if mapping is not None:
+        mappings: list[Any] = []
+        with suppress(NotFoundError):  # for an alias, it is the mapping of its index
+            mappings += indices.get_mapping(index=self._name).values()
+        for mapping in mappings:
             known = (mapping["mappings"].get("_meta") or {}).get("holodeck") or {}
             if known == state:
                 return
             if known.get("owner") != self._owner:
-                raise StoreProblem(
-                    f"the index {self._name!r} is of another tool or program; write another"
-                    " 'index_name'"
-                )
+                problem = f"the index {self._name!r} is of another tool or program"
+                raise StoreProblem(f"{problem}; write another 'index_name'")
             indices.delete(index=self._name)
         unfinished = {"holodeck": {"owner": self._owner}}
         fields = {"text": {"type": "text"}, "position": {"type": "integer"}}
-        mappings = {"_meta": unfinished, "dynamic": "strict", "properties": fields}
+        mapping = {"_meta": unfinished, "dynamic": "strict", "properties": fields}
         settings = {"number_of_shards": 1}  # scores of several shards cannot be compared
-        indices.create(index=self._name, body={"settings": settings, "mappings": mappings})
+        indices.create(index=self._name, body={"settings": settings, "mappings": mapping})
         documents = ({"_id": str(n), "text": text, "position": n} for n, text in enumerate(texts))
         helpers.bulk(self._client, documents, index=self._name)
         indices.refresh(index=self._name)
         indices.put_mapping(index=self._name, body={"_meta": {"holodeck": state}})
 
-    def _search(self, query: str, limit: int) -> list[tuple[int, float]]:
-        body = {
-            "query": {"match": {"text": query}},
-            "size": limit,
-            "_source": False,
-            "sort": ["_score", {"position": "asc"}],
-        }
-        found = self._client.search(index=self._name, body=body)
-        return [(int(hit["_id"]), hit["_score"]) for hit in found["hits"]["hits"]]
-
     async def _run(self, call: Callable[[], T]) -> T:
         try:
             return await run_in_thread(call, "holodeck-keyword-index")
-        except HoloDeckError:
-            raise
         except Exception as error:
-            problem = str(error) if isinstance(error, StoreProblem) else None
-            if getattr(error, "status_code", None) in {401, 403}:
-                rejected = f"the server rejects the credentials ({describe(error)})"
-                problem = f"{rejected}; change {self._credentials!r}"
-            problem = problem or explain_connection(error, self._credentials) or describe(error)
+            problem = explain_connection(error, self._credentials) or describe(error)
+            problem = str(error) if isinstance(error, StoreProblem) else problem
             message = f"keyword index opensearch at {self._address}: {problem}"
             raise VectorStoreError(self._redactor.redact(message)) from error

@@ -11,23 +11,27 @@ from typing import Any
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, MissingExtra
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.knowledge.chunking import Passage, Section, chunk_sections
+from holodeck.lib.knowledge.chunking import Links, Passage, Section, chunk_sections
 from holodeck.lib.knowledge.collect import collect_documents, suffixes_of
 from holodeck.lib.knowledge.documents import Document, digest_of
-from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder
-from holodeck.lib.knowledge.hierarchical import Links
+from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder, build_embedder
 from holodeck.lib.knowledge.ingestion import (
     ContextCache,
     ContextWriter,
     Ingestion,
     exclusive_ingestion,
 )
-from holodeck.lib.knowledge.models import build_embedder
 from holodeck.lib.knowledge.objects import StoredObject, fetch_objects, is_object_source
 from holodeck.lib.knowledge.opensearch import OpenSearchIndex
-from holodeck.lib.knowledge.reranking import Reranker, candidates_for
-from holodeck.lib.knowledge.results import format_hits, passage_of
-from holodeck.lib.knowledge.search import ChunkIndex, SearchSettings, search
+from holodeck.lib.knowledge.search import (
+    ChunkIndex,
+    Reranker,
+    SearchSettings,
+    candidates_for,
+    format_hits,
+    passage_of,
+    search,
+)
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.lib.llm.client import RequestStats
@@ -60,7 +64,7 @@ def plan_of(config: KnowledgeTool, agent: Agent) -> Plan:
     """Return the plan of a tool."""
     if isinstance(config, HierarchicalDocumentTool):
         # Imported here because few tools are of this type.
-        from holodeck.lib.knowledge.hierarchical import split_document  # noqa: PLC0415
+        from holodeck.lib.knowledge.chunking import split_document  # noqa: PLC0415
 
         split = partial(split_document, config)
         return Plan(split, _structure_of(config, agent), _ranking_of(config))

@@ -21,11 +21,11 @@ from holodeck.lib.llm.completion import (
 )
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
-from holodeck.lib.llm.http_client import HttpClient, StreamedResponse
+from holodeck.lib.llm.http_client import HttpClient
+from holodeck.lib.llm.http_connection import Connection
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
-from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
-from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
 from holodeck.lib.llm.retry import retry as retry_request
 from holodeck.lib.llm.streaming import StreamedCompletion, read_events
@@ -253,7 +253,7 @@ class ChatClient:
                 if completion.is_over:
                     break
         finally:
-            response.close()
+            response.finish()
         result = completion.result()
         stats.meter.add(result.usage, self._model)
         yield result
@@ -278,7 +278,7 @@ class ChatClient:
         """Close the connections of the running event loop; a later request opens new ones."""
         await self._http.close()
 
-    async def _begin(self, request: bytes, limiter: Limiter) -> StreamedResponse:
+    async def _begin(self, request: bytes, limiter: Limiter) -> Connection:
         """Send the request once, and return the response that has begun. Raises RequestError."""
         response = await self._http.begin(request)
         self._limiters.note_reached(self._endpoint.name)
@@ -289,7 +289,7 @@ class ChatClient:
         try:
             refused = b"".join([piece async for piece in self._http.read(response)])
         finally:
-            response.close()
+            response.finish()
         raise status_error(head.status, head.headers, refused)
 
     async def _post(self, request: bytes, limiter: Limiter) -> Completion:

@@ -14,110 +14,8 @@ from holodeck.lib.llm.errors import (
     unreachable_reason,
 )
 from holodeck.lib.llm.http_connection import Connection, ConnectionPool, Server, proxy_header
-from holodeck.lib.llm.http_parser import (
-    Decoder,
-    Head,
-    MalformedHttp,
-    Response,
-    ResponseReader,
-    TooLarge,
-)
+from holodeck.lib.llm.http_parser import Decoder, MalformedHttp, Response, ResponseReader, TooLarge
 from holodeck.lib.support.text import one_line
-
-MAX_WAITING_BYTES = 256_000
-"""Of what a server may send before its response is read."""
-
-
-class StreamedResponse:
-    """Takes a response from a connection, and gives its body piece by piece.
-
-    The server has to wait while too much has not been taken.
-    """
-
-    head: Head
-
-    def __init__(
-        self, pool: ConnectionPool, connection: Connection, reader: ResponseReader
-    ) -> None:
-        self._pool = pool
-        self._connection = connection
-        self._reader = reader
-        self._waiting = bytearray()
-        self._error: Exception | None = None
-        self._change: asyncio.Future[None] | None = None
-
-    @classmethod
-    async def begin(
-        cls, pool: ConnectionPool, request: bytes, reader: ResponseReader
-    ) -> "StreamedResponse":
-        """Send a request and return the response once its head has come.
-
-        Raises OSError, MalformedHttp, TooLarge.
-        """
-        connection = await pool.acquire()
-        response = cls(pool, connection, reader)
-        try:
-            connection.send(request, response)
-            while reader.head is None:
-                await response._wait()
-        except BaseException:
-            connection.close()
-            raise
-        response.head = reader.head
-        return response
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives, not decoded. Raises OSError, MalformedHttp, TooLarge."""
-        while self._waiting or not self._reader.is_complete:
-            if not self._waiting:
-                await self._wait()
-                continue
-            piece = bytes(self._waiting)
-            self._waiting.clear()
-            self._connection.transport.resume_reading()
-            yield piece
-
-    def close(self) -> None:
-        """Let the connection be used again if the whole response was taken; else close it."""
-        is_over = self._reader.is_complete and not self._waiting
-        self._pool.release(self._connection, keeps_alive=is_over and self._reader.keeps_alive)
-
-    async def _wait(self) -> None:
-        """Wait until something arrives. Raises what the connection failed with."""
-        if self._error is None:
-            self._change = asyncio.get_running_loop().create_future()
-            await self._change
-        if self._error is not None:
-            raise self._error
-
-    # What the connection calls
-
-    @property
-    def has_begun(self) -> bool:
-        return self._reader.has_begun
-
-    @property
-    def is_complete(self) -> bool:
-        return self._reader.is_complete or self._error is not None
-
-    def feed(self, data: bytes) -> None:
-        self._waiting += self._reader.feed(data)
-        if len(self._waiting) > MAX_WAITING_BYTES:
-            self._connection.transport.pause_reading()
-        self._wake()
-
-    def end(self) -> bool:
-        is_complete = self._reader.end()
-        self._wake()
-        return is_complete
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._change is not None and not self._change.done():
-            self._change.set_result(None)
 
 
 class HttpClient:
@@ -160,18 +58,18 @@ class HttpClient:
             async with limit:
                 return await self._pool().exchange(await self._authorized(request))
 
-    async def begin(self, request: bytes) -> StreamedResponse:
+    async def begin(self, request: bytes) -> Connection:
         """Send a request and return the response once its head has come, whatever its status.
 
-        Its `close` must be called. Raises RequestError.
+        Its `finish` must be called. Raises RequestError.
         """
         reader = ResponseReader(self._max_bytes)
         with self._request_errors():
             async with asyncio.timeout(self._timeout):
                 authorized = await self._authorized(request)
-                return await StreamedResponse.begin(self._pool(), authorized, reader)
+                return await self._pool().begin(authorized, reader)
 
-    async def read(self, response: StreamedResponse) -> AsyncIterator[bytes]:
+    async def read(self, response: Connection) -> AsyncIterator[bytes]:
         """Yield the body of a response in pieces, decoded. Raises RequestError."""
         coding = response.head.headers.get("content-encoding", "identity").strip().lower()
         with self._request_errors():

@@ -3,16 +3,28 @@
 import asyncio
 import base64
 import ssl
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address
-from typing import Protocol, cast
+from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from holodeck.lib.llm.http_parser import MalformedHttp, Response, ResponseParser, TooLarge
+from holodeck.lib.llm.http_parser import (
+    Head,
+    MalformedHttp,
+    Response,
+    ResponseReader,
+    TooLarge,
+    decode_body,
+)
 
 MAX_IDLE_S = 30.0
 """Load balancers drop idle connections without closing them."""
+
+
+MAX_WAITING_BYTES = 256_000
+"""Of what a server may send before its response is read."""
 
 
 class ProxyRefused(ConnectionError):
@@ -66,42 +78,22 @@ class Server:
         return f"http://{self.authority}{path}" if self.proxy and not self.is_secure else path
 
 
-class Receiver(Protocol):
-    """Takes the response to one request from a connection."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any data has arrived."""
-        ...
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it takes nothing more."""
-        ...
-
-    def feed(self, data: bytes) -> None:
-        """Take what has arrived. Raises MalformedHttp, TooLarge."""
-        ...
-
-    def end(self) -> bool:
-        """Note that the server sends nothing more, and return whether the response is complete.
-
-        Raises MalformedHttp, TooLarge.
-        """
-        ...
-
-    def fail(self, error: Exception) -> None:
-        """Note why the response will not be complete."""
-        ...
-
-
 class Connection(asyncio.Protocol):
-    """One connection, for one request after the other."""
+    """One connection, for one request after the other.
 
-    def __init__(self) -> None:
+    The server has to wait while too much of a response has not been taken.
+    """
+
+    def __init__(self, pool: "ConnectionPool") -> None:
         self.idle_since = 0.0
+        self._pool = pool
         self._transport: asyncio.Transport | None = None
-        self._receiver: Receiver | None = None
+        self._reader: ResponseReader | None = None
+        """Reads the response to the current request; None without one."""
+        self._waiting = bytearray()
+        """What has arrived of the body and was not taken."""
+        self._error: Exception | None = None
+        self._change: asyncio.Future[None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -113,23 +105,62 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None  # noqa: S101 - as the docstring says
         return self._transport
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request, whose response goes to the receiver."""
-        self._receiver = receiver
-        self.transport.write(request)
+    @property
+    def reader(self) -> ResponseReader:
+        """What reads the response to the current request."""
+        assert self._reader is not None  # noqa: S101 - as the docstring says
+        return self._reader
 
-    def release(self) -> None:
-        """Expect no data before the next request."""
-        self._receiver = None
+    @property
+    def head(self) -> Head:
+        """The head of the response that has begun."""
+        assert self.reader.head is not None  # noqa: S101 - as the docstring says
+        return self.reader.head
 
-    async def exchange(self, request: bytes, parser: ResponseParser) -> Response:
-        """Return the response to a request. Raises OSError, MalformedHttp, TooLarge."""
-        receiver = _WholeResponse(parser)
-        self.send(request, receiver)
+    async def begin(self, request: bytes, reader: ResponseReader) -> None:
+        """Send a request, and return once the head of its response has come.
+
+        Raises OSError, MalformedHttp, TooLarge; then the connection is closed.
+        """
+        self._reader = reader
         try:
-            return await receiver.response
-        finally:
-            self.release()
+            self.transport.write(request)
+            while reader.head is None:
+                await self._wait()
+        except BaseException:
+            self.close()
+            raise
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, not decoded. Raises OSError, MalformedHttp, TooLarge."""
+        while self._waiting or not self.reader.is_complete:
+            if not self._waiting:
+                await self._wait()
+                continue
+            piece = bytes(self._waiting)
+            self._waiting.clear()
+            self.transport.resume_reading()
+            yield piece
+
+    def finish(self) -> None:
+        """Let the connection be used again if the whole response was taken; else close it."""
+        reader, self._reader = self.reader, None
+        if reader.is_complete and reader.keeps_alive and not self._waiting:
+            self._pool.keep(self)
+        else:
+            self.close()
+
+    async def _wait(self) -> None:
+        """Wait until something arrives. Raises what the connection failed with."""
+        if self._error is None:
+            self._change = asyncio.get_running_loop().create_future()
+            await self._change
+        if self._error is not None:
+            raise self._error
+
+    def _wake(self) -> None:
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         loop = asyncio.get_running_loop()
@@ -144,14 +175,17 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        receiver = self._receiver
-        if receiver is None or receiver.is_complete:
+        reader = self._reader
+        if reader is None or reader.is_complete:
             self.close()  # data without a request must not become the response to the next one
             return
         try:
-            receiver.feed(data)
+            self._waiting += reader.feed(data)
         except (MalformedHttp, TooLarge) as error:
-            self._fail(receiver, error)
+            self._fail(error)
+        if len(self._waiting) > MAX_WAITING_BYTES:
+            self.transport.pause_reading()
+        self._wake()
 
     def eof_received(self) -> None:
         self._end(None)
@@ -160,54 +194,19 @@ class Connection(asyncio.Protocol):
         self._end(exc)
 
     def _end(self, error: Exception | None) -> None:
-        receiver = self._receiver
-        if receiver is None or receiver.is_complete:
+        reader = self._reader
+        if reader is None or reader.is_complete or self._error is not None:
             return
-        try:
-            if error is None and receiver.end():
-                return
-        except (MalformedHttp, TooLarge) as refused:
-            error = refused
-        when = "in the middle of the answer" if receiver.has_begun else "before an answer came"
-        closed = ConnectionResetError(f"the connection was closed {when}")
-        self._fail(receiver, error or closed)
+        if error is None and reader.end():
+            self._wake()
+            return
+        when = "in the middle of the answer" if reader.has_begun else "before an answer came"
+        self._fail(error or ConnectionResetError(f"the connection was closed {when}"))
 
-    def _fail(self, receiver: Receiver, error: Exception) -> None:
-        receiver.fail(error)
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._wake()
         self.close()
-
-
-class _WholeResponse:
-    """Waits for a response as a whole."""
-
-    def __init__(self, parser: ResponseParser) -> None:
-        self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._parser = parser
-
-    @property
-    def has_begun(self) -> bool:
-        return self._parser.has_begun
-
-    @property
-    def is_complete(self) -> bool:
-        return self.response.done()
-
-    def feed(self, data: bytes) -> None:
-        if self._parser.feed(data):
-            self._finish()
-
-    def end(self) -> bool:
-        if self._parser.end():
-            self._finish()
-        return self.is_complete
-
-    def fail(self, error: Exception) -> None:
-        if not self.response.done():
-            self.response.set_exception(error)
-
-    def _finish(self) -> None:
-        assert self._parser.response is not None  # noqa: S101 - it is complete
-        self.response.set_result(self._parser.response)
 
 
 class ConnectionPool:
@@ -220,26 +219,27 @@ class ConnectionPool:
         self._context: ssl.SSLContext | None = None
 
     async def exchange(self, request: bytes) -> Response:
-        """Return the response to a request. Raises OSError, MalformedHttp, TooLarge."""
-        connection = await self.acquire()
+        """Return the response to a request, decoded. Raises OSError, MalformedHttp, TooLarge."""
+        connection = await self.begin(request, ResponseReader(self._max_bytes))
+        head = connection.head
         try:
-            response = await connection.exchange(request, ResponseParser(self._max_bytes))
-        except BaseException:
-            connection.close()
-            raise
-        self.release(connection, keeps_alive=response.keeps_alive)
-        return response
+            body = b"".join([piece async for piece in connection.pieces()])
+        finally:
+            connection.finish()
+        coding = head.headers.get("content-encoding")
+        return Response(head.status, head.headers, decode_body(body, coding, self._max_bytes))
 
-    async def acquire(self) -> Connection:
-        """Return a connection for one request. Raises OSError, MalformedHttp."""
-        return self._take_idle() or await self._open()
+    async def begin(self, request: bytes, reader: ResponseReader) -> Connection:
+        """Return a connection with the beginning of the response; `finish` it.
 
-    def release(self, connection: Connection, *, keeps_alive: bool) -> None:
+        Raises OSError, MalformedHttp, TooLarge.
+        """
+        connection = self._take_idle() or await self._open()
+        await connection.begin(request, reader)
+        return connection
+
+    def keep(self, connection: Connection) -> None:
         """Take a connection back after its response."""
-        if not keeps_alive:
-            connection.close()
-            return
-        connection.release()
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
 
@@ -265,7 +265,7 @@ class ConnectionPool:
             return await self._open_through_proxy(server, server.proxy)
         host = server.address or server.host
         _, connection = await asyncio.get_running_loop().create_connection(
-            Connection,
+            partial(Connection, self),
             host,
             server.port,
             ssl=self._tls() if server.is_secure else None,
@@ -278,7 +278,7 @@ class ConnectionPool:
     async def _open_through_proxy(self, server: Server, proxy: str) -> Connection:
         parts = urlsplit(proxy)
         _, connection = await asyncio.get_running_loop().create_connection(
-            Connection, parts.hostname or "", parts.port or 80
+            partial(Connection, self), parts.hostname or "", parts.port or 80
         )
         if not server.is_secure:
             return connection
@@ -292,11 +292,9 @@ class ConnectionPool:
     async def _tunnel(self, connection: Connection, server: Server, proxy: str) -> None:
         target = f"{server.host}:{server.port}"
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{proxy_header(proxy)}\r\n"
-        response = await connection.exchange(
-            head.encode(), ResponseParser(self._max_bytes, has_body=False)
-        )
-        if response.status != 200:
-            raise ProxyRefused(f"the proxy answered HTTP {response.status}")
+        await connection.begin(head.encode(), ResponseReader(self._max_bytes, has_body=False))
+        if connection.head.status != 200:
+            raise ProxyRefused(f"the proxy answered HTTP {connection.head.status}")
         await connection.start_tls(self._tls(), server.host)
 
     def _tls(self) -> ssl.SSLContext:

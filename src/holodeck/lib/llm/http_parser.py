@@ -272,61 +272,20 @@ class Response:
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
-    keeps_alive: bool
-    """Whether the connection may be used again."""
-
-
-class ResponseParser:
-    """Parses one whole response, fed with bytes as they arrive, and decodes its content.
-
-    Args:
-        max_bytes: The largest body; more raises TooLarge.
-        has_body: False for the response to CONNECT, which other data follows.
-    """
-
-    def __init__(self, max_bytes: int, *, has_body: bool = True) -> None:
-        self.response: Response | None = None
-        self._reader = ResponseReader(max_bytes, has_body=has_body)
-        self._max_bytes = max_bytes
-        self._body = bytearray()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any data has arrived."""
-        return self._reader.has_begun
-
-    def feed(self, data: bytes) -> bool:
-        """Parse data, and return whether the response is complete.
-
-        Raises MalformedHttp, TooLarge.
-        """
-        self._body += self._reader.feed(data)
-        return self._reader.is_complete and self._finish()
-
-    def end(self) -> bool:
-        """Note the end of the data, and return whether the response is complete."""
-        return self._reader.end() and self._finish()
-
-    def _finish(self) -> bool:
-        head = self._reader.head
-        assert head is not None  # noqa: S101 - the head precedes the end
-        body = decode_body(bytes(self._body), head.headers.get("content-encoding"), self._max_bytes)
-        self.response = Response(head.status, head.headers, body, self._reader.keeps_alive)
-        return True
 
 
 def _parse_headers(lines: Iterable[str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
     """Return the headers as they came, and by their names in lower case."""
     rows: list[tuple[str, str]] = []
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         name, text = name.strip(), value.strip()
         key = name.lower()
         if not colon:
             raise MalformedHttp("a header of it has no colon")
-        if key == "content-length" and found.get(key, text) != text:
+        if key == "content-length" and headers.get(key, text) != text:
             raise MalformedHttp("it has two lengths")
         rows.append((name, text))
-        found[key] = text
-    return rows, found
+        headers[key] = text
+    return rows, headers

@@ -11,8 +11,7 @@ from holodeck.lib.llm.client import CompletionModel, RequestSender, RequestStats
 from holodeck.lib.llm.completion import Completion, parse_completion
 from holodeck.lib.llm.endpoint import drop_none, endpoint_key
 from holodeck.lib.llm.limiter import Limiter, Limiters, time_limit
-from holodeck.lib.llm.limits import CallLimits
-from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
+from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
 from holodeck.lib.llm.provider_errors import request_error
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span

@@ -1,12 +1,5 @@
 """Telemetry: `span()` around everything that takes time, metrics, logs, and their exporters."""
 
-from holodeck.lib.observability.propagation import (
-    continue_run,
-    continue_trace,
-    continue_trace_of_message,
-    ensure_trace,
-    propagation_headers,
-)
 from holodeck.lib.observability.setup import (
     ObservabilityContext,
     initialize_observability,
@@ -14,9 +7,14 @@ from holodeck.lib.observability.setup import (
 )
 from holodeck.lib.observability.tracing import (
     Span,
+    continue_run,
+    continue_trace,
+    continue_trace_of_message,
+    ensure_trace,
     evaluation_content,
     get_tracer,
     is_traced,
+    propagation_headers,
     record_error,
     set_content,
     span,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from random import SystemRandom
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from holodeck.lib.observability.meters import Meters
+
 
 MOST_CHARACTERS = 20_000
 MASK = "***"
@@ -273,8 +275,99 @@ def _kind(kind: Kind) -> Any:
     return _api().SpanKind.CLIENT if kind == "client" else _api().SpanKind.INTERNAL
 
 
+TRACEPARENT = "traceparent"
+
+
+def propagation_headers() -> dict[str, str]:
+    """Return the headers of a request that continues the current trace; {} without one."""
+    headers: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:
+        # As the process is set up, which may be without W3C's headers.
+        _propagation().inject(headers)
+        if TRACEPARENT not in headers:
+            _w3c().inject(headers)
+    return headers
+
+
+async def continue_trace(request: Any) -> None:
+    """Add the headers of the current trace to a request: an event hook for clients of httpx.
+
+    Headers that the request has already are kept.
+    """
+    for name, value in propagation_headers().items():
+        request.headers.setdefault(name, value)
+
+
+async def continue_trace_of_message(request: Any) -> None:
+    """Do the same for a client of MCP, whose calls pass the headers in the `_meta` of a message.
+
+    The SDK sends requests in a task of its own, which does not know the caller's trace.
+    """
+    meta: Any = {}
+    if request.method == "POST" and TRACEPARENT.encode() in request.content:
+        params = json.loads(request.content).get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+    if isinstance(meta, dict) and isinstance(meta.get(TRACEPARENT), str):
+        request.headers.setdefault(TRACEPARENT, meta[TRACEPARENT])
+    await continue_trace(request)
+
+
+@contextmanager
+def ensure_trace() -> Iterator[str]:
+    """Yield the `traceparent` of the current trace; where none is recorded, begin one.
+
+    The new trace has no span of holodeck's. Its ids tell which spans belong to the block.
+    """
+    around = _api().get_current_span().get_span_context()
+    if around.is_valid and around.trace_flags.sampled:
+        yield propagation_headers()[TRACEPARENT]
+        return
+    ids = SystemRandom()
+    with begin_trace(ids.getrandbits(128), ids.getrandbits(64)):
+        yield propagation_headers()[TRACEPARENT]
+
+
+@contextmanager
+def continue_run(headers: Mapping[str, str]) -> Iterator[None]:
+    """Make spans in the block, and in what is started in it, parts of another process's trace.
+
+    Args:
+        headers: What `propagation_headers` returned there.
+    """
+    if not headers:
+        yield
+        return
+    around = _api().get_current_span(_w3c().extract(headers))
+    with _api().use_span(around, record_exception=False, set_status_on_exception=False):
+        yield
+
+
+@contextmanager
+def begin_trace(trace_id: int, span_id: int) -> Iterator[None]:
+    """Begin a recorded trace that has no span of holodeck's; `span_id` is around its spans."""
+    api = _api()
+    flags = api.TraceFlags(api.TraceFlags.SAMPLED)
+    context = api.SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
+    begun = api.NonRecordingSpan(context)
+    with api.use_span(begun, record_exception=False, set_status_on_exception=False):
+        yield
+
+
 def _api() -> Any:
     """Return the OpenTelemetry API, which is slow to import and which most runs do not need."""
     import opentelemetry.trace  # noqa: PLC0415 - see above
 
     return opentelemetry.trace
+
+
+def _propagation() -> Any:
+    from opentelemetry import propagate  # noqa: PLC0415 - see above
+
+    return propagate
+
+
+def _w3c() -> Any:
+    """Return what writes and reads `traceparent`."""
+    from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415 - see above
+
+    return tracecontext.TraceContextTextMapPropagator()

@@ -11,9 +11,17 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from holodeck.lib.processes.run_loop import RunLoop
-
 T = TypeVar("T")
+
+
+class RunLoop(asyncio.SelectorEventLoop):
+    """An event loop whose tasks cannot stop it: all other tasks would never go on."""
+
+    def stop(self) -> None:
+        """Stop once the main task is done. Raises RuntimeError in a task."""
+        if asyncio.current_task(self) is not None:
+            raise RuntimeError("stop() of the event loop would end the run; remove the call")
+        super().stop()
 
 
 class BackgroundRun(Generic[T]):
@@ -172,8 +180,7 @@ class SharedLoop:
         self._loop: BackgroundLoop | None = None
         self._inherited: list[BackgroundLoop] = []
         self._is_taken = threading.Lock()
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self._start_over)
+        os.register_at_fork(after_in_child=self._start_over)
 
     def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what the coroutine returns; tasks that it leaves behind are cancelled."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from collections import deque
@@ -325,3 +326,11 @@ class FramedChild(ChildProcess):
     def data_read(self, data: bytes) -> None:
         for (number, *head), body in self._reader.feed(data):
             self.answer(number, (head, body))
+
+
+def program_path(program: str, folder: Path) -> str:
+    """Return the program; one with a slash in it is a path that starts from the folder.
+
+    Links are kept: they are what makes the `python` of a virtual environment find its packages.
+    """
+    return str(folder.absolute() / program) if os.sep in program else program

@@ -1,4 +1,4 @@
-"""Keep the code of agents and metrics from ending the process before there is a report.
+"""The end of the process: user code cannot cause it before there is a report, and loses nothing.
 
 `os._exit(0)` in an agent would end a run with exit code 0 and without a report. During a run it
 raises ProcessExit instead, which becomes an error of the test case, like `sys.exit()`. `os.execv`
@@ -6,12 +6,15 @@ and the functions built on it, which replace the process, are treated alike. In 
 (multiprocessing, a daemon) all of them work as usual.
 """
 
+import atexit
+import gc
 import inspect
+import io
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from holodeck.errors import ExecutionError
@@ -115,3 +118,43 @@ def _caller() -> str:
         return "an unknown place"
     file = frame.f_code.co_filename
     return f"{file.removeprefix(os.getcwd() + os.sep)}:{frame.f_lineno}"  # noqa: PTH109
+
+
+_WRITERS = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_has_user_code = False
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause garbage collection while a large library is imported.
+
+    An import creates many objects and keeps them all; examining them again and again takes up to a
+    third of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def note_user_code() -> None:
+    """Note that this process runs code of the user."""
+    global _has_user_code  # noqa: PLW0603 - there is one process
+    _has_user_code = True
+
+
+def finish_user_code() -> None:
+    """Do for the user's code what the end of Python would, in a process that ends without it.
+
+    Functions of `atexit` run, and what was written to files that are still open is not lost.
+    """
+    if not _has_user_code:
+        return
+    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does in its processes
+    for value in gc.get_objects():
+        if type(value) in _WRITERS:
+            with suppress(OSError, ValueError):  # closed, or a pipe that nobody reads
+                value.flush()

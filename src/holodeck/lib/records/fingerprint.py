@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
     cases, folder = agent.test_cases or [], agent.base_dir
     own_hashes = [
         _hash_case(case, values, folder)
-        for case, values in zip(cases, chain.from_iterable(dump_cases(agent)), strict=True)
+        for case, values in zip(cases, dump_cases(agent), strict=True)
     ]
     hashes = [
         _hash_text((all_parts if _uses_evaluations(case) else without_metrics) + own)
@@ -71,13 +70,13 @@ def hash_parts(agent: Agent) -> tuple[dict[str, str], dict[str, Any]]:
     return {name: _hash_value(value) for name, value in _parts(agent, config).items()}, config
 
 
-def dump_cases(agent: Agent) -> Iterator[list[dict[str, Any]]]:
-    """Yield the test cases as plain values, some at a time, as all of them may be many."""
+def dump_cases(agent: Agent) -> Iterator[dict[str, Any]]:
+    """Yield the test cases as plain values."""
     cases = agent.test_cases or []
     for start in range(0, len(cases), _CASES_AT_ONCE):
         part = agent.model_copy(update={"test_cases": cases[start : start + _CASES_AT_ONCE]})
         dump = part.model_dump(mode="json", exclude_none=True, include={"test_cases"})
-        yield dump["test_cases"]
+        yield from dump["test_cases"]
 
 
 def _uses_evaluations(case: TestCaseModel) -> bool:

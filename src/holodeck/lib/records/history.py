@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -13,6 +13,7 @@ from holodeck.lib.records.recorder import RECORD_FILE
 from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run
 from holodeck.lib.selection.request import CaseHistory
 from holodeck.models.records.record import PastOutcome, PlannedCase, RunHead
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import TestResult
 
 logger = logging.getLogger(__name__)
@@ -60,8 +61,12 @@ def case_history(run_store: RunStore, query: HistoryQuery, limit: int) -> list[C
             continue
         if query.whole_runs and _is_shard(started):  # only needed for the latest outcome of a case
             missing = {key for key in missing if not found[key]}
-        if any(case.key in missing for case in started.cases):
-            _add_results(path, found, missing)
+        is_wanted = any(case.key in missing for case in started.cases)
+        read = _read(path) if is_wanted else None
+        for key, result_id, result in () if read is None else _results_of(read):
+            if key in missing:
+                recorded = _RecordedResult(result, _is_shard(started), path)
+                found[key].setdefault(result_id, recorded)
     return [_summarize(list(found[case.key].values()), query.currency) for case in query.planned]
 
 
@@ -96,77 +101,62 @@ def _is_shard(started: RunHead) -> bool:
     return started.selection is not None and started.selection.shard is not None
 
 
-def _add_results(
-    path: Path, found: dict[Key, dict[ResultId, _RecordedResult]], missing: set[Key]
-) -> None:
-    """Add the results that a record has of the missing cases; skipped cases have none."""
+def _read(path: Path) -> Run | None:
+    """Read a record; one that cannot be read is left out, with a warning."""
     try:
-        run = read_run(path)
+        return read_run(path)
     except ConfigError as error:
         logger.warning("a run is ignored in the history of the cases: %s", error)
-        return
+        return None
+
+
+def _results_of(run: Run) -> Iterator[tuple[Key, ResultId, TestResult]]:
+    """Yield the key and the result of each finished case, with what identifies the result.
+
+    The record of a resumed run contains the results of the earlier one, with the same identity.
+    """
     cases = run.started.cases if run.started else []
-    in_shard = run.started is not None and _is_shard(run.started)
     numbers = Counter[tuple[Key, str]]()
     for index, finished in run.finished.items():
-        if index >= len(cases):
-            continue
-        key, time = cases[index].key, finished.result.timestamp
-        number = numbers[key, time]
-        numbers[key, time] += 1
-        if key in missing:  # the record of a resumed run contains the results of the earlier one
-            found[key].setdefault((time, number), _RecordedResult(finished.result, in_shard, path))
+        if index < len(cases):
+            key, time = cases[index].key, finished.result.timestamp
+            numbers[key, time] += 1
+            yield key, (time, numbers[key, time]), finished.result
 
 
 def _summarize(found: Sequence[_RecordedResult], currency: str | None) -> CaseHistory:
     if not found:
         return CaseHistory()
     results = [row.result for row in found]
+    judges = [result.judge_costs for result in results]
     return CaseHistory(
         passed=all(row.result.passed for row in found if row.run == found[0].run),
         duration_ms=_median(result.execution_time_ms for result in results),
         whole_run_ms=_median(row.result.execution_time_ms for row in found if not row.in_shard),
-        agent_tokens=_median(map(_agent_tokens, results)),
-        judge_calls=_median(map(_judge_calls, results)),
-        judge_tokens=_median(map(_judge_tokens, results)),
-        simulator_tokens=_median(map(_simulator_tokens, results)),
-        cost=_median(_cost(result, currency) for result in results),
+        # An agent that does not report its tokens has none, as no response needs none.
+        agent_tokens=_median(
+            sum(run.token_usage.total_tokens for run in result.single_runs if run.token_usage)
+            or None
+            for result in results
+        ),
+        judge_calls=_median(sum(cost.calls for cost in costs) for costs in judges),
+        judge_tokens=_median(map(_tokens, judges)),
+        simulator_tokens=_median(_tokens(result.simulator_costs) for result in results),
+        cost=_median(
+            None if cost is None or cost.currency != currency else cost.total
+            for cost in (result.cost for result in results)
+        ),
     )
+
+
+def _tokens(costs: Sequence[ModelCost]) -> int:
+    return sum(cost.tokens.total_tokens for cost in costs)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
     """Return the median of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _agent_tokens(result: TestResult) -> int | None:
-    """Return the tokens; None if the agent does not report them, as no response needs none."""
-    totals = [run.token_usage.total_tokens for run in result.single_runs if run.token_usage]
-    return sum(totals) or None
-
-
-def _judge_calls(result: TestResult) -> int:
-    runs = result.single_runs
-    of_criteria = sum(run.judge_cost.calls for run in runs if run.judge_cost)
-    return of_criteria + sum(row.judge_calls for run in runs for row in run.rows)
-
-
-def _judge_tokens(result: TestResult) -> int:
-    runs = result.single_runs
-    of_criteria = sum(run.judge_cost.tokens.total_tokens for run in runs if run.judge_cost)
-    rows = [row for run in runs for row in run.rows]
-    return of_criteria + sum(row.judge_tokens.total_tokens for row in rows if row.judge_tokens)
-
-
-def _simulator_tokens(result: TestResult) -> int:
-    costs = [run.simulator_cost for run in result.single_runs]
-    return sum(cost.tokens.total_tokens for cost in costs if cost is not None)
-
-
-def _cost(result: TestResult, currency: str | None) -> float | None:
-    cost = result.cost
-    return None if cost is None or cost.currency != currency else cost.total
 
 
 MOST_PAST_RUNS = 20
@@ -187,14 +177,9 @@ def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
     query = HistoryQuery(started.agent_name, started.agent_config_path, started.cases)
     found: dict[Key, dict[ResultId, PastOutcome]] = {case.key: {} for case in started.cases}
     for earlier in [*_earlier_runs(run, run_store, query), run]:
-        cases = earlier.started.cases if earlier.started else []
-        numbers = Counter[tuple[Key, str]]()
-        for index, finished in earlier.finished.items():
-            if index < len(cases) and cases[index].key in found:
-                key, time = cases[index].key, finished.result.timestamp
-                numbers[key, time] += 1
-                past = _past_outcome(earlier.id, finished.result)
-                found[key].setdefault((time, numbers[key, time]), past)
+        for key, result_id, result in _results_of(earlier):
+            if key in found:
+                found[key].setdefault(result_id, _past_outcome(earlier.id, result))
     return [
         sorted(found[started.cases[index].key].values(), key=lambda row: row.timestamp)
         if index < len(started.cases)
@@ -214,10 +199,9 @@ def _earlier_runs(run: Run, run_store: RunStore, query: HistoryQuery) -> list[Ru
         size += path.stat().st_size
         if len(runs) == MOST_PAST_RUNS or size > MOST_PAST_BYTES:
             break
-        try:
-            runs.insert(0, read_run(path))
-        except ConfigError as error:
-            logger.warning("a run is ignored in the history of the cases: %s", error)
+        earlier = _read(path)
+        if earlier is not None:
+            runs.insert(0, earlier)
     return runs
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
@@ -33,7 +32,6 @@ from holodeck.models.records.record import (
     CaseFinished,
     CaseSkipped,
     ComparedWith,
-    PlannedCase,
     RunEnd,
     RunHead,
 )
@@ -57,11 +55,6 @@ _MAX_ATTEMPTS = 100
 _MAX_DEPTH = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _REPLACEMENT = "\ufffd".encode()
-_CASES = f"test cases {os.urandom(8).hex()}"
-"""Stands in the first line where the test cases go."""
-_PLANNED = PlannedCase(hash=f"planned {_CASES}")
-"""Stands where the planned cases go."""
-_AT_ONCE = 1_000
 
 
 class Recorder:
@@ -118,24 +111,26 @@ class Recorder:
         fingerprint, self._fingerprint = self._fingerprint, None  # large, and not needed again
         assert fingerprint is not None  # noqa: S101 - a run begins once
         origin = _origin_of(self._agent, fingerprint.parts)
-        head = RunHead(
-            id=self.id,
-            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            agent_name=self._agent.name,
-            agent_config_path=agent_config_path,
-            resumes=resumes,
-            compared_with=self.compared_with,
-            versions={"holodeck": version, "python": platform.python_version()},
-            commit=origin.commit,
-            folder=origin.folder,
-            checkout=origin.checkout,
-            hashes=fingerprint.parts,
-            prompts=prompt_versions(self._agent),
-            settings=settings.model_dump(mode="json"),
-            config=fingerprint.config,
-            selection=selection,
+        head = redactor.redact_report(
+            RunHead(
+                id=self.id,
+                started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                agent_name=self._agent.name,
+                agent_config_path=agent_config_path,
+                resumes=resumes,
+                compared_with=self.compared_with,
+                versions={"holodeck": version, "python": platform.python_version()},
+                commit=origin.commit,
+                folder=origin.folder,
+                checkout=origin.checkout,
+                hashes=fingerprint.parts,
+                prompts=prompt_versions(self._agent),
+                settings=settings.model_dump(mode="json"),
+                config=fingerprint.config | {"test_cases": [*dump_cases(self._agent)]},
+                selection=selection,
+                cases=list(fingerprint.cases),
+            )
         )
-        head = redactor.redact_report(head)
         self.origin = RunOrigin(
             run=self.id,
             commit=head.commit,
@@ -146,27 +141,7 @@ class Recorder:
         carried = (
             self._finished_event(index, result) for index, result in (carried_over or {}).items()
         )
-        first = self._first_line(head, fingerprint.cases, redactor)
-        self._file.append(*first, *map(json_line, carried))
-
-    def _first_line(
-        self, head: RunHead, planned: Sequence[PlannedCase], redactor: "Redactor"
-    ) -> Iterator[bytes]:
-        """Yield the first line in parts: as one, 100,000 test cases would need ten times as much
-        memory for a moment."""
-        config = head.config | {"test_cases": _CASES}
-        line = json_line(head.model_copy(update={"cases": [_PLANNED], "config": config}))
-        before, _, rest = line.partition(_json_of(_PLANNED))
-        between, _, after = rest.partition(to_json(_CASES))
-        yield before
-        for start in range(0, len(planned), _AT_ONCE):
-            part = redactor.redact_report(list(planned[start : start + _AT_ONCE]))
-            yield (b"," if start else b"") + b",".join(map(_json_of, part))
-        yield between + b"["
-        for number, cases in enumerate(dump_cases(self._agent)):
-            listed = _json_of(redactor.redact_report(cases)).removeprefix(b"[").removesuffix(b"]")
-            yield b"," + listed if number else listed
-        yield b"]" + after
+        self._file.append(json_line(head), *map(json_line, carried))
 
     def add(self, index: int, result: "TestResult") -> None:
         """Write the result of the case with that index in the file."""
@@ -232,18 +207,11 @@ def _create_folder(parent: Path) -> str:
 
 def json_line(event: Model) -> bytes:
     """Return the event as one line of JSON."""
-    return _json_of(event) + b"\n"
-
-
-def _json_of(value: Model | list[dict[str, Any]]) -> bytes:
     with suppress(ValueError, RecursionError):  # a lone surrogate; a value that contains itself
-        if isinstance(value, Model):
-            found = value.model_dump_json().encode()
-        else:
-            found = to_json(value, inf_nan_mode="null")
-        if _REPLACEMENT not in found:  # pydantic replaces a lone surrogate in a key
-            return found
-    return json.dumps(_to_json(value), default=str).encode()
+        line = event.model_dump_json().encode()
+        if _REPLACEMENT not in line:  # pydantic replaces a lone surrogate in a key
+            return line + b"\n"
+    return json.dumps(_to_json(event), default=str).encode() + b"\n"
 
 
 def _to_json(value: Any, depth: int = _MAX_DEPTH) -> Any:

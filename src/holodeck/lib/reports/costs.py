@@ -1,6 +1,6 @@
 """The costs of cases and runs, as far as prices and tokens are known."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import fsum
@@ -52,34 +52,22 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     return _cost(prices.unit, parts, unknown)
 
 
-class CostSum:
-    """Adds up the costs of results."""
-
-    def __init__(self) -> None:
-        self._costs: list[Cost] = []
-        self._without = 0
-
-    def add(self, result: TestResult) -> None:
-        """Add a result of the report."""
-        if result.cost is not None:
-            self._costs.append(result.cost)
-        else:
-            self._without += any(True for _ in _charges(result))
-
-    def total(self) -> Cost | None:
-        """Return what all the results cost; None if none of them has a cost."""
-        if not self._costs:
-            return None
-        currencies = sorted({cost.currency for cost in self._costs})
-        unknown = list(dict.fromkeys(why for cost in self._costs for why in cost.unknown))
-        if self._without:
-            unknown.append(f"{self._without} results were recorded without prices")
-        if len(currencies) > 1:
-            unknown.append(f"results are in {' and '.join(currencies)}")
-        whole = not self._without and len(currencies) == 1
-        columns = zip(*map(_parts, self._costs), strict=True)
-        parts = [_sum(column) if whole else None for column in columns]
-        return _cost(" or ".join(currencies), parts, unknown)
+def total_cost(results: Sequence[TestResult]) -> Cost | None:
+    """Return what all the results cost; None if none of them has a cost."""
+    costs = [result.cost for result in results if result.cost is not None]
+    if not costs:
+        return None
+    without = sum(result.cost is None and any(_charges(result)) for result in results)
+    currencies = sorted({cost.currency for cost in costs})
+    unknown = list(dict.fromkeys(why for cost in costs for why in cost.unknown))
+    if without:
+        unknown.append(f"{without} results were recorded without prices")
+    if len(currencies) > 1:
+        unknown.append(f"results are in {' and '.join(currencies)}")
+    is_whole = not without and len(currencies) == 1
+    columns = zip(*((cost.agent, cost.judges, cost.simulators) for cost in costs), strict=True)
+    parts = [_sum(column) if is_whole else None for column in columns]
+    return _cost(" or ".join(currencies), parts, unknown)
 
 
 def describe_cost(cost: Cost) -> str:
@@ -107,17 +95,12 @@ def known_usage(usage: TokenUsage | None) -> TokenUsage | None:
 def calls_of(result: TestResult) -> int:
     """Return the calls of models: agent and tools with failed attempts, judges, simulated users."""
     of_agent = sum(_calls(part) for part in agent_turns(result))
-    rows = [row for run in result.single_runs for row in run.rows]
-    costs = [cost for run in result.single_runs for cost in (run.judge_cost, run.simulator_cost)]
-    of_metrics = sum(row.judge_calls for row in rows)
-    return of_agent + of_metrics + sum(cost.calls for cost in costs if cost is not None)
+    return of_agent + sum(cost.calls for cost in result.judge_costs + result.simulator_costs)
 
 
 def tokens_of(result: TestResult) -> int | None:
     """Return the tokens of agent, judges and simulated users; None if some are unknown."""
-    usages = [charge.usage for charge in _charges(result)]
-    known = [usage.total_tokens for usage in usages if usage is not None]
-    return sum(known) if len(known) == len(usages) else None
+    return _tokens(_charges(result))
 
 
 def amount_of(cost: ModelCost, prices: PriceTable) -> float | None:
@@ -127,7 +110,11 @@ def amount_of(cost: ModelCost, prices: PriceTable) -> float | None:
 
 def known_tokens(cost: ModelCost) -> int | None:
     """Return the tokens of the calls of a model; None if they are unknown."""
-    usages = [charge.usage for charge in _of_model(cost, "a tool")]
+    return _tokens(_of_model(cost, "a tool"))
+
+
+def _tokens(charges: Iterable[Charge]) -> int | None:
+    usages = [charge.usage for charge in charges]
     known = [usage.total_tokens for usage in usages if usage is not None]
     return sum(known) if len(known) == len(usages) else None
 
@@ -215,10 +202,6 @@ def _why_unknown(charge: Charge, prices: PriceTable) -> str | None:
     if _amount(charge, prices) is None:
         return f"{charge.who} does not report its tokens"
     return None
-
-
-def _parts(cost: Cost) -> tuple[float | None, ...]:
-    return cost.agent, cost.judges, cost.simulators
 
 
 def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> Cost:

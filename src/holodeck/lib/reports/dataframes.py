@@ -122,7 +122,6 @@ def _case_row(report: TestReport, result: TestResult) -> Row:
     if result.outcome is Outcome.SKIPPED:
         return {**always, "runs": 0, "runs_passed": 0}
     runs = result.single_runs
-    costs = [run.judge_cost.calls for run in runs if run.judge_cost is not None]
     return {
         **always,
         "passed": result.passed,
@@ -132,7 +131,7 @@ def _case_row(report: TestReport, result: TestResult) -> Row:
         "runs_passed": sum(run.passed for run in runs),
         **_tools(result),
         **_tokens(runs),
-        "judge_calls": sum(row.judge_calls for run in runs for row in run.rows) + sum(costs),
+        "judge_calls": sum(cost.calls for cost in result.judge_costs),
         "cost": None if result.cost is None else result.cost.total,
         "currency": None if result.cost is None else result.cost.currency,
         "duration_ms": result.execution_time_ms,

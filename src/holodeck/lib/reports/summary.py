@@ -6,9 +6,8 @@ from math import comb, fsum, sqrt
 from statistics import fmean
 
 from holodeck.errors import ExitCode, worst_exit_code
-from holodeck.lib.reports.costs import CostSum
+from holodeck.lib.reports.costs import total_cost
 from holodeck.models.test_result import (
-    MetricResult,
     Outcome,
     Repeats,
     ReportSummary,
@@ -31,6 +30,58 @@ def pass_all(passed: int, ran: int, k: int) -> float:
     return comb(passed, k) / comb(ran, k)
 
 
+def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary:
+    """Return the run in numbers.
+
+    An average includes all rows with a score; `metrics_errored` counts the others.
+    """
+    results = list(results)
+    runs = [run for result in results for run in result.single_runs]
+    rows = [row for result in results for row in result.rows]
+    judges = [cost for result in results for cost in result.judge_costs]
+    simulators = [cost for result in results for cost in result.simulator_costs]
+    outcomes = Counter(result.outcome.value for result in results)
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if row.score is not None:
+            scores.setdefault(row.metric_name, []).append(row.score)
+    repeats = [result.repeats for result in results if result.repeats is not None]
+    repeated = [(case.passed, case.planned) for case in repeats]
+    if not all(map(_is_whole, repeats)):
+        repeated = []
+    skipped = outcomes.get(Outcome.SKIPPED, 0)
+    passed, ran = sum(result.passed for result in results), len(results) - skipped
+    return ReportSummary(
+        total_tests=len(results),
+        passed=passed,
+        failed=ran - passed,
+        flaky=outcomes.get(Outcome.FLAKY, 0),
+        skipped=skipped,
+        pass_rate=100 * passed / ran if ran else 0,
+        total_duration_ms=sum(result.execution_time_ms for result in results),
+        wall_time_ms=wall_time_ms,
+        outcomes=dict(outcomes),
+        metrics_evaluated={name: len(values) for name, values in scores.items()},
+        metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
+        average_scores={name: _mean(values) for name, values in scores.items()},
+        standard_errors={
+            name: _standard_error(values) for name, values in scores.items() if values[1:]
+        },
+        token_usage=_sum_of(run.token_usage for run in runs if run.token_usage is not None),
+        unknown_token_usage=sum(
+            any(run.token_usage is None and run.agent_time_ms is not None for run in case_runs)
+            for case_runs in (result.single_runs for result in results)
+        ),
+        pass_at_k=_mean_estimates(repeated, pass_any),
+        pass_all_k=_mean_estimates(repeated, pass_all),
+        judge_calls=sum(cost.calls for cost in judges),
+        judge_usage=_sum_of(cost.tokens for cost in judges),
+        cost=total_cost(results),
+        simulator_calls=sum(cost.calls for cost in simulators),
+        simulator_usage=_sum_of(cost.tokens for cost in simulators),
+    )
+
+
 def _is_whole(repeats: Repeats) -> bool:
     all_ran = len(repeats.runs) == repeats.planned
     return all_ran and all(run.outcome in _DECIDED for run in repeats.runs)
@@ -45,111 +96,13 @@ def _mean_estimates(repeated: Sequence[tuple[int, int]], estimator: Estimator) -
     }
 
 
-def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary:
-    """Return the run in numbers.
-
-    An average includes all rows with a score; `metrics_errored` counts the others.
-    """
-    totals = _Totals()
-    for result in results:
-        totals.add(result)
-    return totals.summary(wall_time_ms)
-
-
-class _Totals:
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        """The sums of the summary, by the name of its field."""
-        self._outcomes: Counter[str] = Counter()
-        self._scores: dict[str, list[float]] = {}
-        self._errored: Counter[str] = Counter()
-        self._usages: dict[str, list[int]] = {}
-        """The tokens of a field of the summary: prompt, completion, total."""
-        self._repeated: list[tuple[int, int]] | None = []
-        """How often each repeated case passed and ran; None if one did not run as planned."""
-        self._costs = CostSum()
-
-    def add(self, result: TestResult) -> None:
-        counts, rows, runs = self._counts, result.rows, result.single_runs
-        counts["total_tests"] += 1
-        counts["passed"] += result.passed
-        counts["total_duration_ms"] += result.execution_time_ms
-        self._outcomes[result.outcome.value] += 1
-        for row in rows:
-            if row.score is None:
-                self._errored[row.metric_name] += 1
-            else:
-                self._scores.setdefault(row.metric_name, []).append(row.score)
-        for run in runs:
-            self._add_run(run, rows if run is result else run.rows)
-        counts["unknown_token_usage"] += any(map(_lacks_usage, runs))
-        if result.repeats is not None:
-            self._add_repeats(result.repeats)
-        self._costs.add(result)
-
-    def _add_run(self, run: TestResult, rows: Sequence[MetricResult]) -> None:
-        self._add_usage("token_usage", run.token_usage)
-        for row in rows:
-            if row.judge_calls:
-                self._counts["judge_calls"] += row.judge_calls
-            self._add_usage("judge_usage", row.judge_tokens)
-        for kind, cost in (("judge", run.judge_cost), ("simulator", run.simulator_cost)):
-            if cost is not None:
-                self._counts[f"{kind}_calls"] += cost.calls
-                self._add_usage(f"{kind}_usage", cost.tokens)
-
-    def _add_usage(self, name: str, usage: TokenUsage | None) -> None:
-        if usage is not None and usage.total_tokens:
-            known = self._usages.setdefault(name, [0, 0, 0])
-            known[0] += usage.prompt_tokens
-            known[1] += usage.completion_tokens
-            known[2] += usage.total_tokens
-
-    def _add_repeats(self, repeats: Repeats) -> None:
-        if not _is_whole(repeats):
-            self._repeated = None
-        elif self._repeated is not None:
-            self._repeated.append((repeats.passed, repeats.planned))
-
-    def summary(self, wall_time_ms: int) -> ReportSummary:
-        counts, outcomes, scores = self._counts, self._outcomes, self._scores
-        total, passed = counts["total_tests"], counts["passed"]
-        ran = total - outcomes.get(Outcome.SKIPPED, 0)
-        return ReportSummary(
-            total_tests=total,
-            passed=passed,
-            failed=ran - passed,
-            flaky=outcomes.get(Outcome.FLAKY, 0),
-            skipped=outcomes.get(Outcome.SKIPPED, 0),
-            pass_rate=100 * passed / ran if ran else 0,
-            total_duration_ms=counts["total_duration_ms"],
-            wall_time_ms=wall_time_ms,
-            outcomes=dict(outcomes),
-            metrics_evaluated={name: len(found) for name, found in scores.items()},
-            metrics_errored=dict(self._errored),
-            average_scores={name: _mean(found) for name, found in scores.items()},
-            standard_errors={
-                name: _standard_error(found) for name, found in scores.items() if found[1:]
-            },
-            token_usage=self._usage("token_usage"),
-            unknown_token_usage=counts["unknown_token_usage"],
-            pass_at_k=_mean_estimates(self._repeated or (), pass_any),
-            pass_all_k=_mean_estimates(self._repeated or (), pass_all),
-            judge_calls=counts["judge_calls"],
-            judge_usage=self._usage("judge_usage"),
-            cost=self._costs.total(),
-            simulator_calls=counts["simulator_calls"],
-            simulator_usage=self._usage("simulator_usage"),
-        )
-
-    def _usage(self, name: str) -> TokenUsage:
-        prompt, completion, total = self._usages.get(name, (0, 0, 0))
-        return TokenUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
-
-
-def _lacks_usage(run: TestResult) -> bool:
-    """Return whether the token usage of a run of the agent is unknown."""
-    return run.token_usage is None and run.agent_time_ms is not None
+def _sum_of(usages: Iterable[TokenUsage]) -> TokenUsage:
+    usages = list(usages)
+    return TokenUsage(
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        total_tokens=sum(usage.total_tokens for usage in usages),
+    )
 
 
 def unknown_usage_note(summary: ReportSummary) -> str:

@@ -5,13 +5,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from quopri import encodestring
 from typing import Any, TypeVar, cast
-from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
-from holodeck.lib.secrets.secret_names import UNMISTAKABLE, names_a_secret
+from holodeck.lib.secrets.secret_names import UNMISTAKABLE, names_a_secret, names_a_secret_in_data
 from holodeck.lib.secrets.token_formats import may_hold_token, replace_tokens
 
 MIN_SECRET_LENGTH = 6
@@ -55,7 +53,16 @@ _WHOLE = re.compile(
 _ASSIGNED = re.compile(
     rf"(?i)((?:{UNMISTAKABLE})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
 )
-_NAME_NEEDLES = ("key", "token", "secret", "pass", "sharedaccess")
+_NAME_NEEDLES = (
+    "key", "token", "secret", "pass", "sharedaccess", "auth", "cookie", "cred", "dsn", "jwt", "pwd",
+)  # fmt: skip
+_VALUE = r"[A-Za-z0-9_.+/=!$%*@-]"
+_NAMED = re.compile(
+    # `db_password: X`, and also where JSON is in JSON; a word of prose has no digit
+    r"((?<![\w.-])([A-Za-z][\w.-]{0,63})(?:=|\\{0,8}[\"']?\s{0,3}:\s{0,3})"
+    r"(?:(?:[Bb]earer|[Bb]asic|[Tt]oken)\s)?\\{0,8}[\"']?)"
+    rf"(?={_VALUE}{{0,100}}\d)(?={_VALUE}{{0,100}}[A-Za-z])({_VALUE}{{6,}})"
+)
 _PARAMETER = re.compile(r"((?:[?&;]|\\u0026)([A-Za-z][\w.-]{0,63})=)([^\s\"'`<>&;#\\)\]}]{6,})")
 _OPTION = re.compile(
     # an option and its value in one word or list item, or in two; a word of prose has no digit
@@ -74,31 +81,37 @@ _KEY_COLON = re.compile(
     r"([A-Za-z0-9_.+/=!$%*@-]{6,})"
 )
 _SECRET_KEY = re.compile(rf"(?i)(?:{UNMISTAKABLE}|secret|authorization)")
+_MIXED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{6,}")
+_SLASHES = r"\\{0,16}+"
+"""Backslashes before a character. The bounds here and below keep hostile texts from taking long."""
+_ESCAPE = rf"{_SLASHES}(?<=\\)"
+_ZEROS = "0{0,8}"
+_PERCENT = "%(?:25){0,8}"
+_AMPERSAND = (
+    rf"{_SLASHES}(?:&|(?<=\\)(?:u00|x)26|{_PERCENT}26)(?:amp;|#{_ZEROS}38;|#[xX]{_ZEROS}26;)*"
+)
+"""The beginning of a reference of HTML, which may be in HTML, JSON or a URL itself."""
+_NAMES = {"&": "|amp", "<": "|lt", ">": "|gt", '"': "|quot", "'": "|apos"}
+_LINE_BREAK = rf"(?:\r?\n|(?:{_ESCAPE}r)?{_ESCAPE}n)[ \t]*+"
+_PLAIN = {
+    "\\": r"\\{1,16}+",
+    "\n": _LINE_BREAK,
+    "\r": rf"\r|{_ESCAPE}r",
+    "\t": rf"\t|{_ESCAPE}t",
+    " ": rf"{_SLASHES} |\+",
+    "`": rf"{_SLASHES}`{{1,2}}",
+    '"': r'[\\`]{0,16}+"{1,2}',
+    "'": rf"""[\\`]{{0,16}}+'{{1,2}}|'{_ESCAPE}''|'{_SLASHES}"'{_SLASHES}"'""",
+}
+"""Characters that formats without numbers spell in a way of their own."""
+_PARTS = re.compile(r"[A-Za-z0-9]+|\\+|.", re.DOTALL)
+"""What is spelled as one: letters and digits, which no format changes, or another character."""
+_SIGNS_AT_START = re.compile(r"[!-/:-@\[-`{-~\s]+")
+_BETWEEN_LINES = re.compile(_LINE_BREAK)
 _WRAPPED = re.compile(
-    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{40,}+(?:\r?\n|\\r\\n|\\n)[ \t]*+)+[A-Za-z0-9+/]+={0,2}"
+    rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{16,}}+{_LINE_BREAK})+[A-Za-z0-9+/]+={{0,2}}"
 )
 """Base64 in lines, also where JSON holds the line breaks."""
-_LINE_BREAK = re.compile(r"(?:\r?\n|\\r\\n|\\n)[ \t]*")
-_PERCENT = re.compile(r"%[0-9A-F]{2}")
-_IN_HTML = re.compile(r"[<>&]")
-"""What Go writes as `\\u003c`, and .NET as `\\u003C`, with quotes and a plus."""
-_IN_HTML_OR_QUOTED = re.compile(r"[<>&'+]|\\\"")
-_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
-
-
-class _References(dict[int, str]):
-    """A table for `str.translate` that writes characters beyond ASCII as references of HTML."""
-
-    def __init__(self, form: str) -> None:
-        self._form = form
-
-    def __missing__(self, code: int) -> str:
-        return chr(code) if code < _ASCII else self._form.format(code)
-
-
-_ASCII = 128
-_DECIMAL, _HEXADECIMAL = _References("&#{};"), _References("&#x{:X};")
-_BEGINNING = 4
 _MIN_LINE = 16
 """Shorter lines of a secret are ordinary text."""
 
@@ -113,17 +126,16 @@ class Redactor:
     """Replaces secrets by `***`; the last four characters of a long one stay, to identify it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._stands_for: dict[str, str] = {}
+        parts = dict[str, None]()
         for value in {secret.strip() for secret in secrets}:
             if len(value) >= MIN_SECRET_LENGTH and value.lower() not in _PLACEHOLDERS:
-                for part in _with_lines(value):
-                    self._stands_for.update((form, _mask(part)) for form in _spellings(part))
-        self._known = _pattern_of(self._stands_for)
+                parts.update(dict.fromkeys(_with_lines(value)))
+        self._masks, self._known = _pattern_of(parts)
 
     def redact(self, text: str) -> str:
         """Return `text` without secrets."""
         if self._known is not None:
-            text = self._known.sub(lambda match: self._stands_for[match[0]], text)
+            text = self._known.sub(self._mask_known, text)
             if "\n" in text or "\\n" in text:
                 text = _WRAPPED.sub(self._redact_wrapped, text)
         if may_hold_token(text):
@@ -138,6 +150,7 @@ class Redactor:
             text = _WHOLE.sub("***", text)
         if any(needle in lower for needle in _NAME_NEEDLES):
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
+            text = _NAMED.sub(_mask_named_in_data, text)
         if _may_hold_parameters(text):
             text = _PARAMETER.sub(_mask_named, text)
         return _OPTION.sub(_mask_named, text) if "--" in text else text
@@ -145,9 +158,13 @@ class Redactor:
     def _redact_wrapped(self, match: re.Match[str]) -> str:
         """Return base64 in lines; as one line if that shows a known secret."""
         assert self._known is not None  # noqa: S101 - the caller knows
-        line = _LINE_BREAK.sub("", match[0])
-        shown = self._known.sub(lambda secret: self._stands_for[secret[0]], line)
+        line = _BETWEEN_LINES.sub("", match[0])
+        shown = self._known.sub(self._mask_known, line)
         return match[0] if shown == line else shown
+
+    def _mask_known(self, match: re.Match[str]) -> str:
+        assert match.lastindex is not None  # noqa: S101 - a group ends each alternative
+        return self._masks[match.lastindex - 1]
 
     def redact_frame(self, report: ModelT) -> ModelT:
         """Return a report without secrets whose results have none any more."""
@@ -191,21 +208,35 @@ class Redactor:
         return model.model_copy(update=changed) if changed else model
 
     def _entry(self, key: Any, value: Any) -> Any:
-        if isinstance(key, str) and isinstance(value, str) and _SECRET_KEY.fullmatch(key):
-            return _mask(value) if value else value
-        return self._walk(value)
+        return _mask(value) if is_secret_entry(key, value) else self._walk(value)
 
 
-def _pattern_of(texts: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern of all the texts, the longest first; None if there are none.
+def is_secret_entry(key: object, value: object) -> bool:
+    """Whether the key of a mapping says that its value is a secret."""
+    if not isinstance(value, str) or not isinstance(key, str) or not value:
+        return False
+    if _SECRET_KEY.fullmatch(key):
+        return True
+    return names_a_secret_in_data(key) and _MIXED.fullmatch(value) is not None
 
-    Beginnings that several share stand once, or each would be tried wherever one of them begins.
+
+def _pattern_of(secrets: Iterable[str]) -> tuple[list[str], re.Pattern[str] | None]:
+    """Return the mask for each group of a pattern, and the pattern; None without a secret.
+
+    Longer secrets come first. Those with the same first letter are together, or each would be tried
+    at every position of a text.
     """
-    endings: dict[str, list[str]] = {}
-    for text in sorted(texts, key=len, reverse=True):
-        endings.setdefault(text[:_BEGINNING], []).append(re.escape(text[_BEGINNING:]))
-    known = "|".join(f"{re.escape(start)}(?:{'|'.join(ends)})" for start, ends in endings.items())
-    return re.compile(known) if known else None
+    by_first: dict[str, list[tuple[str, str]]] = {}
+    for secret in sorted(secrets, key=len, reverse=True):
+        for spelled in dict.fromkeys(_spellings(secret)):
+            first = spelled[0] if spelled[0].isalnum() else ""
+            by_first.setdefault(first, []).append((spelled[len(first) :], _mask(secret)))
+    masks = [mask for rest in by_first.values() for _, mask in rest]
+    alternatives = [
+        f"{first}(?:{'|'.join(f'{spelled}()' for spelled, _ in rest)})"
+        for first, rest in by_first.items()
+    ]
+    return masks, re.compile("|".join(alternatives)) if alternatives else None
 
 
 def _is_empty(value: Any) -> bool:
@@ -226,7 +257,7 @@ def _gather(value: Any, texts: list[str]) -> bool:
     elif isinstance(value, list | tuple):
         parts = value
     elif isinstance(value, dict):
-        if any(isinstance(key, str) and _SECRET_KEY.fullmatch(key) for key in value):
+        if any(is_secret_entry(key, item) for key, item in value.items()):
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
@@ -260,39 +291,77 @@ def _mask_value(match: re.Match[str]) -> str:
     return match[1] + _mask(match[2])
 
 
+def _mask_named_in_data(match: re.Match[str]) -> str:
+    return match[1] + _mask(match[3]) if names_a_secret_in_data(match[2]) else match[0]
+
+
 def _mask_named(match: re.Match[str]) -> str:
     return match[1] + _mask(match[3]) if names_a_secret(match[2]) else match[0]
 
 
-def _spellings(value: str) -> Iterator[str]:
-    """Yield the forms of a value in URLs, JSON, HTML, logs, mails, shells and headers."""
-    raw = _bytes_of(value)
-    yield value
-    yield from (repr(value)[1:-1], repr(raw)[2:-1])
-    yield value.replace("'", "'\\''")
-    yield value.replace("'", "'\"'\"'")
-    yield encodestring(raw).decode().replace("=\n", "")
-    for as_url in (quote(raw, safe=""), quote(raw), quote(raw, safe="!'()*"), quote_plus(raw)):
-        yield as_url
-        yield quote(as_url, safe="")
-        yield _PERCENT.sub(lambda match: match[0].lower(), as_url)
-    for as_json in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
-        yield as_json
-        yield json.dumps(as_json)[1:-1]
-        yield _ESCAPED.sub(lambda match: f"\\u{match[1].upper()}", as_json)
-        yield as_json.replace("/", "\\/")
-        yield _IN_HTML.sub(lambda match: f"\\u{ord(match[0]):04x}", as_json)
-        yield _IN_HTML_OR_QUOTED.sub(lambda match: f"\\u{ord(match[0][-1]):04X}", as_json)
-    as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    quoted = as_html.replace('"', "&quot;")
-    for form in (
-        value,
-        as_html,
-        *(quoted.replace("'", one) for one in ("&#x27;", "&#39;", "&apos;")),
-    ):
-        yield from (form, form.translate(_DECIMAL), form.translate(_HEXADECIMAL))
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield patterns of a secret: one for the formats of text, and one for each whole encoding."""
+    signs = _SIGNS_AT_START.match(secret)
+    rest = secret if signs is None else secret[signs.end() :]
+    # Signs at the start would be looked for at every position of a text, and tell nothing.
+    yield _in_any_format(rest if len(rest) >= MIN_SECRET_LENGTH else secret)
+    raw = _bytes_of(secret)
     yield from (raw.hex(), raw.hex().upper())
-    yield from _base64_of(raw)
+    forms = (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    for form in dict.fromkeys(forms):
+        yield from map(_in_any_format, _base64_of(_bytes_of(form)))
+
+
+def _in_any_format(text: str) -> str:
+    """Return a pattern of a text in URLs, JSON, HTML, mails, shells and programming languages.
+
+    Formats may be within each other.
+    """
+    return "".join(map(_any_spelling, _PARTS.findall(text)))
+
+
+def _any_spelling(part: str) -> str:
+    """Return a pattern of letters as they are, or of one other character as any format has it."""
+    char = part[0]
+    if part.isascii() and part.isalnum():
+        return part
+    plain = _PLAIN.get(char) or rf"[\\`]{{0,16}}+{re.escape(char)}"
+    code, units = ord(char), char.encode("utf-16-be", "surrogatepass")
+    halves = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    forms = (
+        plain,
+        _escaped(code),
+        "".join(map(_escaped, halves)),
+        f"{_AMPERSAND}(?:#{_ZEROS}{code}|#[xX]{_ZEROS}{_hex(code)}{_names_of(char)});",
+        "".join(map(_any_byte, _bytes_of(char))),
+    )
+    spelled = f"(?:{'|'.join(dict.fromkeys(forms))})"
+    return f"{spelled}{{1,32}}+" if char == "\\" else spelled
+
+
+def _escaped(code: int) -> str:
+    return rf"{_ESCAPE}[uUx]\{{?{_ZEROS}{_hex(code)}\}}?"
+
+
+def _any_byte(byte: int) -> str:
+    return rf"(?:(?:{_PERCENT}|{_ESCAPE}x|=){_hex(byte, 2)}|{_ESCAPE}{byte:03o})"
+
+
+def _hex(number: int, digits: int = 1) -> str:
+    """Return a pattern of a number in upper or lower case."""
+    text = f"{number:0{digits}x}"
+    return re.sub("[a-f]", lambda digit: f"[{digit[0]}{digit[0].upper()}]", text)
+
+
+def _names_of(char: str) -> str:
+    """Return the names of a character in HTML, as further alternatives."""
+    if char.isascii():
+        return _NAMES.get(char, "")
+    # Imported here because few secrets have such characters.
+    from html.entities import codepoint2name  # noqa: PLC0415
+
+    name = codepoint2name.get(ord(char))
+    return "" if name is None else f"|{name}"
 
 
 def _with_lines(value: str) -> Iterator[str]:

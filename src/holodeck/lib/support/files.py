@@ -1,9 +1,9 @@
 """Private files and folders, and file locks that end with their process."""
 
+import fcntl
 import logging
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ def replace_file(path: Path, parts: Iterable[bytes], *, is_synced: bool = False)
                 os.fsync(file.fileno())
         with suppress(FileNotFoundError):
             draft.chmod(stat.S_IMODE(path.stat().st_mode))
-        os.replace(draft, path)  # noqa: PTH105 - the one that replaces on every system
+        draft.replace(path)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
@@ -90,7 +90,7 @@ def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator
         try:
             if not try_lock(handle):
                 logger.warning("Waiting for another process: %s", reason)
-                # Polling, unlike a blocking call, can be interrupted on every system.
+                # Polling, unlike a blocking call, has a limit.
                 while not try_lock(handle):
                     if time.monotonic() > ends:
                         raise _not_free(path, reason, limit_s)
@@ -126,7 +126,7 @@ def claim(path: Path) -> int | None:
 
 def release(path: Path, handle: int) -> None:
     """Remove a file that `claim` locked, and unlock it."""
-    with suppress(OSError):  # Windows removes no open file
+    with suppress(OSError):
         path.unlink()
     os.close(handle)
 
@@ -139,33 +139,12 @@ def _is_file_at(path: Path, handle: int) -> bool:
         return False
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    _BEYOND_THE_END = 2**40
-    """Where the locked byte lies: nobody can read a locked byte."""
-
-    def try_lock(handle: int) -> bool:
-        """Lock an open file until it is closed; return False if another process has locked it."""
-        position = os.lseek(handle, 0, os.SEEK_CUR)
-        os.lseek(handle, _BEYOND_THE_END, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(handle, position, os.SEEK_SET)
+def try_lock(handle: int) -> bool:
+    """Lock an open file until it is closed; return False if another process has locked it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # the file system has no locks
         return True
-
-else:
-    import fcntl
-
-    def try_lock(handle: int) -> bool:
-        """Lock an open file until it is closed; return False if another process has locked it."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # the file system has no locks
-            return True
-        return True
+    return True

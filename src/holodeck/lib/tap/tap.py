@@ -11,8 +11,13 @@ from urllib.parse import urlsplit
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.endpoint import ProxyFor, is_usable_url
 from holodeck.lib.llm.errors import unreachable_reason
-from holodeck.lib.llm.http_client import StreamedResponse
-from holodeck.lib.llm.http_connection import ConnectionPool, Server, basic_credentials, proxy_header
+from holodeck.lib.llm.http_connection import (
+    Connection,
+    ConnectionPool,
+    Server,
+    basic_credentials,
+    proxy_header,
+)
 from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel, TappedExchange
@@ -60,21 +65,21 @@ class Forwarder:
             pieces = _or_upstream_error(response.pieces())
             yield TappedResponse(head.status, end_to_end(lines), pieces, _bytes(head.reason))
         finally:
-            response.close()
+            response.finish()
 
     async def close(self) -> None:
         """Close all connections to servers."""
         for server in self._servers.values():
             await server.pool.close()
 
-    async def _send(self, request: Request) -> StreamedResponse:
+    async def _send(self, request: Request) -> Connection:
         """Return the response, whose head has come. Raises OSError, MalformedHttp, ConfigError."""
         server = self._servers.get(request.upstream)
         if server is None:
             server = _ModelServer.of(request.upstream, self._proxy_for)
             self._servers[request.upstream] = server
         reader = ResponseReader(sys.maxsize, has_body=request.method != "HEAD")
-        return await StreamedResponse.begin(server.pool, server.encode(request), reader)
+        return await server.pool.begin(server.encode(request), reader)
 
 
 @dataclass(frozen=True)

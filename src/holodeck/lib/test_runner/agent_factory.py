@@ -513,7 +513,7 @@ def _embedder(agent: Agent, execution: ExecutionConfig | None) -> "Embed":
 
     async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
         # Imported here because few agents filter their tools by meaning.
-        from holodeck.lib.knowledge.models import build_filter_embedder  # noqa: PLC0415
+        from holodeck.lib.knowledge.embeddings import build_filter_embedder  # noqa: PLC0415
         from holodeck.lib.llm.client import RequestStats  # noqa: PLC0415 - with the above
 
         embedder = build_filter_embedder(agent, execution, proxy_for)

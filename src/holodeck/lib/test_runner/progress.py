@@ -22,8 +22,8 @@ from holodeck.lib.reports.recap import (
 from holodeck.lib.reports.summary import summarize, unknown_usage_note
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui import SpinnerMixin, is_tty
+from holodeck.lib.ui.activity import LiveStatus
 from holodeck.lib.ui.live import SPARE_COLUMNS
-from holodeck.lib.ui.live_status import LiveStatus
 from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.results.origin import Selection
 from holodeck.models.results.outcome import Reason

@@ -29,8 +29,7 @@ from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.report_files import ReportTarget, write_reports
 from holodeck.lib.test_runner.resume import ResumedRun
-from holodeck.lib.ui.live import echo, write_raw, write_text
-from holodeck.lib.ui.streams import protected_streams
+from holodeck.lib.ui.live import echo, protected_streams, write_raw, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
 from holodeck.models.config import ExecutionConfig

@@ -34,17 +34,17 @@ from holodeck.lib.observability import (
     initialize_observability,
     shutdown_observability,
 )
+from holodeck.lib.processes.background_loop import RunLoop
 from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.process_exit import (
     exit_now,
+    finish_user_code,
     forbid_process_exit,
     process_exit_forbidden,
 )
-from holodeck.lib.processes.run_loop import RunLoop
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, replace_variables
-from holodeck.lib.support.garbage import finish_user_code
 from holodeck.lib.support.safe_paths import allow_outside
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.executor import TestExecutor

@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+from holodeck.lib.support.text import clip, columns_of, one_line
 
 _TIME = "{time}"
 
@@ -123,3 +125,243 @@ def loading(name: str, module: str) -> Iterator[None]:
         return
     with activity(f"loading {name}"):
         yield
+
+
+MIN_FINISHED = 3
+"""There is no estimate before as many cases have finished, and as many as ran at a time."""
+
+
+@dataclass
+class _Started:
+    runs: int
+    since: float
+
+
+class RemainingTime:
+    """Measures cases and estimates the rest.
+
+    The unit is one run of a case; a case with `repeat: 5` counts as five. The estimate divides what
+    is left by the pace of the run so far, which contains its concurrency, its retries and its
+    waits. A case that runs counts as done in part, up to the mean time of the finished ones.
+
+    Args:
+        clock: Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began: float | None = None
+        self._running: dict[object, _Started] = {}
+        self._peak = 0
+        self._finished = 0
+        self._finished_runs = 0
+        self._finished_s = 0.0
+
+    def start(self, key: object, runs: int = 1) -> None:
+        """Note that a case starts, which consists of so many runs."""
+        now = self._clock()
+        self._began = now if self._began is None else self._began
+        self._running[key] = _Started(runs, now)
+        self._peak = max(self._peak, len(self._running))
+
+    def finish(self, key: object) -> None:
+        """Note that a case which was started has finished."""
+        case = self._running.pop(key, None)
+        if case is not None:
+            self._finished += 1
+            self._finished_runs += case.runs
+            self._finished_s += self._clock() - case.since
+
+    def estimate(self, waiting_runs: int) -> float | None:
+        """Return the seconds until all is done, with so many runs that have not started.
+
+        None if nothing can be said: too few cases have finished, or nothing is left but cases that
+        already take longer than usual.
+        """
+        if self._began is None or self._finished < max(MIN_FINISHED, self._peak):
+            return None
+        now, mean = self._clock(), self._finished_s / self._finished_runs
+        done, left, longest = float(self._finished_runs), float(waiting_runs), 0.0
+        for case in list(self._running.values()):
+            expected = mean * case.runs
+            rest = max(expected - (now - case.since), 0.0)
+            share = rest / expected if expected else 0.0
+            done += case.runs * (1 - share)
+            left += case.runs * share
+            longest = max(longest, rest)
+        if left <= 0 or done <= 0:
+            return None
+        return max(left * (now - self._began) / done, longest)
+
+
+_MAX_TEXT = 300
+_MIN_NAME = 8
+_NARROW = 50
+"""With fewer columns, what a case waits for takes the place of how long it has run."""
+_MAX_BAR = 30
+_MIN_BAR = 6
+_SHOW_AFTER_S = 0.5
+"""What takes less time than this before the first case is not worth a row."""
+_INDENT = "  "
+
+
+@dataclass(eq=False)
+class CaseInProgress:
+    """A case that runs."""
+
+    name: str
+    since: float
+
+
+class LiveStatus:
+    """The cases that run, what they wait for, and how long the rest will take.
+
+    Args:
+        clock: Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.activities = Activities()
+        self.waiting_runs: int | None = None
+        """Runs of cases that have not started; None if the cases are counted instead."""
+        self.redact: Callable[[str], str] = str
+        """Hides secrets in the reasons of waits."""
+        self._clock = clock
+        self._began = clock()
+        self._cases: list[CaseInProgress] = []
+        self._remaining = RemainingTime(clock)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a case runs."""
+        return bool(self._cases)
+
+    def start(self, name: str, runs: int) -> None:
+        """Note that a case starts in the present task."""
+        case = CaseInProgress(name, self._clock())
+        self._cases.append(case)
+        self._remaining.start(case, runs)
+        if self.waiting_runs is not None:
+            self.waiting_runs = max(self.waiting_runs - runs, 0)
+        enter_case(case)
+
+    def finish(self, name: str) -> None:
+        """Note that the case of the present task, else one with that name, has finished."""
+        own = current_case()
+        # The caller may have started a case without a name under another label: the oldest, then.
+        candidates = (
+            *(case for case in self._cases if case is own),
+            *(case for case in self._cases if case.name == name),
+            *self._cases[:1],
+        )
+        for case in candidates[:1]:
+            self._cases.remove(case)
+            self._remaining.finish(case)
+
+    def rows(
+        self, counts: Mapping[str, int], spinner: str, columns: int, *, ascii_only: bool
+    ) -> str:
+        """Return the bar with the counts, and what runs and waits; empty if nothing goes on.
+
+        `counts` has `done`, `failed` and `total`; each row fits into so many columns.
+        """
+        head = self._head(counts, f"{spinner} ", columns, ascii_only=ascii_only)
+        if self._cases:
+            return f"{head}\n{_INDENT}{self._running_row(columns - len(_INDENT))}"
+        preparing = self._preparing()
+        return clip(f"{spinner} {preparing}", columns) if preparing else ""
+
+    def log_line(self, counts: Mapping[str, int]) -> str:
+        """Return how far the run is, and what its oldest case waits for."""
+        failed = f", {counts['failed']} failed" if counts["failed"] else ""
+        line = f"still running: {counts['done']} of {counts['total']} done{failed}"
+        line += f", {self._clock() - self._began:.0f} s"
+        left = self._time_left(counts)
+        line += f", {left}" if left else ""
+        what = self._running_row(_MAX_TEXT) if self._cases else self._preparing()
+        return f"{line}; {what}" if what else line
+
+    def _head(
+        self, counts: Mapping[str, int], start: str, columns: int, *, ascii_only: bool
+    ) -> str:
+        """Return the first row; the bar gets what room the facts leave, and gives way first."""
+        done, total = counts["done"], counts["total"]
+        text, room = "", 0
+        for text in self._facts(counts):
+            room = min(columns - columns_of(start + text) - 1, _MAX_BAR)
+            if room >= _MIN_BAR:
+                break
+        if room < _MIN_BAR or not total:
+            return clip(start + text, columns)
+        filled, empty = "#-" if ascii_only else "━─"
+        part = min(room * done // total, room)
+        return f"{start}{filled * part}{empty * (room - part)} {text}"
+
+    def _facts(self, counts: Mapping[str, int]) -> Iterator[str]:
+        """Yield the counts and times in words, each time shorter."""
+        facts = [f"{counts['done']}/{counts['total']}"]
+        if counts["failed"]:
+            facts.append(f"{counts['failed']} failed")
+        elapsed, left = _clock_time(self._clock() - self._began), self._time_left(counts)
+        if not left:
+            yield ", ".join([*facts, elapsed])
+            return
+        yield ", ".join([*facts, elapsed, left])
+        brief = left.replace("about ", "~").removesuffix(" left")
+        yield ", ".join([*facts, elapsed, brief])
+        yield ", ".join([*facts, brief])
+
+    def _time_left(self, counts: Mapping[str, int]) -> str:
+        """Return `about 1:20 left`; empty if nothing can be said."""
+        waiting = self.waiting_runs
+        if waiting is None:
+            waiting = max(counts["total"] - counts["done"] - len(self._cases), 0)
+        seconds = self._remaining.estimate(waiting)
+        return "" if seconds is None else f"about {_clock_time(_rounded(seconds))} left"
+
+    def _running_row(self, columns: int) -> str:
+        """Return `greets (3 s): judging; 2 more: 1 judging`, shortened where it matters least."""
+        cases = list(self._cases)
+        if not cases:
+            return ""
+        now = self._clock()
+        first = cases[0]
+        doing = self.activities.of(first) or self.activities.of(None)
+        wait = "" if doing is None else f": {self._clean(doing.describe(now))}"
+        is_narrow = columns < _NARROW and doing is not None
+        time_text = "" if is_narrow else f" ({now - first.since:.0f} s)"
+        others = len(cases) - 1
+        more = (f" +{others}" if is_narrow else f"; {others} more") if others else ""
+        counted = [f"{count} {text}" for text, count in self.activities.count_by_text(first)]
+        kinds = f": {', '.join(counted)}" if others and counted else ""
+        fixed = columns_of(time_text + more)
+        name = one_line(first.name, _MAX_TEXT)
+        room = columns - fixed - columns_of(wait)
+        if room < columns_of(name):
+            name = clip(name, max(room, min(_MIN_NAME, columns - fixed), 1))
+        wait = clip(wait, max(columns - fixed - columns_of(name), 0))
+        row = f"{name}{time_text}{wait}{more}"
+        return clip(row, columns) if columns_of(row + kinds) > columns else row + kinds
+
+    def _preparing(self) -> str:
+        """Return what goes on outside of all cases; empty if it has only begun."""
+        one, now = self.activities.of(None), self._clock()
+        if one is None or now - self._began < _SHOW_AFTER_S:
+            return ""
+        return self._clean(one.describe(now))
+
+    def _clean(self, text: str) -> str:
+        return one_line(self.redact(text), _MAX_TEXT)
+
+
+def _clock_time(seconds: float) -> str:
+    """Return such as `0:34`, `12:05` or `1:02:03`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def _rounded(seconds: float) -> float:
+    """Round to what an estimate deserves: from ten seconds to 5 s, from ten minutes to a minute."""
+    step = 1 if seconds < 10 else 5 if seconds < 600 else 60
+    return max(round(seconds / step) * step, 1)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import clip, columns_of, one_line, printable, shorten_middle
 from holodeck.lib.ui.live import active_live_line, write_raw, write_text
 from holodeck.lib.ui.terminal import ANSIColors, can_redraw, color_enabled, colorize, is_tty, width
@@ -142,8 +141,6 @@ async def read_typed_line(prompt: str) -> str | None:
 
 
 async def _read_line() -> str | None:
-    if sys.platform == "win32":  # whose event loops cannot watch a terminal
-        return _decode_line((await run_in_thread(sys.stdin.readline)).encode())
     loop, file = asyncio.get_running_loop(), sys.stdin.fileno()
     data = b""
     while not data.endswith(b"\n"):

@@ -1,20 +1,17 @@
 """Rows of the terminal that are redrawn below the others, and the progress of downloads."""
 
 import atexit
+import io
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from holodeck.lib.support.text import clip, columns_of, inert, inert_but_colored, one_line
-from holodeck.lib.ui.terminal import can_redraw, can_show, color_enabled, width
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
+from holodeck.lib.ui.terminal import can_redraw, can_show, width
 
 _MAX_NAME = 60
 _PERCENT_STEP = 10
@@ -93,12 +90,7 @@ class LiveLine:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -217,66 +209,49 @@ def write_raw(stream: TextIO, text: str) -> None:
 
 
 class DownloadProgress:
-    """Shows a bar on stderr, or a line every 10 %; call it with (bytes done, total or None, name).
+    """Shows how far downloads are; call it with (bytes done, total or None, name).
 
-    As a context manager it removes the bar after an error, too.
+    On a terminal it is a note on the live line, or, without one, a live line of its own, which goes
+    away at the end and, for a context manager, after an error. Elsewhere it is a line every 10 %.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._live = can_redraw(self._stream)
         self._printed: dict[str, int] = {}
-        self._bar: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
+        self._text = ""
+        self._line: LiveLine | None = None
 
     def __call__(self, done_bytes: int, total_bytes: int | None, what: str) -> None:
         """Show that `done_bytes` of `what` are downloaded."""
-        line = active_live_line() if self._live else None
-        if line is not None:
-            line.note("" if done_bytes == total_bytes else _describe(done_bytes, total_bytes, what))
-        elif self._live:
-            self._redraw(done_bytes, total_bytes, what)
-        else:
+        self._text = _describe(done_bytes, total_bytes, what)
+        if not self._live:
             self._print(done_bytes, total_bytes, what)
+        elif self._line is not None and done_bytes == total_bytes:
+            self.__exit__()
+        elif self._line is None and (line := active_live_line()) is not None:
+            line.note("" if done_bytes == total_bytes else self._text)
+        elif self._line is None:
+            self._line = LiveLine(lambda: self._text, out=self._stream)
+            self._line.__enter__()
+            with self._line.pause():
+                pass  # the line is drawn at once
 
     def __enter__(self) -> "DownloadProgress":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop()
+    def __exit__(self, *_: object) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.__exit__()
 
     def _print(self, done: int, total: int | None, what: str) -> None:
         # Without a total, a line for every 10 MB stands in for one every 10 %.
         position = 100 * done // total if total else done // _MEGABYTE
         step = position - position % _PERCENT_STEP
-        if step <= self._printed.get(what, -1):
-            return
-        self._printed[what] = step
-        write_text(self._stream, _describe(done, total, what) + "\n")
-
-    def _redraw(self, done: int, total: int | None, what: str) -> None:
-        if self._bar is None:
-            self._bar = _build_bar(self._stream)
-            self._bar.start()
-            atexit.register(self._stop)
-        if what not in self._tasks:
-            name = one_line(what, _MAX_NAME)
-            self._tasks[what] = self._bar.add_task("Downloading", total=total, what=name)
-        self._bar.update(self._tasks[what], completed=done, total=total)
-        if self._bar.finished:
-            self._stop()
-
-    def _stop(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            atexit.unregister(self._stop)
-        self._bar = None
-        self._tasks.clear()
+        if step > self._printed.get(what, -1):
+            self._printed[what] = step
+            write_text(self._stream, self._text + "\n")
 
 
 class IngestionProgress:
@@ -316,21 +291,72 @@ def _describe(done: int, total: int | None, what: str) -> str:
     return f"Downloading {one_line(what, _MAX_NAME)}: {amount}"
 
 
-def _build_bar(stream: TextIO) -> "Progress":
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+class _StreamCopy(io.TextIOWrapper):
+    """A stream to the same file as another one; it stays open when the other is closed."""
 
-    return Progress(
-        TextColumn("{task.description} {task.fields[what]}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=Console(file=stream, no_color=not color_enabled(stream)),
-        transient=True,
-    )
+    def __init__(self, original: TextIO) -> None:
+        descriptor = os.dup(original.fileno())
+        file = io.BufferedWriter(io.FileIO(descriptor, "w"))
+        super().__init__(file, encoding=original.encoding, errors=original.errors)
+        self._original = original
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError, ValueError):
+            self._original.flush()  # keeps the order of what both streams write
+        return super().write(text)
+
+
+@contextmanager
+def protected_streams() -> Iterator[TextIO]:
+    """Yield a stream to stdout that code under test cannot close.
+
+    Afterwards, `sys.stdout` and `sys.stderr` write to where they wrote before. A warning on stderr
+    names those that were closed.
+    """
+    originals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    copies = {name: _copy_of(stream) for name, stream in originals.items()}
+    try:
+        yield copies["stdout"] or sys.stdout
+    finally:
+        closed = [name for name, copy in copies.items() if copy and _is_closed(originals, name)]
+        for name, copy in copies.items():
+            if copy is None:
+                continue
+            is_lost = name in closed or getattr(sys, name) is not originals[name]
+            if is_lost or not _flush(copy):  # the last flush of the program writes the rest
+                setattr(sys, name, copy)
+            else:
+                copy.close()
+        for name in closed:
+            echo(f"WARNING: code under test closed {name}; holodeck reopened it", err=True)
+
+
+def _copy_of(stream: TextIO | None) -> _StreamCopy | None:
+    """Return a copy; None for a stream without a file descriptor."""
+    if stream is None:
+        return None
+    try:
+        return _StreamCopy(stream)
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _flush(stream: TextIO) -> bool:
+    """Flush the stream; return whether that worked."""
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _is_closed(originals: dict[str, TextIO], name: str) -> bool:
+    """Return whether the stream or its file is closed, or was removed from `sys`."""
+    original = originals[name]
+    if original.closed or getattr(sys, name) is None:
+        return True
+    try:
+        os.fstat(original.fileno())
+    except (OSError, ValueError):
+        return True
+    return False

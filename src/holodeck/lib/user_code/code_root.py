@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.garbage import note_user_code
+from holodeck.lib.processes.process_exit import note_user_code
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import describe
 from holodeck.lib.support.trust import refuse_untrusted_code

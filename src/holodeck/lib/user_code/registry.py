@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
-from holodeck.lib.support.garbage import note_user_code
+from holodeck.lib.processes.process_exit import note_user_code
 from holodeck.lib.support.text import describe, did_you_mean
 from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable, require_own
 from holodeck.lib.user_code.code_root import import_file, import_installed

@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
-from pkgutil import resolve_name
 from typing import Literal
 
 from pydantic import Field
 
-from holodeck.models.base import Count, Model
+from holodeck.models.base import Count, Model, render
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport
 from holodeck.models.token_usage import TokenUsage
@@ -199,12 +198,7 @@ class Significance(Model):
     pair is decided."""
 
 
-COMPARISON_FORMATS = {
-    "markdown": "holodeck.lib.reports.against:render_markdown",
-    "json": "holodeck.lib.reports.formats:generate_json_report",
-    "html": "holodeck.lib.reports.html_comparison:generate_html_comparison",
-}
-"""Format → function from a comparison to its text; a name only, as models import nothing of lib."""
+COMPARISON_FORMATS = ("markdown", "json", "html")
 
 
 class ComparisonReport(Model):
@@ -267,8 +261,7 @@ class ComparisonReport(Model):
 
     def rendered(self, report_format: str) -> str:
         """Return the comparison in one of COMPARISON_FORMATS."""
-        render = resolve_name(COMPARISON_FORMATS[report_format])
-        return str(render(self))
+        return str(render(self, f"comparison {report_format}"))
 
     def _repr_markdown_(self) -> str:
         """Return what a notebook shows."""

@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.judging.judge import Judges
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 from holodeck.suite.scorers.base import SIMILARITY, BuiltInScorer
@@ -36,9 +37,6 @@ class SimilarityScorer(BuiltInScorer):
 
     @cached_property
     def _model(self) -> "TextSimilarity":
-        # Imported here because few suites compare meanings.
-        from holodeck.lib.judging.judge import Judges  # noqa: PLC0415
-
         return Judges().embeddings()
 
     def _score(self, scenario: Scenario, result: AgentResult) -> ScoreResult:

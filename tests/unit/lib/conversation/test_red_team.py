@@ -8,7 +8,7 @@ import pytest
 from fakes import Reply
 from holodeck import scenario
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.conversation.red_team.encodings import (
+from holodeck.lib.conversation.attack_strategies import (
     Base64Technique,
     CharSplitTechnique,
     CodeBlockTechnique,

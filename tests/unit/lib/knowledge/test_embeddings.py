@@ -4,8 +4,12 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendTimeoutError, ConfigError
-from holodeck.lib.knowledge.embeddings import HttpEmbedder, LocalEmbedder, split_batches
-from holodeck.lib.knowledge.models import embedding_llm
+from holodeck.lib.knowledge.embeddings import (
+    HttpEmbedder,
+    LocalEmbedder,
+    embedding_llm,
+    split_batches,
+)
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import call_limits

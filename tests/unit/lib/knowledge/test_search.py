@@ -2,8 +2,7 @@
 
 import pytest
 
-from holodeck.lib.knowledge.chunking import Passage
-from holodeck.lib.knowledge.hierarchical import Links, find_definitions, find_references
+from holodeck.lib.knowledge.chunking import Links, Passage, find_definitions, find_references
 from holodeck.lib.knowledge.search import ChunkIndex, SearchSettings, search
 from holodeck.lib.knowledge.stores.base import Hit, StoredText
 

@@ -7,8 +7,7 @@ import pytest
 from holodeck.lib.llm.client import RequestSender, RequestStats
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.limiter import Limiters
-from holodeck.lib.llm.limits import call_limits
-from holodeck.lib.llm.options import RequestOptions
+from holodeck.lib.llm.limits import RequestOptions, call_limits
 from holodeck.lib.llm.retry import RetryConfig
 from support.clock import simulated
 

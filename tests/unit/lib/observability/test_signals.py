@@ -21,7 +21,7 @@ from holodeck.lib.observability import (
     shutdown_observability,
     span,
 )
-from holodeck.lib.observability.otlp import otlp_target
+from holodeck.lib.observability.exporters import otlp_target
 from holodeck.models.observability import ObservabilityConfig, OTLPExporterConfig
 from support.collector import collector, grpc_collector, plain
 

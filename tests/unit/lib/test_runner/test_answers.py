@@ -1,7 +1,6 @@
 """Which recorded answer a case is graded by when a run is graded again."""
 
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -38,9 +37,7 @@ async def recorded(tmp_path, *cases, redactor=Redactor()):  # noqa: B008 - holds
         agent_name=agent.name,
         agent_config_path="agent.yaml",
         cases=list(fingerprint.cases),
-        config=redactor.redact_report(
-            {**fingerprint.config, "test_cases": [*chain.from_iterable(dump_cases(agent))]}
-        ),
+        config=redactor.redact_report({**fingerprint.config, "test_cases": [*dump_cases(agent)]}),
     )
     finished = {
         at: CaseFinished(index=at, hash="x", result=one) for at, one in enumerate(report.results)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 from pydantic import ValidationError
@@ -303,7 +302,7 @@ async def graded_again(server, folder, held, **case):
         started="2026-01-01T00:00:00+00:00",
         agent_name="a",
         agent_config_path="agent.yaml",
-        config={"test_cases": [*chain.from_iterable(dump_cases(before))]},
+        config={"test_cases": [*dump_cases(before)]},
     )
     agent = an_agent(server, {**HELD, **case}).with_base_dir(folder)
     return await rescore(agent, replace(recorded(held), started=started))

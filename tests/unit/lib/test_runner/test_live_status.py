@@ -5,8 +5,7 @@ import re
 import pytest
 
 from holodeck.lib.support.text import columns_of
-from holodeck.lib.ui.activity import Activity, current_case
-from holodeck.lib.ui.live_status import LiveStatus
+from holodeck.lib.ui.activity import Activity, LiveStatus, current_case
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.ui.live_status import RemainingTime
+from holodeck.lib.ui.activity import RemainingTime
 
 
 class Clock:

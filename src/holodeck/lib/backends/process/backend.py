@@ -29,8 +29,7 @@ from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
-from holodeck.lib.processes.child_process import Launch
-from holodeck.lib.processes.programs import program_path
+from holodeck.lib.processes.child_process import Launch, program_path
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
 from holodeck.lib.user_code.code_root import code_roots, module_location

@@ -3,7 +3,7 @@
 Importing it imports Semantic Kernel, so everybody else imports it inside functions.
 """
 
-from holodeck.lib.support.garbage import collector_paused
+from holodeck.lib.processes.process_exit import collector_paused
 from holodeck.lib.ui.activity import loading
 
 with loading("Semantic Kernel", "semantic_kernel"), collector_paused():

@@ -1,76 +1,26 @@
-"""What a vector store takes, returns and does, and the vectors that it compares."""
+"""What a vector store takes, returns and does, and what the adapters of products have in common."""
 
-from collections.abc import Sequence
+import hashlib
+import re
+import socket
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
-from holodeck.lib.knowledge.stores.adapter import RowKey, StoreProblem
+from holodeck.errors import ConfigError
+from holodeck.lib.llm.errors import error_chain
+from holodeck.lib.support.safe_paths import written_path
+from holodeck.lib.support.text import one_line
+from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from holodeck.lib.knowledge.stores.adapter import Vector
-
+    Vector: TypeAlias = npt.NDArray[np.float32]
     Matrix: TypeAlias = npt.NDArray[np.float32]
-
-
-def normalise(embedding: Sequence[float], dimensions: int) -> "Vector":
-    """Return the embedding with length 1, or zeros for zeros. Raises StoreProblem."""
-    import numpy as np
-
-    vector = np.asarray(embedding, dtype=np.float64)
-    if vector.shape != (dimensions,):
-        raise StoreProblem(
-            f"an embedding has {vector.size} numbers instead of {dimensions}; all embeddings of a"
-            " collection must come from one model"
-        )
-    if not np.isfinite(vector).all():
-        raise StoreProblem(
-            "an embedding has numbers that are not finite; check the embedding model"
-        )
-    length = np.linalg.norm(vector)
-    return (vector / length if length else vector).astype(np.float32)
-
-
-def matrix_of(blobs: Sequence[bytes], dimensions: int) -> "Matrix":
-    """Return vectors that were stored as bytes as the rows of one array. Raises StoreProblem."""
-    import numpy as np
-
-    joined = b"".join(blobs)
-    if len(joined) != 4 * dimensions * len(blobs):
-        raise StoreProblem("stored embeddings are damaged; ingest anew with --force-ingest")
-    return np.frombuffer(joined, dtype="<f4").reshape(len(blobs), dimensions)
-
-
-def to_bytes(vector: "Vector") -> bytes:
-    """Return the vector as little-endian 32-bit floats."""
-    return vector.astype("<f4").tobytes()
-
-
-class VectorIndex:
-    """Normalised vectors in one array, searched exactly."""
-
-    def __init__(self, keys: Sequence[RowKey], matrix: "Matrix") -> None:
-        """`keys` name the rows of `matrix`."""
-        self.keys = keys
-        self._matrix = matrix
-
-    def best(self, vector: "Vector", top_k: int) -> list[tuple[RowKey, float]]:
-        """Return the keys of the most similar vectors with their cosine similarity."""
-        import numpy as np
-
-        if not self.keys:
-            return []
-        scores = self._matrix @ vector
-        if top_k < len(scores):
-            # of equal scores at the edge, all take part: the caller's order decides
-            edge = scores[np.argpartition(-scores, top_k - 1)[top_k - 1]]
-            found = np.flatnonzero(scores >= edge).tolist()
-        else:
-            found = list(range(len(scores)))
-        best = sorted(found, key=lambda index: (-scores[index], self.keys[index]))
-        return [(self.keys[index], float(scores[index])) for index in best[:top_k]]
 
 
 @dataclass(frozen=True)
@@ -153,3 +103,228 @@ class VectorStore(Protocol):
     async def close(self) -> None:
         """Disconnect; may be called twice, and without `open`."""
         ...
+
+
+@dataclass(frozen=True)
+class StoreContext:
+    """What an adapter needs to know besides the configuration."""
+
+    collection: str
+    """Name of the collection, any text."""
+    cache: Path
+    """The cache folder."""
+    base_dir: Path
+    """The folder from which relative paths start."""
+
+    def written_path(self, config: DatabaseConfig) -> Path | None:
+        """Return the file or folder of a store without a server; None if it names none.
+
+        Raises ConfigError if a run may not write there.
+        """
+        if config.path is None:
+            return None
+        if config.is_users:
+            return (self.base_dir / Path(config.path).expanduser()).resolve()
+        return written_path(config.path, self.base_dir, "database.path")
+
+
+class RowKey(NamedTuple):
+    """Identifies a chunk in a collection."""
+
+    document: str
+    position: int
+    """From 0, in the order of the document."""
+
+
+@dataclass(frozen=True)
+class StoredChunk:
+    """A chunk without its embedding, as stores keep it."""
+
+    key: RowKey
+    id: str
+    text: str
+    metadata: str
+    """A JSON document."""
+
+
+class StoreAdapter(Protocol):
+    """A client of a product for one collection; `Collection` calls one method at a time.
+
+    Methods block and raise whatever the client raises, or StoreProblem.
+    """
+
+    @property
+    def address(self) -> str:
+        """Host and port, or the path; never a secret."""
+        ...
+
+    def open(self, dimensions: int, *, empty: bool) -> None:
+        """Connect and create the collection. Raises OtherDimensions."""
+        ...
+
+    def replace(
+        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
+    ) -> None:
+        """Store rows instead of those of the document, and forget its fingerprint."""
+        ...
+
+    def delete(self, document: str) -> None: ...
+
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
+        """Return at most `top_k` rows with their cosine similarity, in any order."""
+        ...
+
+    def rows(self) -> Iterable[StoredChunk]:
+        """Return all rows, in any order."""
+        ...
+
+    def manifest(self) -> dict[str, str]: ...
+
+    def set_manifest(self, document: str, fingerprint: str | None) -> None: ...
+
+    def close(self) -> None: ...
+
+    def explain(self, error: Exception) -> str | None:
+        """Return what is wrong and what to change for an error of the client; None if unknown."""
+        ...
+
+
+class StoreProblem(Exception):
+    """What is wrong with a store and what to change, for people."""
+
+
+class OtherDimensions(StoreProblem):
+    """The collection has embeddings of another size."""
+
+    def __init__(self, found: int, wanted: int) -> None:
+        super().__init__(
+            f"the collection has embeddings with {found} dimensions, and the embedding model gives"
+            f" {wanted}; use the model it was made with, or ingest anew with --force-ingest"
+        )
+
+
+def collection_name(text: str) -> str:
+    """Return a name for a collection that every product accepts: 3 to 50 of `a-z`, 0-9 and `_`."""
+    if re.fullmatch(r"[a-z][a-z0-9_]{2,49}", text):
+        return text
+    words = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:30]
+    return f"c_{words}_{digest(text)[:12]}".replace("__", "_")
+
+
+def digest(*parts: str | int) -> str:
+    """Return a SHA-256 of the parts, in hexadecimal digits."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+
+
+def normalise(embedding: Sequence[float], dimensions: int) -> "Vector":
+    """Return the embedding with length 1, or zeros for zeros. Raises StoreProblem."""
+    import numpy as np
+
+    vector = np.asarray(embedding, dtype=np.float64)
+    if vector.shape != (dimensions,):
+        raise StoreProblem(
+            f"an embedding has {vector.size} numbers instead of {dimensions}; all embeddings of a"
+            " collection must come from one model"
+        )
+    if not np.isfinite(vector).all():
+        raise StoreProblem(
+            "an embedding has numbers that are not finite; check the embedding model"
+        )
+    length = np.linalg.norm(vector)
+    return (vector / length if length else vector).astype(np.float32)
+
+
+def matrix_of(blobs: Sequence[bytes], dimensions: int) -> "Matrix":
+    """Return vectors that were stored as bytes as the rows of one array. Raises StoreProblem."""
+    import numpy as np
+
+    joined = b"".join(blobs)
+    if len(joined) != 4 * dimensions * len(blobs):
+        raise StoreProblem("stored embeddings are damaged; ingest anew with --force-ingest")
+    return np.frombuffer(joined, dtype="<f4").reshape(len(blobs), dimensions)
+
+
+def to_bytes(vector: "Vector") -> bytes:
+    """Return the vector as little-endian 32-bit floats."""
+    return vector.astype("<f4").tobytes()
+
+
+class VectorIndex:
+    """Normalised vectors in one array, searched exactly."""
+
+    def __init__(self, keys: Sequence[RowKey], matrix: "Matrix") -> None:
+        """`keys` name the rows of `matrix`."""
+        self.keys = keys
+        self._matrix = matrix
+
+    def best(self, vector: "Vector", top_k: int) -> list[tuple[RowKey, float]]:
+        """Return the keys of the most similar vectors with their cosine similarity."""
+        import numpy as np
+
+        if not self.keys:
+            return []
+        scores = self._matrix @ vector
+        if top_k < len(scores):
+            # of equal scores at the edge, all take part: the caller's order decides
+            edge = scores[np.argpartition(-scores, top_k - 1)[top_k - 1]]
+            rows = np.flatnonzero(scores >= edge).tolist()
+        else:
+            rows = list(range(len(scores)))
+        best = sorted(rows, key=lambda index: (-scores[index], self.keys[index]))
+        return [(self.keys[index], float(scores[index])) for index in best[:top_k]]
+
+
+_CREDENTIALS = (
+    *("authentication failed", "no password supplied", "unauthorized", "forbidden"),
+    *("authentication required", "invalid username-password", "permission denied for user"),
+)
+
+
+def server_url(config: DatabaseConfig, *schemes: str) -> str:
+    """Return the address of the server. Raises ConfigError if it has none of the schemes."""
+    key = "url" if config.url is not None else "connection_string"
+    url = config.url or ""
+    if config.connection_string is not None:
+        url = config.connection_string.get_secret_value()
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        known = " or ".join(f"{scheme}://" for scheme in schemes)
+        raise ConfigError(
+            f"database.{key}",
+            f"is not an address of {config.provider}; it begins with {known} and a host",
+        )
+    return url
+
+
+def host_of(url: str, default_port: int) -> str:
+    """Return host and port of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or default_port}"
+
+
+def no_answer(seconds: float) -> str:
+    """Return what is wrong with a store that exceeds its time limit, and what to change."""
+    return f"no answer within {seconds:g} s; check that it runs, or raise 'timeout' of the database"
+
+
+def explain_connection(error: Exception, key: str) -> str | None:
+    """Return what is wrong with a connection and what to change; None for other errors.
+
+    `key` is the setting that holds the credentials.
+    """
+    causes = list(error_chain(error))
+    texts = " ".join(str(cause) for cause in causes).lower()
+    is_rejected = any(getattr(cause, "status_code", None) in {401, 403} for cause in causes)
+    if is_rejected or any(words in texts for words in _CREDENTIALS):
+        return f"the server rejects the credentials ({one_line(str(error), 300)}); change {key!r}"
+    for cause in causes:
+        if isinstance(cause, socket.gaierror) or "name or service not known" in str(cause).lower():
+            return f"the host is unknown ({one_line(str(cause), 300)}); change the address"
+        if isinstance(cause, ConnectionError) or "refused" in str(cause).lower():
+            reason = one_line(str(cause), 300)
+            return f"the server cannot be reached ({reason}); start it, or change the address"
+    return None

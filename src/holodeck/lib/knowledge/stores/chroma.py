@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.knowledge.stores.adapter import (
+from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
     StoreContext,
@@ -13,8 +13,11 @@ from holodeck.lib.knowledge.stores.adapter import (
     StoreProblem,
     collection_name,
     digest,
+    explain_connection,
+    host_of,
+    no_answer,
+    server_url,
 )
-from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, no_answer, server_url
 from holodeck.lib.support.files import make_folder
 from holodeck.models.tools.database import DatabaseConfig
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-    from holodeck.lib.knowledge.stores.adapter import Vector
+    from holodeck.lib.knowledge.stores.base import Vector
 
 _PER_REQUEST = 200
 

@@ -10,22 +10,28 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck.errors import ConfigError, HoloDeckError, VectorStoreError
-from holodeck.lib.knowledge.stores.adapter import (
+from holodeck.lib.knowledge.stores.base import (
+    Chunk,
+    Hit,
     RowKey,
     StoreAdapter,
     StoreContext,
     StoredChunk,
+    StoredText,
     StoreProblem,
+    VectorStore,
+    no_answer,
+    normalise,
 )
-from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore, normalise
-from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS
-from holodeck.lib.knowledge.stores.servers import no_answer
+from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS, SemanticKernelAdapter
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import path_inside
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig, VectorStoreProvider
+
+logger = logging.getLogger(__name__)
 
 _METHODS = ("open", "replace", "delete", "search", "texts", "manifest", "set_manifest", "close")
 
@@ -58,6 +64,12 @@ def arguments_of(config: DatabaseConfig, context: StoreContext) -> dict[str, Any
     return {**values, **(config.options or {})}
 
 
+def redactor_of(config: DatabaseConfig) -> Redactor:
+    """Return what takes the secrets of the configuration out of messages."""
+    secrets = (config.connection_string, config.api_key)
+    return Redactor(secret.get_secret_value() for secret in secrets if secret is not None)
+
+
 class NamedStore:
     """A store of the user's, with time limits and errors as those of other stores."""
 
@@ -65,10 +77,7 @@ class NamedStore:
         self._store = store
         self._provider = config.provider
         self._limit_s = config.timeout
-        secrets = (config.connection_string, config.api_key)
-        self._redactor = Redactor(
-            secret.get_secret_value() for secret in secrets if secret is not None
-        )
+        self._redactor = redactor_of(config)
 
     async def open(self, dimensions: int, *, empty: bool = False) -> None:
         await self._call(self._store.open(dimensions, empty=empty))
@@ -108,9 +117,6 @@ class NamedStore:
             raise VectorStoreError(message) from error
 
 
-logger = logging.getLogger(__name__)
-
-
 _CHUNKS_PER_REQUEST = 500
 """Storing more chunks than this has a multiple of the time limit."""
 
@@ -119,13 +125,13 @@ STORES: Registry[Any] = Registry(
     "vector store",
     {
         "sqlite": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
-        "in-memory": "holodeck.lib.knowledge.stores.sqlite:InMemoryAdapter",
+        "in-memory": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
         "chromadb": "holodeck.lib.knowledge.stores.chroma:ChromaAdapter",
         "qdrant": "holodeck.lib.knowledge.stores.qdrant:QdrantAdapter",
         "postgres": "holodeck.lib.knowledge.stores.postgres:PostgresAdapter",
         # what is used for products of existing files that are none any more
         "redis": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
-        "faiss": "holodeck.lib.knowledge.stores.sqlite:InMemoryAdapter",
+        "faiss": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
         **dict.fromkeys(
             CONNECTORS, "holodeck.lib.knowledge.stores.semantic_kernel_store:SemanticKernelAdapter"
         ),
@@ -152,11 +158,6 @@ def open_store(
         return Collection(build(config, context), config)
     if not hasattr(build, "ensure_collection_exists"):
         return open_class(build, config, context)
-    # Imported here because few stores are connectors of Semantic Kernel.
-    from holodeck.lib.knowledge.stores.semantic_kernel_store import (  # noqa: PLC0415
-        SemanticKernelAdapter,
-    )
-
     arguments = arguments_of(config, context)
     return Collection(SemanticKernelAdapter(config, context, build, arguments), config)
 
@@ -168,10 +169,7 @@ class Collection:
         self._adapter = adapter
         self._provider = config.provider
         self._limit = config.timeout
-        secrets = (config.connection_string, config.api_key)
-        self._redactor = Redactor(
-            secret.get_secret_value() for secret in secrets if secret is not None
-        )
+        self._redactor = redactor_of(config)
         self._lock = threading.Lock()
         self._dimensions = 0
         self._is_open = False
@@ -197,9 +195,9 @@ class Collection:
         def search() -> list[tuple[StoredChunk, float]]:
             return self._adapter.search(normalise(embedding, self._dimensions), top_k)
 
-        found = await self._call(search)
-        found.sort(key=lambda one: (-one[1], one[0].key))
-        return [_hit(row, score) for row, score in found[:top_k]]
+        rows = await self._call(search)
+        rows.sort(key=lambda row: (-row[1], row[0].key))
+        return [_hit(row, score) for row, score in rows[:top_k]]
 
     async def texts(self) -> list[StoredText]:
         rows = await self._call(lambda: list(self._adapter.rows()))

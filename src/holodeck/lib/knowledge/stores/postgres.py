@@ -5,21 +5,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.knowledge.stores.adapter import (
+from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
     StoreContext,
     StoredChunk,
     StoreProblem,
+    VectorIndex,
+    explain_connection,
+    matrix_of,
+    to_bytes,
 )
-from holodeck.lib.knowledge.stores.base import VectorIndex, matrix_of, to_bytes
-from holodeck.lib.knowledge.stores.servers import explain_connection
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from holodeck.lib.knowledge.stores.adapter import Vector
+    from holodeck.lib.knowledge.stores.base import Vector
 
     Client: TypeAlias = Connection[Any]
 

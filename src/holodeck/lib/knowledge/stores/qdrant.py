@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.knowledge.stores.adapter import (
+from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
     StoreContext,
@@ -18,15 +18,17 @@ from holodeck.lib.knowledge.stores.adapter import (
     StoreProblem,
     collection_name,
     digest,
+    explain_connection,
+    host_of,
+    server_url,
 )
-from holodeck.lib.knowledge.stores.servers import explain_connection, host_of, server_url
 from holodeck.lib.support.files import make_folder, try_lock
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-    from holodeck.lib.knowledge.stores.adapter import Vector
+    from holodeck.lib.knowledge.stores.base import Vector
 
 _PER_REQUEST = 200
 _folders: dict[Path, tuple["QdrantClient", int]] = {}

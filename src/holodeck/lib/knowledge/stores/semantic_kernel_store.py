@@ -8,7 +8,7 @@ each has, from which their keys follow.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from pydantic import SecretStr
-
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.knowledge.stores.adapter import (
+from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
     StoreContext,
     StoredChunk,
     StoreProblem,
     digest,
+    explain_connection,
+    no_answer,
 )
-from holodeck.lib.knowledge.stores.servers import explain_connection, no_answer
 from holodeck.lib.support.text import describe, one_line
 from holodeck.models.tools.database import DatabaseConfig
 
 if TYPE_CHECKING:
-    from holodeck.lib.knowledge.stores.adapter import Vector
+    from holodeck.lib.knowledge.stores.base import Vector
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,13 @@ class Connector:
     extra: str
     arguments: Callable[[DatabaseConfig], dict[str, Any]]
     index: str = "default"
-    created_with: tuple[str, ...] = ()
-    """Settings for new collections."""
-    imports: str | None = None
+    client: str | None = None
     """A module that the connector imports only when it connects."""
 
 
 def _secret(config: DatabaseConfig, name: str) -> str | None:
-    value: SecretStr | None = getattr(config, name)
-    return None if value is None else value.get_secret_value()
+    value = getattr(config, name)
+    return None if value is None else str(value.get_secret_value())
 
 
 def address_of(config: DatabaseConfig) -> str:
@@ -79,10 +78,6 @@ def _pinecone(config: DatabaseConfig) -> dict[str, Any]:
     return {"api_key": unquote(parts.username), "namespace": parts.netloc.rpartition("@")[2]}
 
 
-def _azure_ai_search(config: DatabaseConfig) -> dict[str, Any]:
-    return {"search_endpoint": address_of(config), "api_key": _secret(config, "api_key")}
-
-
 def _cosmos_nosql(config: DatabaseConfig) -> dict[str, Any]:
     address = _secret(config, "connection_string") or ""
     values = dict(part.partition("=")[::2] for part in address.split(";"))
@@ -94,40 +89,35 @@ def _cosmos_nosql(config: DatabaseConfig) -> dict[str, Any]:
     }
 
 
-def _cosmos_mongo(config: DatabaseConfig) -> dict[str, Any]:
-    return {
-        "connection_string": address_of(config),
-        "database_name": config.database or "holodeck",
-    }
-
-
-def _sql_server(config: DatabaseConfig) -> dict[str, Any]:
-    return {"connection_string": address_of(config)}
-
-
 _PACKAGE = "semantic_kernel.connectors"
-CONNECTORS: Mapping[str, Connector] = {
+CONNECTORS = {
     "weaviate": Connector(f"{_PACKAGE}.weaviate:WeaviateCollection", "weaviate", _weaviate),
-    "pinecone": Connector(
-        f"{_PACKAGE}.pinecone:PineconeCollection",
-        "pinecone",
-        _pinecone,
-        created_with=("cloud", "region"),
-    ),
+    "pinecone": Connector(f"{_PACKAGE}.pinecone:PineconeCollection", "pinecone", _pinecone),
     "azure-ai-search": Connector(
         f"{_PACKAGE}.azure_ai_search:AzureAISearchCollection",
         "azure-ai-search",
-        _azure_ai_search,
+        lambda config: {
+            "search_endpoint": address_of(config),
+            "api_key": _secret(config, "api_key"),
+        },
         index="flat",
     ),
     "azure-cosmos-nosql": Connector(
         f"{_PACKAGE}.azure_cosmos_db:CosmosNoSqlCollection", "azure-cosmos", _cosmos_nosql
     ),
     "azure-cosmos-mongo": Connector(
-        f"{_PACKAGE}.azure_cosmos_db:CosmosMongoCollection", "azure-cosmos", _cosmos_mongo
+        f"{_PACKAGE}.azure_cosmos_db:CosmosMongoCollection",
+        "azure-cosmos",
+        lambda config: {
+            "connection_string": address_of(config),
+            "database_name": config.database or "holodeck",
+        },
     ),
     "sql-server": Connector(
-        f"{_PACKAGE}.sql_server:SqlServerCollection", "sql-server", _sql_server, imports="pyodbc"
+        f"{_PACKAGE}.sql_server:SqlServerCollection",
+        "sql-server",
+        lambda config: {"connection_string": address_of(config)},
+        client="pyodbc",
     ),
 }
 
@@ -137,37 +127,28 @@ def load_connector(provider: str) -> Any:
     known = CONNECTORS[provider]
     module, _, name = known.target.partition(":")
     try:
-        if known.imports is not None:
-            import_module(known.imports)
+        if known.client is not None:
+            import_module(known.client)
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         raise MissingExtra(known.extra, f"vector store {provider}") from error
     except (ImportError, AttributeError) as error:
-        message = f"{provider}: {error}; {_versions([error.name or ''])}"
+        message = f"{provider}: {error}; {versions_for(module)}"
         raise ConfigError("database.provider", message) from error
 
 
-def versions_of(connector: type) -> str:
-    """Return the versions of Semantic Kernel and of the libraries that a connector uses."""
-    used = vars(import_module(connector.__module__)).values()
-    modules = [
-        getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in used
+def versions_for(module: str) -> str:
+    """Return the versions of Semantic Kernel and of the clients of a connector's module."""
+    installed = {package.name: package.version for package in metadata.distributions()}
+    extra = module.rpartition(".")[2].partition("_")[0]  # Semantic Kernel's name for the clients
+    clients = [
+        re.split(r"[^\w.-]", text)[0]
+        for text in metadata.requires("semantic-kernel") or ()
+        if re.search(rf"extra == .{extra}", text)
     ]
-    return _versions([connector.__module__, *map(str, modules)])
-
-
-def _versions(modules: Iterable[str]) -> str:
-    """Return the versions of the clients among the libraries of some modules."""
-    clients = [text for text in metadata.requires("semantic-kernel") or () if "extra ==" in text]
-    names = {re.split(r"[^\w.-]", text)[0] for text in clients}
-    homes = metadata.packages_distributions()
-    used = {name for module in modules for name in homes.get(module.partition(".")[0], ())}
-    shown = [f"{name} {metadata.version(name)}" for name in sorted(used & names)]
-    versions = " and ".join([f"semantic-kernel {metadata.version('semantic-kernel')}", *shown])
+    packages = [name for name in ("semantic-kernel", *clients) if name in installed]
+    versions = " and ".join(f"{name} {installed[name]}" for name in packages)
     return f"its connector and its client may not fit: {versions}"
-
-
-T = TypeVar("T")
 
 
 _PER_REQUEST = 100
@@ -178,8 +159,8 @@ _PAGES = 1000
 class _Document(NamedTuple):
     """What the second collection says about a document."""
 
-    chunks: int
-    fingerprint: str | None
+    chunks: int = 0
+    fingerprint: str | None = None
 
 
 class SemanticKernelAdapter:
@@ -197,8 +178,8 @@ class SemanticKernelAdapter:
         self._connector: Any = connector or load_connector(config.provider)
         self._arguments = known.arguments(config) if known else arguments or {}
         self._index = known.index if known else "default"
-        names = known.created_with if known else ()
-        self._new = {name: getattr(config, name) for name in names if getattr(config, name)}
+        places = {"cloud": config.cloud, "region": config.region}
+        self._new = {name: place for name, place in places.items() if place}
         # no product rejects a name of letters and digits
         self._name = f"holodeck{digest(context.collection)[:24]}"
         self._limit_s = config.timeout * 0.8  # ends before the limit of the call
@@ -218,10 +199,10 @@ class SemanticKernelAdapter:
         # the last number marks embeddings of zeros, which have no direction of their own
         self._chunks = self._ask(self._open(self._name, dimensions + 1, empty=empty))
         self._manifest = self._ask(self._open(f"{self._name}documents", 2, empty=empty))
-        found = self._get(self._manifest, [_key("dimensions")])
-        if not found:
+        stored = self._get(self._manifest, [_key("dimensions")])
+        if not stored:
             self._store(self._manifest, [_record(_key("dimensions"), "", dimensions, (1.0, 0.0))])
-        elif (size := json.loads(found[0]["about"])) != dimensions:
+        elif (size := json.loads(stored[0]["about"])) != dimensions:
             self.close()
             raise OtherDimensions(size, dimensions)
         self._load()
@@ -233,17 +214,13 @@ class SemanticKernelAdapter:
             VectorStoreField,
         )
 
+        kind = IndexKind(self._index)
+        vector: dict[str, Any] = {"type": "float", "dimensions": dimensions, "index_kind": kind}
         fields = [
             VectorStoreField("key", name="id", type="str"),
             VectorStoreField("data", name="text", type="str"),
             VectorStoreField("data", name="about", type="str"),
-            VectorStoreField(
-                "vector",
-                name="embedding",
-                type="float",
-                dimensions=dimensions,
-                index_kind=IndexKind(self._index),
-            ),
+            VectorStoreField("vector", name="embedding", **vector),
         ]
         collection = self._connector(
             record_type=dict,
@@ -266,17 +243,14 @@ class SemanticKernelAdapter:
 
     def _get(self, collection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Return the records that are there, in any order."""
-        records = list[dict[str, Any]]()
-        for batch in _batches(keys):
-            records += self._ask(_get(collection, batch))
-        return records
+        return [record for batch in _batches(keys) for record in self._ask(_get(collection, batch))]
 
     def _remove(self, collection: Any, keys: Sequence[str]) -> None:
         for batch in _batches(keys):
             # removing what is not there is an error of some products
-            there = [record["id"] for record in self._ask(_get(collection, batch))]
-            if there:
-                self._ask(collection.delete(there))
+            stored = [record["id"] for record in self._ask(_get(collection, batch))]
+            if stored:
+                self._ask(collection.delete(stored))
 
     def _store(self, collection: Any, records: Sequence[dict[str, Any]]) -> None:
         for batch in _batches(records):
@@ -288,13 +262,12 @@ class SemanticKernelAdapter:
         """Read and return what the second collection says."""
         self._pages = {}
         for record in self._get(self._manifest, [_key("page", page) for page in range(_PAGES)]):
-            documents = json.loads(record["about"]).items()
-            page = {name: _Document(*values) for name, values in documents}
-            self._pages |= {_page(name): page for name in page}
+            for name, values in json.loads(record["about"]).items():
+                self._pages.setdefault(_page(name), {})[name] = _Document(*values)
         return {name: known for page in self._pages.values() for name, known in page.items()}
 
     def _known(self, document: str) -> _Document:
-        return self._pages.get(_page(document), {}).get(document, _Document(0, None))
+        return self._pages.get(_page(document), {}).get(document, _Document())
 
     def _note(self, document: str, chunks: int, fingerprint: str | None) -> None:
         """Write what a document has; nothing is said of one without chunks and fingerprint."""
@@ -328,8 +301,9 @@ class SemanticKernelAdapter:
 
     def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         self._ask(self._settle())
-        found = self._ask(_search(self._chunks, _mark(vector), top_k))
-        return [(_row(record), _cosine(vector, record["embedding"])) for record in found]
+        records = self._ask(_search(self._chunks, _mark(vector), top_k))
+        # the scores of products differ in direction and scale, so they come from the vectors
+        return [(_row(record), float(vector @ record["embedding"][:-1])) for record in records]
 
     async def _settle(self) -> None:
         """Return once what was stored is there: some products show changes late."""
@@ -339,14 +313,12 @@ class SemanticKernelAdapter:
 
     def rows(self) -> Iterable[StoredChunk]:
         self._ask(self._settle())
-        rows = list[StoredChunk]()
         for document, known in self._load().items():
             records = self._get(self._chunks, _chunk_keys(document, known.chunks))
             if known.fingerprint is not None and len(records) != known.chunks:
                 problem = f"{document!r} has {len(records)} of its {known.chunks} chunks"
                 raise StoreProblem(f"{problem}; ingest anew with --force-ingest")
-            rows += map(_row, records)
-        return rows
+            yield from map(_row, records)
 
     def manifest(self) -> dict[str, str]:
         documents = self._load().items()
@@ -369,7 +341,8 @@ class SemanticKernelAdapter:
         if isinstance(error, TimeoutError):
             return no_answer(self._limit_s)
         known = explain_connection(error, "connection_string' or 'api_key")
-        return known or f"{one_line(describe(error), 300)}; {versions_of(self._connector)}"
+        versions = versions_for(self._connector.__module__)
+        return known or f"{one_line(describe(error), 300)}; {versions}"
 
 
 async def _get(collection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -377,11 +350,10 @@ async def _get(collection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
 
 
 async def _search(collection: Any, vector: list[float], top_k: int) -> list[dict[str, Any]]:
-    # the scores of products differ in direction and scale, so they are computed from the vectors
-    found = await collection.search(
+    results = await collection.search(
         vector=vector, vector_property_name="embedding", top=top_k, include_vectors=True
     )
-    return [hit.record async for hit in found.results]
+    return [hit.record async for hit in results.results]
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -395,6 +367,7 @@ def _key(*parts: str | int) -> str:
 
 
 def _page(document: str) -> int:
+    """Return the number of the record for a document: no product takes a record with all."""
     return int(digest(document)[:8], 16) % _PAGES
 
 
@@ -413,8 +386,3 @@ def _row(record: dict[str, Any]) -> StoredChunk:
 
 def _mark(vector: "Vector") -> list[float]:
     return [*vector.tolist(), 0.0 if vector.any() else 1.0]
-
-
-def _cosine(vector: "Vector", stored: Sequence[float]) -> float:
-    pairs = zip(vector.tolist(), stored, strict=False)  # without the mark
-    return float(sum(one * other for one, other in pairs))

@@ -1,4 +1,4 @@
-"""The embedded stores: one SQLite file with an array of its vectors, and one in memory only."""
+"""The embedded store: SQLite in a file or in memory, with an array of its vectors."""
 
 import os
 import sqlite3
@@ -7,82 +7,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holodeck.lib.knowledge.stores.adapter import (
+from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
     StoreContext,
     StoredChunk,
     StoreProblem,
+    VectorIndex,
     collection_name,
+    matrix_of,
+    to_bytes,
 )
-from holodeck.lib.knowledge.stores.base import VectorIndex, matrix_of, to_bytes
 from holodeck.lib.support.files import create_file, exclusive_lock, make_folder
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
 
 if TYPE_CHECKING:
-    from holodeck.lib.knowledge.stores.adapter import Vector
-    from holodeck.lib.knowledge.stores.base import Matrix
+    from holodeck.lib.knowledge.stores.base import Vector
 
-
-class InMemoryAdapter:
-    """Rows and vectors in dictionaries."""
-
-    address = ""
-
-    def __init__(self, _config: DatabaseConfig, _context: StoreContext) -> None:
-        self._rows: dict[RowKey, tuple[StoredChunk, Vector]] = {}
-        self._manifest: dict[str, str] = {}
-        self._index: VectorIndex | None = None
-
-    def open(self, dimensions: int, *, empty: bool) -> None:  # noqa: ARG002 - it is always empty
-        self._rows.clear()
-        self._manifest.clear()
-        self._index = None
-
-    def replace(
-        self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
-    ) -> None:
-        self.delete(document)
-        self._rows.update(
-            (row.key, (row, vector)) for row, vector in zip(rows, vectors, strict=True)
-        )
-
-    def delete(self, document: str) -> None:
-        self._rows = {key: row for key, row in self._rows.items() if key.document != document}
-        self._manifest.pop(document, None)
-        self._index = None
-
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
-        self._index = self._index or self._build_index()
-        return [(self._rows[key][0], score) for key, score in self._index.best(vector, top_k)]
-
-    def _build_index(self) -> VectorIndex:
-        import numpy as np
-
-        vectors = [one for _, one in self._rows.values()]
-        matrix = np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
-        return self._index_of(list(self._rows), matrix)
-
-    def _index_of(self, keys: Sequence[RowKey], matrix: "Matrix") -> VectorIndex:
-        return VectorIndex(keys, matrix)
-
-    def rows(self) -> Iterable[StoredChunk]:
-        return [row for row, _ in self._rows.values()]
-
-    def manifest(self) -> dict[str, str]:
-        return dict(self._manifest)
-
-    def set_manifest(self, document: str, fingerprint: str | None) -> None:
-        if fingerprint is None:
-            self._manifest.pop(document, None)
-        else:
-            self._manifest[document] = fingerprint
-
-    def close(self) -> None:
-        pass
-
-    def explain(self, error: Exception) -> str | None:  # noqa: ARG002 - nothing can fail
-        return None
+IN_MEMORY = frozenset({VectorStoreProvider.IN_MEMORY, VectorStoreProvider.FAISS})
+"""Providers whose collections end with the run."""
 
 
 _APPLICATION_ID = 0x686F6C6F  # "holo", in the header of the file
@@ -104,16 +47,19 @@ _SCHEMA = f"""
 
 
 class SqliteAdapter:
-    """A collection in a SQLite file, which several processes may use at the same time.
+    """A collection in a SQLite file, which several processes may use, or in memory.
 
-    The vectors are read into memory by the first search, and again after a change of the file.
+    The vectors are read into one array by the first search, and again after a change of the file.
     """
 
     def __init__(self, config: DatabaseConfig, context: StoreContext) -> None:
         self._name = context.collection
         name = f"{collection_name(context.collection)}.sqlite"
         default = context.cache / "vectorstores" / name
-        self._path = context.written_path(config) or default
+        self._path = (
+            None if config.provider in IN_MEMORY else context.written_path(config) or default
+        )
+        """The file; None in memory."""
         self._wait_s = config.timeout * 0.8  # ends before the limit of the call
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
@@ -125,24 +71,28 @@ class SqliteAdapter:
 
     @property
     def address(self) -> str:
-        return str(self._path)
+        return "" if self._path is None else str(self._path)
 
     @property
     def _file(self) -> sqlite3.Connection:
-        if self._connection is None or self._opened is None:
+        if self._connection is None:
             raise StoreProblem("the store is not open")
         # SQLite goes on with the file that it opened, also if it lies nowhere any more
-        if not os.path.samestat(self._path.stat(), self._opened):
+        if self._path and self._opened and not os.path.samestat(self._path.stat(), self._opened):
             raise StoreProblem("another file was put in its place during the run; run again")
         return self._connection
 
     def open(self, dimensions: int, *, empty: bool) -> None:
         self.close()
-        make_folder(self._path.parent)
-        lock = self._path.with_name(f"{self._path.name}.lock")
-        with exclusive_lock(lock, f"it opens {self._path}", self._wait_s):
-            self._connection = _connect(self._path, self._wait_s)
-        self._opened = self._path.stat()
+        if self._path is None:
+            self._connection = _connect(":memory:", self._wait_s)
+        else:
+            make_folder(self._path.parent)
+            lock = self._path.with_name(f"{self._path.name}.lock")
+            with exclusive_lock(lock, f"it opens {self._path}", self._wait_s):
+                create_file(self._path)  # SQLite gives the files beside it the same permissions
+                self._connection = _connect(self._path, self._wait_s)
+            self._opened = self._path.stat()
         self._dimensions = dimensions
         with self._writing() as file:
             if empty:
@@ -152,10 +102,10 @@ class SqliteAdapter:
             values = (self._name, dimensions)
             file.execute("INSERT OR IGNORE INTO collections VALUES (?, ?)", values)
             select = "SELECT dimensions FROM collections WHERE name = ?"
-            [found] = file.execute(select, (self._name,)).fetchone()
-        if found != dimensions:
+            [size] = file.execute(select, (self._name,)).fetchone()
+        if size != dimensions:
             self.close()
-            raise OtherDimensions(found, dimensions)
+            raise OtherDimensions(size, dimensions)
 
     def replace(
         self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
@@ -189,9 +139,9 @@ class SqliteAdapter:
         state = (version, file.total_changes)
         if self._index is None or self._indexed != state:
             select = "SELECT document, position, embedding FROM chunks WHERE collection = ?"
-            found = file.execute(select, (self._name,)).fetchall()
-            matrix = matrix_of([blob for _, _, blob in found], self._dimensions)
-            self._index = VectorIndex([RowKey(one, position) for one, position, _ in found], matrix)
+            rows = file.execute(select, (self._name,)).fetchall()
+            matrix = matrix_of([blob for *_, blob in rows], self._dimensions)
+            self._index = VectorIndex([RowKey(*key) for *key, _ in rows], matrix)
             self._indexed = state
         return self._index
 
@@ -204,8 +154,8 @@ class SqliteAdapter:
 
     def rows(self) -> Iterable[StoredChunk]:
         select = "SELECT document, position, id, text, metadata FROM chunks WHERE collection = ?"
-        found = self._file.execute(select, (self._name,)).fetchall()
-        return [StoredChunk(RowKey(one, position), *rest) for one, position, *rest in found]
+        rows = self._file.execute(select, (self._name,)).fetchall()
+        return [StoredChunk(RowKey(*row[:2]), *row[2:]) for row in rows]
 
     def manifest(self) -> dict[str, str]:
         select = "SELECT document, fingerprint FROM manifest WHERE collection = ?"
@@ -259,9 +209,8 @@ def _transaction(file: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Conne
     file.execute("COMMIT")
 
 
-def _connect(path: Path, wait_s: float) -> sqlite3.Connection:
-    """Return a connection to the file, which is created if it is missing. Raises StoreProblem."""
-    create_file(path)  # SQLite gives the files beside it the same permissions
+def _connect(path: Path | str, wait_s: float) -> sqlite3.Connection:
+    """Return a connection to a database with our tables. Raises StoreProblem."""
     file = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
         if _is_new(file):

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,8 +156,7 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
     fingerprint = fingerprint_of(agent)
     contexts: dict[int, Json] = {}
     if is_known and any(case.context is not None for case in agent.test_cases or []):
-        cases_as_values = list(chain.from_iterable(dump_cases(agent)))
-        contexts = _case_values({"test_cases": cases_as_values}, "context") or {}
+        contexts = _case_values({"test_cases": [*dump_cases(agent)]}, "context") or {}
     cases = enumerate(zip(agent.test_cases or [], fingerprint.cases, strict=True))
     keyed = []
     for at, (case, plan) in cases:

@@ -44,10 +44,9 @@ from holodeck.models.token_usage import TokenUsage
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.events import OnConversation
 
+from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatStrategy
+from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.conversation.red_team.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.red_team.goat import GoatStrategy
-from holodeck.lib.conversation.red_team.strategies import CrescendoStrategy
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.models.base import MAX_TURNS
 from holodeck.models.cases.conversation import RedTeam

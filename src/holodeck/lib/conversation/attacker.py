@@ -8,6 +8,12 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from holodeck.errors import EvaluationError
+from holodeck.lib.conversation.attack_strategies import (
+    DEFAULT_TECHNIQUES,
+    AttackTechnique,
+    RedTeamStrategy,
+    looks_encoded,
+)
 from holodeck.lib.conversation.messages import (
     AgentRole,
     Message,
@@ -15,12 +21,6 @@ from holodeck.lib.conversation.messages import (
     tool_calls_in,
     transcript_of,
 )
-from holodeck.lib.conversation.red_team.encodings import (
-    DEFAULT_TECHNIQUES,
-    AttackTechnique,
-    looks_encoded,
-)
-from holodeck.lib.conversation.red_team.strategies import RedTeamStrategy
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, ScenarioUsageError
 from holodeck.lib.conversation.usage import record_usage
