@@ -164,9 +164,10 @@ def test_without_scenarios_there_is_no_section_and_nothing_is_imported(tmp_path)
     (tmp_path / "test_other.py").write_text(
         "import sys\n"
         "def test_imports():\n"
-        "    ours = sorted(one for one in sys.modules if one.startswith('holodeck'))\n"
+        "    ours = sorted(name for name in sys.modules if name.startswith('holodeck'))\n"
         "    assert ours == ['holodeck', 'holodeck.lib', 'holodeck.lib.conversation',"
-        " 'holodeck.lib.conversation.result_listeners', 'holodeck.pytest_plugin']\n"
+        " 'holodeck.lib.conversation.result_listeners', 'holodeck.models',"
+        " 'holodeck.pytest_plugin']\n"
         "    assert 'pydantic' not in sys.modules\n"
     )
     told = run_pytest_from_nothing(tmp_path)

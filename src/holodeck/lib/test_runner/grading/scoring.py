@@ -49,9 +49,9 @@ async def compute_metrics(
                 set_row = partial(done.__setitem__, at)
                 group.create_task(_compute_metric(check, observation, set_row))
     finally:
-        unfinished, now = EvaluationError(NOT_DONE), time.perf_counter()
         rows[:] = [
-            done.get(at) or _error_row(check, unfinished, now) for at, check in enumerate(checks)
+            done.get(at) or _error_row(check, EvaluationError(NOT_DONE), time.perf_counter())
+            for at, check in enumerate(checks)
         ]
 
 
@@ -70,7 +70,6 @@ async def _compute_metric(
         count_judge_usage() as usage,
         keep_judge_prompts() as prompts,
     ):
-        row = _error_row(check, EvaluationError(NOT_DONE), started)
         _add_content(current, observation)
         try:
             await check.evaluator.prepare()
@@ -80,15 +79,18 @@ async def _compute_metric(
         except asyncio.CancelledError:
             why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
             row = _error_row(check, EvaluationError(why), started)
-            if is_cancelled():
-                raise
-        except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
-            logger.debug("metric %s: %s", check.name, traceback.format_exc())
-            row = _error_row(check, error, started)
-        finally:
             row = _with_usage(row, usage, prompts)
             _add_event(current, row)
             set_row(row)
+            if is_cancelled():
+                raise
+            return
+        except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
+            logger.debug("metric %s: %s", check.name, traceback.format_exc())
+            row = _error_row(check, error, started)
+        row = _with_usage(row, usage, prompts)
+        _add_event(current, row)
+        set_row(row)
 
 
 def _with_usage(row: MetricResult, usage: UsageMeter, prompts: list[str]) -> MetricResult:
