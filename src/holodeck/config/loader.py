@@ -18,6 +18,7 @@ from holodeck.config.providers import (
     with_models,
     with_provider_settings,
     with_provider_variables,
+    with_vector_stores,
 )
 from holodeck.config.settings import (
     ConfigFile,
@@ -30,7 +31,6 @@ from holodeck.config.settings import (
     unknown_variable_warnings,
     with_case_settings,
 )
-from holodeck.config.vector_stores import with_vector_stores
 from holodeck.config.yaml.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
 from holodeck.config.yaml.source import (
     Locations,
@@ -47,7 +47,7 @@ from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.setting import COMMAND_LINE
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from holodeck.config.agent_files import load_response_schema, read_instructions
+from holodeck.config.agent_files import Prompt, load_response_schema, read_instructions
 from holodeck.config.checks.cases import can_fail_case, check_case, check_pattern, check_tool_names
 from holodeck.config.checks.findings import CheckContext, Finding, Tools, raise_on_errors
 from holodeck.config.checks.metrics import check_metrics, check_placeholders, warn_of_no_threshold
@@ -25,7 +25,6 @@ from holodeck.config.model_calls import (
     models_of_litellm,
     require_prices,
 )
-from holodeck.config.prompt_files import Prompt
 from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.build import (

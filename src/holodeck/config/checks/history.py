@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from inspect import Parameter
 from typing import Any
 
-from holodeck.config.cases.history import load_history
+from holodeck.config.cases.rows import load_history
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.python_files import find_definition
 from holodeck.config.yaml.source import KeyPath
@@ -17,7 +17,7 @@ from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_pas
 from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
 from holodeck.models.cases.conversation import speaks_for_agent, step_kind, step_value
-from holodeck.models.cases.trace_checks import TraceChecks
+from holodeck.models.cases.matchers import TraceChecks
 from holodeck.models.test_case import TestCaseModel
 
 NO_RECEIVER = (

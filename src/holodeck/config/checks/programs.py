@@ -15,7 +15,7 @@ from holodeck.lib.secrets.redact import MIN_SECRET_LENGTH
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
-from holodeck.models.tools.mcp import McpTool, is_loopback
+from holodeck.models.tool import McpTool, is_loopback
 
 _INSTALL = {
     "npx": "install Node.js",

@@ -11,9 +11,9 @@ from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
 from holodeck.lib.knowledge.embeddings import embedding_llm
 from holodeck.lib.knowledge.objects import is_object_source, object_source
 from holodeck.lib.tools.prompt import PromptTemplate
+from holodeck.models.tool import PromptTool
 from holodeck.models.tools.database import REPLACED, DatabaseConfig, VectorStoreProvider
 from holodeck.models.tools.knowledge import KnowledgeTool
-from holodeck.models.tools.prompt import PromptTool
 
 
 def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPath) -> Tools:

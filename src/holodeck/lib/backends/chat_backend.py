@@ -319,7 +319,7 @@ def _user_message(message: str) -> ChatMessage:
     if type(message) is str:
         return {"role": "user", "content": message}
     # Imported here because few messages have images.
-    from holodeck.models.cases.attachments import MessageWithImages  # noqa: PLC0415
+    from holodeck.models.cases.history import MessageWithImages  # noqa: PLC0415
 
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holodeck.lib.spans.agent_traces import AgentTraces
     from holodeck.lib.test_runner.events import OnConversation
     from holodeck.lib.test_runner.turns.conversation import ConversationRunner
-    from holodeck.models.cases.attachments import Image
+    from holodeck.models.cases.history import Image
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class _Turn:
         message = with_files(self.turn.input, self.files)
         if self.images:
             # Imported here because few turns have images.
-            from holodeck.models.cases.attachments import MessageWithImages  # noqa: PLC0415
+            from holodeck.models.cases.history import MessageWithImages  # noqa: PLC0415
 
             message = MessageWithImages(message, self.images)
         attributes = {

@@ -22,7 +22,7 @@ from holodeck.lib.support.text import plural
 from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import show_progress
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from holodeck.lib.tools.mcp import McpServer
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 from support.processes import descendants, is_running, until, until_gone
 
 LONG_S = 600
