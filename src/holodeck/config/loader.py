@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck import errors
+from holodeck.config.cases.data_files import CaseFiles
+from holodeck.config.cases.rows import to_node
 from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
+from holodeck.config.cases.suites import load_external_cases
+from holodeck.config.cases.written_cases import expand_parameters
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment, user_folders
 from holodeck.config.model_calls import merge_prices
@@ -31,6 +35,7 @@ from holodeck.config.settings import (
     unknown_variable_warnings,
     with_case_settings,
 )
+from holodeck.config.trust import refuse_untrusted
 from holodeck.config.yaml.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
 from holodeck.config.yaml.source import (
     Locations,
@@ -86,10 +91,6 @@ def gather_cases(
     elsewhere: Iterable[tuple[Any, Origin]] = ()
     read: set[Path] = set()
     if extra_suites or not data.keys() <= Agent.model_fields.keys():
-        # Imported here because most agents hold all of their cases.
-        from holodeck.config.cases.data_files import CaseFiles  # noqa: PLC0415
-        from holodeck.config.cases.suites import load_external_cases  # noqa: PLC0415
-
         files = CaseFiles(agent_file, substitute, read)
         elsewhere = load_external_cases(data, source, files, extra_suites)
     own = data.get("test_cases")
@@ -112,9 +113,6 @@ def _expand(case: Any, origin: Origin) -> Iterable[Any]:
     """Return a case for each set of its `parameters`, or the case if it has none."""
     if not isinstance(case, dict) or "parameters" not in case:
         return (case,)
-    # Imported here because most cases have no parameters.
-    from holodeck.config.cases.parameters import expand_parameters  # noqa: PLC0415
-
     return expand_parameters(case, origin)
 
 
@@ -156,9 +154,6 @@ class ConfigLoader:
         Its folder is the working folder. IN_PYTHON stands for an agent that is not known, for
         checks and previews. Raises like `load_agent_yaml`.
         """
-        # Imported here because most agents are read from files.
-        from holodeck.config.cases.rows import to_node  # noqa: PLC0415
-
         name = "(no agent)" if adapter == IN_PYTHON else adapter
         root = to_node({"name": name, "backend": adapter}, 0)
         return self._load(Path(DEFAULT_AGENT_FILE), suites, lambda: Source("--adapter", root))
@@ -182,9 +177,6 @@ class ConfigLoader:
         self.cases_read |= gathered.read
         agent = _with_sources(self._validate(gathered, folder, source), source)
         if is_untrusted():
-            # Imported here because most files are the user's own.
-            from holodeck.config.trust import refuse_untrusted  # noqa: PLC0415
-
             refuse_untrusted(agent, env, self.load_global_config())
         return agent
 
@@ -222,9 +214,6 @@ class ConfigLoader:
         `cases` are test cases or the path of a data file; relative paths start from `folder`, else
         from the working folder. Raises ConfigError.
         """
-        # Imported here because most agents are read from files.
-        from holodeck.config.cases.rows import to_node  # noqa: PLC0415
-
         folder = (folder or Path.cwd()).absolute()
         source = Source(_NO_FILE, to_node(dict(values), 1))
         gathered = GatheredAgent(dict(values))
@@ -247,8 +236,6 @@ class ConfigLoader:
 
     def _cases_of_file(self, file: Path) -> GatheredAgent:
         """Return the test cases of a data file, with their locations."""
-        from holodeck.config.cases.rows import to_node  # noqa: PLC0415 - see above
-
         source = Source(_NO_FILE, to_node({"test_cases_file": file.name}, 1))
         beside = file.parent / DEFAULT_AGENT_FILE
         return gather_cases(source, beside, self.environment(file.parent).substitute)

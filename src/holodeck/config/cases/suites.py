@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from holodeck.config.cases.data_files import CaseFiles, LocatedCase, describe_origin
-from holodeck.config.cases.suite_cases import (
-    scenario_to_case,
-    with_moved_files,
-    with_suite_defaults,
-)
+from holodeck.config.cases.data_files import CaseFiles, LocatedCase
 from holodeck.config.cases.suite_files import (
     current_invalid_suites,
     is_suite_file,
     is_yaml,
     may_be_suite,
+)
+from holodeck.config.cases.written_cases import (
+    scenario_to_case,
+    with_moved_files,
+    with_suite_defaults,
 )
 from holodeck.config.yaml.lost_checks import (
     LostCheck,
@@ -63,13 +63,11 @@ class CaseSuite:
 def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[CaseSuite]:
     """Yield the suites that `suites:` names. Raises ConfigError."""
     if not isinstance(written, list) or not written:
-        raise ConfigError(describe_origin(origin), "expected a list with at least one suite")
+        raise ConfigError(str(origin), "expected a list with at least one suite")
     for index, entry in enumerate(written):
         at = origin.below(index)
         if isinstance(entry, str):
-            raise ConfigError(
-                describe_origin(at), f"expected a mapping: write 'file: {entry[:80]}'"
-            )
+            raise ConfigError(str(at), f"expected a mapping: write 'file: {entry[:80]}'")
         suite = validate_suite(SuiteEntry, entry, at)
         if suite.file is None:
             yield _inline_suite(suite, entry, at, files)
@@ -134,7 +132,7 @@ def _inline_suite(
 ) -> CaseSuite:
     cases = _cases_of_suite(suite, entry, origin, files.folder, files)
     if not cases:
-        raise ConfigError(describe_origin(origin), WITHOUT_CASES)
+        raise ConfigError(str(origin), WITHOUT_CASES)
     return CaseSuite(suite.name or "", suite, origin, files.folder, cases)
 
 
@@ -157,9 +155,7 @@ def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[C
         yield _load_suite(source, path, files)
     if not found:
         files.check_all_read()
-        raise ConfigError(
-            describe_origin(origin), f"no file that matches {pattern!r} holds a suite"
-        )
+        raise ConfigError(str(origin), f"no file that matches {pattern!r} holds a suite")
 
 
 def _is_known_invalid(path: Path) -> bool:
@@ -175,15 +171,13 @@ def _matching_paths(pattern: str, origin: Origin, files: CaseFiles) -> list[str]
     try:
         paths = sorted(files.folder.glob(pattern))
     except (ValueError, NotImplementedError) as error:
-        raise ConfigError(
-            describe_origin(origin), f"invalid pattern {pattern!r}: {error}"
-        ) from None
+        raise ConfigError(str(origin), f"invalid pattern {pattern!r}: {error}") from None
     own = files.agent_file.resolve()
     found = [path for path in paths if _is_file_or_broken_link(path) and path.resolve() != own]
     _note_other_suffixes(pattern, {path.resolve() for path in paths}, origin, files)
     if not found:
         files.check_all_read()
-        raise ConfigError(describe_origin(origin), f"no file matches {pattern!r} in {files.folder}")
+        raise ConfigError(str(origin), f"no file matches {pattern!r} in {files.folder}")
     return [os.path.relpath(path, files.folder) for path in found]
 
 
@@ -209,7 +203,7 @@ def _note_other_suffixes(
             and is_suite_file(path)
         ):
             files.doubtful[full] = ConfigError(
-                describe_origin(origin),
+                str(origin),
                 f"{pattern!r} does not match {display_path(path)!r}, which holds a suite; name that"
                 f" file too, or rename it to end in {Path(pattern).suffix!r}",
             )
@@ -279,7 +273,7 @@ def _load_suite(source: Source, path: Path, files: CaseFiles) -> CaseSuite:
         at = origin.below("scenarios", index)
         cases.append((scenario_to_case(scenario, header.config.default_scorers, at), at))
     if not cases:
-        raise ConfigError(describe_origin(origin), WITHOUT_CASES)
+        raise ConfigError(str(origin), WITHOUT_CASES)
     return CaseSuite(name, header, origin, path.parent, cases)
 
 
@@ -296,7 +290,7 @@ def _cases_of_suite(
     ]
     named = origin.below("test_cases_file")
     if suite.test_cases_file is None and "test_cases_file" in written:
-        raise ConfigError(describe_origin(named), NO_FILE)
+        raise ConfigError(str(named), NO_FILE)
     if suite.test_cases_file is not None:
         data = as_data_file(suite.test_cases_file)
         cases += files.cases(data, start, named)
@@ -356,10 +350,10 @@ def _with_unique_names(suites: Iterator[CaseSuite]) -> Iterator[CaseSuite]:
     for suite in suites:
         first = seen.setdefault(suite.name, suite)
         if first is not suite and first.origin.location == suite.origin.location:
-            raise ConfigError(describe_origin(suite.origin), "'suites' names this file twice")
+            raise ConfigError(str(suite.origin), "'suites' names this file twice")
         if first is not suite:
             raise ConfigError(
-                describe_origin(suite.origin),
+                str(suite.origin),
                 f"duplicate suite name {quote(suite.name)} ({first.origin.location}); rename one",
             )
         yield suite
