@@ -12,7 +12,7 @@ from holodeck import errors
 from holodeck.config.cases.data_files import CaseFiles
 from holodeck.config.cases.rows import to_node
 from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
-from holodeck.config.cases.suites import load_external_cases
+from holodeck.config.cases.suites import EXTERNAL_KEYS, load_external_cases
 from holodeck.config.cases.written_cases import expand_parameters
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment, user_folders
@@ -74,7 +74,7 @@ class GatheredAgent:
 
     def add(self, case: Any, origin: Origin) -> None:
         """Add a case, or the cases that it becomes with its `parameters`."""
-        expanded = list(_expand(case, origin))
+        expanded = list(expand_parameters(case, origin))
         self.cases += expanded
         self.origins += [origin] * len(expanded)
 
@@ -87,33 +87,22 @@ def gather_cases(
     `substitute` replaces variables in texts. `extra_suites` are files of suites that the agent.yaml
     may not name, relative to its folder.
     """
-    data = source.data(substitute)
-    elsewhere: Iterable[tuple[Any, Origin]] = ()
-    read: set[Path] = set()
-    if extra_suites or not data.keys() <= Agent.model_fields.keys():
-        files = CaseFiles(agent_file, substitute, read)
-        elsewhere = load_external_cases(data, source, files, extra_suites)
-    own = data.get("test_cases")
-    found = GatheredAgent(data, read=read)
-    if own is not None and not isinstance(own, list):
-        return found  # validation reports it with the other errors
-    for index, case in enumerate(own or []):
-        found.add(case, Origin(source, ("test_cases", index)))
-    for case, at in elsewhere:
-        found.add(case, at)
-    if own is None and "test_cases" in data and found.cases:
-        location = Origin(source, ("test_cases",)).location
-        raise ConfigError(location, f"test_cases: {NO_VALUE}")
-    if own is not None or found.cases:
-        data["test_cases"] = found.cases
-    return found
-
-
-def _expand(case: Any, origin: Origin) -> Iterable[Any]:
-    """Return a case for each set of its `parameters`, or the case if it has none."""
-    if not isinstance(case, dict) or "parameters" not in case:
-        return (case,)
-    return expand_parameters(case, origin)
+    gathered = GatheredAgent(source.data(substitute))
+    data = gathered.data
+    external = {key: data.pop(key) for key in EXTERNAL_KEYS if key in data}
+    written = data.get("test_cases")
+    if written is not None and not isinstance(written, list):
+        return gathered  # validation reports it with the other errors
+    for index, case in enumerate(written or []):
+        gathered.add(case, Origin(source, ("test_cases", index)))
+    files = CaseFiles(agent_file, substitute, gathered.read)
+    for case, origin in load_external_cases(external, source, files, extra_suites):
+        gathered.add(case, origin)
+    if written is None and "test_cases" in data and gathered.cases:
+        raise ConfigError(source.location(("test_cases",)), f"test_cases: {NO_VALUE}")
+    if written is not None or gathered.cases:
+        data["test_cases"] = gathered.cases
+    return gathered
 
 
 class ConfigLoader:

@@ -79,11 +79,14 @@ _OWN_NAMES = frozenset({"args", "context"})
 Value = str | int | float | bool
 
 
-def expand_parameters(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[str, Any]]:
+def expand_parameters(case: Any, origin: Origin) -> Iterator[Any]:
     """Yield a case for each set of `parameters`, or the case itself without parameters.
 
     Raises ConfigError for parameters that are invalid, missing or unused.
     """
+    if not isinstance(case, dict) or "parameters" not in case:
+        yield case
+        return
     rest = {key: value for key, value in case.items() if key != "parameters"}
     if case.get("parameters") is None:
         yield rest
