@@ -9,7 +9,7 @@ from holodeck.models.backend import ProcessBackendConfig
 
 if TYPE_CHECKING:
     from holodeck.config.checks.findings import CheckContext
-    from holodeck.lib.backends.description import AgentDescription
+    from holodeck.lib.backends.base import AgentDescription
     from holodeck.models.agent import Agent
 
 

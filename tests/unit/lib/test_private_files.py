@@ -18,7 +18,7 @@ ELSEWHERE = {
     "cli/commands/schema.py": "the schema of the format, which is public",
     "cli/watch.py": "in a temporary folder of the user",
     "cli/commands/view.py": "a temporary folder of the user",
-    "lib/backends/frameworks/claude/code.py": "in a temporary folder of the user",
+    "lib/backends/frameworks/claude/agents.py": "in a temporary folder of the user",
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
     "lib/observability/exporters.py": "metrics that another program reads",

@@ -20,7 +20,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.mcp_client.connection import McpConnection
-from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
+from holodeck.lib.mcp_client.transports import ServerProcess, ServerUrl, passed_on
 from holodeck.lib.processes.child_process import program_path
 from holodeck.lib.support.text import did_you_mean_or_list, one_line
 from holodeck.models.backend import McpBackendConfig

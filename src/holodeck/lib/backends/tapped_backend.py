@@ -29,9 +29,9 @@ from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
 from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn, TurnFacts
+from holodeck.lib.tap.exchange import ROUTES, find_upstreams
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
-from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
 from holodeck.models.results.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of
 

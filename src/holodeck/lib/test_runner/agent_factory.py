@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.chat_backend import ChatBackend
     from holodeck.lib.backends.frameworks.semantic_kernel.agents import ChatAgentSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
-    from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+    from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
     from holodeck.lib.tools.toolbox import Embed, ToolFilterManager
 
 
@@ -341,7 +341,7 @@ class AgentFactory:
         )
 
     def _weights(self, base_dir: Path) -> "LocalWeights":
-        from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+        from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
         from holodeck.lib.local_models.store import ModelStore
 
         store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())

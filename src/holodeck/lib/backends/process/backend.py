@@ -17,13 +17,13 @@ from holodeck.errors import BackendError, BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
+    AgentDescription,
     Capabilities,
     CaseContext,
     ExecutionResult,
     Message,
     without_history,
 )
-from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps

@@ -22,6 +22,7 @@ from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
     AgentBackend,
+    AgentDescription,
     AgentSession,
     BackendInContext,
     Capabilities,
@@ -33,7 +34,6 @@ from holodeck.lib.backends.base import (
     open_session,
     without_history,
 )
-from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.frameworks.base import FrameworkError
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.explain import problem_with, what_fits
