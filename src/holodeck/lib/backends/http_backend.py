@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -13,9 +13,11 @@ from weakref import WeakKeyDictionary
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
     NO_MESSAGES_PLACEHOLDER,
+    AgentBackend,
+    AgentSession,
     Capabilities,
-    CaseContext,
     ExecutionResult,
+    InContext,
     Message,
     without_history,
 )
@@ -58,7 +60,7 @@ NO_CONTEXT_PLACEHOLDER = (
 )
 
 
-class HttpBackend:
+class HttpBackend(InContext, AgentBackend):
     """Posts every input to a URL and reads the response out of the JSON that comes back.
 
     In the strings of the request, `{input}` becomes the user's message, and `{conversation_id}` an
@@ -99,22 +101,12 @@ class HttpBackend:
         self._http = _JsonPoster(config.url, headers, limits.answer_bytes)
         self._limiters = build_limiters(execution)
         self._sender = RequestSender(config.url, self._limiters, jitter=0)
-        self._context: CaseContext = {}
-
-    def in_context(self, context: CaseContext) -> "HttpBackend":
-        """Return the backend for a case with a context."""
-        bound = copy(self)
-        bound._context = context  # noqa: SLF001 - a copy of its own class
-        return bound
 
     def with_tap_url(self, url: str) -> "HttpBackend":
         """Return the backend for a conversation whose tap has that URL."""
         bound = copy(self)
         bound._tap_url = url  # noqa: SLF001 - a copy of its own class
         return bound
-
-    async def initialize(self) -> None:
-        """Do nothing: the first request shows whether the URL answers."""
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
@@ -154,7 +146,7 @@ class HttpBackend:
             "input": message,
             "conversation_id": conversation_id,
             "messages": [*history, {"role": "user", "content": message}],
-            "context": self._context,
+            "context": self.case_context or {},
         }
         if self._tap_url is not None:
             values[TAP_URL] = self._tap_url
@@ -211,7 +203,7 @@ class HttpBackend:
         return has_placeholder(self._request, placeholder)
 
 
-class HttpSession:
+class HttpSession(AgentSession):
     """One conversation; each request holds its id, or all messages so far."""
 
     def __init__(self, backend: HttpBackend, context: Sequence[Message] = ()) -> None:
@@ -234,9 +226,6 @@ class HttpSession:
         if problem is not None:
             raise ConfigError("backend.request", problem)
         self._history += messages
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        yield (await self.send(message)).response
 
     async def close(self) -> None:
         self._is_closed = True

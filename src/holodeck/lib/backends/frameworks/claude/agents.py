@@ -18,7 +18,7 @@ from uuid import uuid4
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
 )
 from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
@@ -69,24 +69,18 @@ class ClaudeAdapter(FrameworkAdapter):
     """Options; each conversation has a process of Claude Code of its own."""
 
     objects = ("ClaudeAgentOptions", "ClaudeSDKClient")
-    reads = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
-            "streaming",
-        }
-    )
 
-    def __init__(self, options: Any) -> None:
-        self._options = options
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
         self._reported: set[str] = set()
         """The MCP servers without tools that were reported."""
 
     async def open(self, context: Sequence["Message"]) -> "ClaudeSession":
-        return ClaudeSession(self._options, self._reported, context)
+        return ClaudeSession(self._agent, self._reported, context)
 
     def tools(self) -> list[str] | None:
         """Return the names of the tools; None if files or other programs may add some."""
-        options = self._options
+        options = self._agent
         is_closed = options.strict_mcp_config or options.setting_sources == []
         more = (options.plugins, options.skills, options.extra_args, options.add_dirs)
         if not (isinstance(options.tools, list) and is_closed) or any(more):
@@ -123,7 +117,7 @@ def _tools_of(server: Any) -> list[str] | None:
     return None
 
 
-class ClaudeSession(FrameworkSession):
+class ClaudeSession(StreamingSession):
     """A conversation with a process that is started for its first message.
 
     After a turn that failed another process takes over, from the latest turn that succeeded.
@@ -132,51 +126,35 @@ class ClaudeSession(FrameworkSession):
     traced_as = "Claude Agent SDK"
 
     def __init__(self, options: Any, reported: set[str], context: Sequence["Message"]) -> None:
-        self.turn = TurnRecord()
-        self._options = options
+        super().__init__(options, {}, context)
         self._reported = reported
         self._process: ClaudeCode | None = None
         self._tokens: Tokens | None = None
         """What the process has used so far; None if unknown."""
         self._place: dict[str, Any] = {}
         """The options that resume the conversation after the latest turn that succeeded."""
-        self._unsent: list[dict[str, Any]] = []
-        """Messages that the conversation does not have yet."""
-        self.remember(context)
 
-    async def send(self, message: str) -> TurnRecord:
-        async with aclosing(self._run(message)) as pieces:
-            async for _ in pieces:
-                pass
-        return self.turn
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the text that the main agent writes, that before a tool call included."""
-        has_text = False
-        async with aclosing(self._run(message)) as pieces:
-            async for piece in pieces:
-                has_text = True
-                yield piece
-        if not has_text:
-            yield str(self.turn.response)
-
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._unsent += to_messages(messages)
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return to_messages(messages)
 
     async def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             await process.stop()
 
-    async def _run(self, message: str) -> AsyncGenerator[str, None]:
-        """Take a turn, and yield the pieces of the response."""
+    async def _answer(
+        self,
+        message: str,
+        *,
+        streams: bool,  # noqa: ARG002 - Claude Code always does
+    ) -> AsyncGenerator[str, None]:
         import claude_agent_sdk as sdk
 
         self.turn = TurnRecord()
         has_ended = False
         try:
             await self._start()
-            for earlier in self._unsent:
+            for earlier in self._earlier:
                 await self._add(earlier)
             async with aclosing(self._take_turn(message)) as pieces:
                 async for piece in pieces:
@@ -209,7 +187,7 @@ class ClaudeSession(FrameworkSession):
         """Start a process, unless there is one."""
         if self._process is not None:
             return
-        options = self._options
+        options = self._agent
         if self._place or options.resume:
             options = replace(options, fork_session=True, **self._place)
         self._process = ClaudeCode(options)
@@ -256,7 +234,7 @@ class ClaudeSession(FrameworkSession):
             "resume_session_at": reader.last_id,
             "resume_drops_turn": None,
         }
-        self._unsent = []
+        self._earlier = []
 
 
 def _describe(error: Exception) -> str:

@@ -4,16 +4,17 @@
 `(agent, thread)` and `partial(agent.invoke, thread=…)` begin every conversation with a thread.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.base import (
-    Capability,
+    ALL,
     FrameworkAdapter,
     FrameworkError,
     FrameworkSession,
+    StreamingSession,
     TurnRecord,
     split_run,
 )
@@ -86,11 +87,6 @@ def check_options(agent: object, kind: str, options: Mapping[str, Any]) -> None:
         raise FrameworkError(f"the {type(thread).__name__} was deleted; hand over one that exists")
 
 
-def copy_of_history(history: "ChatHistory") -> "ChatHistory":
-    """Return a history of the same class and settings, with a list of messages of its own."""
-    return history.model_copy(update={"messages": list(history.messages)})
-
-
 def chat_thread(thread: "AgentThread | None", history: "ChatHistory") -> "AgentThread":
     """Return a thread like the user's with this history."""
     from semantic_kernel.agents import ChatHistoryAgentThread
@@ -106,26 +102,22 @@ class ChatAgentAdapter(FrameworkAdapter):
     """A `ChatCompletionAgent`; each conversation has a history of its own."""
 
     objects = ("ChatCompletionAgent", "Kernel", "(agent, AgentThread)")
-    reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability))
-
-    def __init__(
-        self, agent: "ChatCompletionAgent", options: Mapping[str, Any] | None = None
-    ) -> None:
-        self._agent = agent
-        self._options = options or {}
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
         thread = self._options.get("thread")
-        history = new_history() if thread is None else copy_of_history(thread._chat_history)
-        for message in new_history(context).messages:
-            history.add_message(message)
-        return ChatAgentSession(self._agent, history, options=self._options)
+        history = new_history()
+        if thread is not None:  # of the same class and settings, with messages of its own
+            messages = [*thread._chat_history.messages]
+            history = thread._chat_history.model_copy(update={"messages": messages})
+        session = ChatAgentSession(self._agent, history, options=self._options)
+        session.remember(context)
+        return session
 
     def tools(self) -> list[str] | None:
         return names_of_tools(self._agent)
 
 
-class ChatAgentSession(FrameworkSession):
+class ChatAgentSession(StreamingSession):
     """A conversation with a `ChatCompletionAgent`.
 
     Args:
@@ -146,37 +138,34 @@ class ChatAgentSession(FrameworkSession):
         arguments: "KernelArguments | None" = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._agent = agent
         self._history = history
+        super().__init__(agent, {"arguments": arguments, **(options or {})})
         self._kernel = kernel
-        self._options = {"arguments": arguments, **(options or {})}
         self._is_named = "name" in agent.model_fields_set
-        self.turn = TurnRecord()
 
-    async def send(self, message: str) -> TurnRecord:
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         with self._reading(message) as reader:
-            texts = []
-            async for response in self._agent.invoke(**self._arguments(reader)):
-                reader.read(response.message)
-                texts.append(str(response.message.content or ""))
-            reader.record.response = "".join(texts)
-        return self.turn
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        with self._reading(message) as reader:
-            usage = None
+            record, usage = reader.record, None
+            if not streams:
+                async for response in self._agent.invoke(**self._arguments(reader)):
+                    reader.read(response.message)
+                    record.response += str(response.message.content or "")
+                return
             async for piece in self._agent.invoke_stream(**self._arguments(reader)):
                 usage = piece.message.metadata.get("usage") or usage
                 if piece.message.content:
                     text = str(piece.message.content)
-                    reader.record.response += text
+                    record.response += text
                     yield text
             reader.count(usage)
-            reader.record.add_agent(self._agent.name if self._is_named else None)
+            record.add_agent(self._agent.name if self._is_named else None)
 
     def remember(self, messages: Sequence["Message"]) -> None:
-        for message in new_history(messages).messages:
+        for message in self._convert(messages):
             self._history.add_message(message)
+
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return new_history(messages).messages
 
     def add_user_message(self, history: "ChatHistory", message: str) -> None:
         """Append a message of the user to the history."""
@@ -217,11 +206,7 @@ class ResponsesAgentAdapter(FrameworkAdapter):
     """An agent on the Responses API; each conversation has a thread of its own."""
 
     objects = ("OpenAIResponsesAgent",)
-    reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability)) - {"streaming"}
-
-    def __init__(self, agent: "OpenAIResponsesAgent", options: Mapping[str, Any]) -> None:
-        self._agent = agent
-        self._options = options
+    reads = ALL - {"streaming"}
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
         return ResponsesSession(self._agent, self._options, context)
@@ -241,19 +226,15 @@ class ResponsesSession(FrameworkSession):
         options: Mapping[str, Any],
         context: Sequence["Message"],
     ) -> None:
-        self._agent = agent
-        self._options = options
+        super().__init__(agent, options, context)
         self._is_named = "name" in agent.model_fields_set
         thread = options.get("thread")
-        self._new: list[ChatMessageContent] = new_history(context).messages
-        """Messages that the provider has not been sent."""
         self._history: list[ChatMessageContent] = []
         """The conversation, if the provider keeps none."""
         self._response_id: str | None = None
         if thread is not None:
             self._response_id = thread.response_id
             self._history = list(thread._chat_history.messages)
-        self.turn = TurnRecord()
 
     async def send(self, message: str) -> TurnRecord:
         from semantic_kernel.agents import ResponsesAgentThread
@@ -282,7 +263,7 @@ class ResponsesSession(FrameworkSession):
             async for response in self._agent.invoke(
                 **{
                     **self._options,
-                    "messages": [*self._new, *asked],
+                    "messages": [*self._earlier, *asked],
                     "thread": thread,
                     "kernel": reader.kernel(self._options.get("kernel") or self._agent.kernel),
                     "on_intermediate_message": read,
@@ -298,13 +279,13 @@ class ResponsesSession(FrameworkSession):
                 )
             raise
         reader.record.response = "".join(texts)
-        self._response_id, self._new = thread.response_id, []
+        self._response_id, self._earlier = thread.response_id, []
         if not self._agent.store_enabled:
             self._history = [get_message async for get_message in thread.get_messages()]
         return self.turn
 
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._new += new_history(messages).messages
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return new_history(messages).messages
 
 
 def read_response(reader: SemanticKernelTurnReader, message: "ChatMessageContent") -> None:
