@@ -24,7 +24,6 @@ STOPPED = "waits to be stopped, by a message, a signal or the end of its parent"
 UNLIMITED = {
     "cli/watch.py child.wait": "a run, while a person watches",
     "lib/backends/a2a_backend.py httpx.AsyncClient": "llm_timeout limits each call",
-    "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
     "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/background_loop.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
@@ -38,7 +37,7 @@ UNLIMITED = {
     "lib/processes/process_guard.py process.wait": KILLED,
     "lib/records/recorder.py self._dirty.wait": STOPPED,
     "lib/records/recorder.py self._syncer.join": "the last write to the disk",
-    "lib/tap/loopback.py self._stop.wait": STOPPED,
+    "lib/tap/server.py self._stop.wait": STOPPED,
     "lib/tap/server.py self._can_write.wait": "the call of the agent, whose end closes the tap",
     "lib/test_runner/interruption.py asyncio.wait": "the run itself, which has its own limits",
     "lib/test_runner/interruption.py no_signal.acquire": STOPPED,
