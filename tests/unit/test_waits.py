@@ -27,7 +27,7 @@ UNLIMITED = {
     "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/background_loop.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
-    "lib/evaluators/grader_child.py is_over.wait": "its parent, whose end closes the pipe",
+    "lib/evaluators/grader_process.py is_over.wait": "its parent, whose end closes the pipe",
     "lib/files/images.py subprocess.run": "file_timeout ends the process that calls it",
     "lib/llm/http_client.py pool.acquire": "a request, which llm_timeout limits",
     "lib/llm/http_connection.py self.acquire": "a request, which llm_timeout limits",

@@ -24,7 +24,7 @@ ELSEWHERE = {
     "lib/observability/exporters.py": "metrics that another program reads",
     "lib/support/files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
-    "lib/evaluators/grader_child.py": "a setting of the system",
+    "lib/evaluators/grader_process.py": "a setting of the system",
     "lib/knowledge/ingestion.py": "a database in a file of the one place",
     "lib/knowledge/stores/sqlite.py": "a database in a file of the one place",
 }
