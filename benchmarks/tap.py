@@ -17,8 +17,8 @@ from loopback import server, stats
 from measure import busy_s
 
 from holodeck.lib.tap.channel import Channel
+from holodeck.lib.tap.exchange import find_upstreams
 from holodeck.lib.tap.tap import Tap
-from holodeck.lib.tap.upstreams import find_upstreams
 
 WARM_UP = 50
 BODY = json.dumps(

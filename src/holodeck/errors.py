@@ -18,9 +18,14 @@ HoloDeckError
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+from urllib.parse import unquote, urlsplit
 
 
 class ExitCode(IntEnum):
@@ -88,14 +93,9 @@ class MissingExtra(ConfigError):
     """An optional library is required and not installed."""
 
     def __init__(self, extra: str, needed_by: str) -> None:
-        # Imported here because every command imports this module, and few need an extra.
-        from holodeck.installation import install_command  # noqa: PLC0415
-
         self.extra = extra
-        super().__init__(
-            needed_by,
-            f"needs an optional library; install it with: {install_command(extra)}",
-        )
+        command = install_command(extra)
+        super().__init__(needed_by, f"needs an optional library; install it with: {command}")
 
 
 class NotSupportedYet(ConfigError):
@@ -213,3 +213,36 @@ class NothingSelected(HoloDeckError):
 
     exit_code = ExitCode.NOTHING_SELECTED
     label = "Nothing to test"
+
+
+DISTRIBUTION = "holodeck-harness"
+"""The name on the package index, where `holodeck` is another project."""
+
+
+def install_command(extra: str) -> str:
+    """Return the shell command that adds an extra to this installation, for any folder."""
+    name = f"{DISTRIBUTION}[{extra}]"
+    origin = _origin()
+    url = str(origin.get("url", ""))
+    if origin.get("dir_info", {}).get("editable"):
+        checkout = Path(unquote(urlsplit(url).path))
+        if Path(sys.prefix) == checkout / ".venv":
+            return shlex.join([str(checkout / "scripts" / "install"), extra])
+        return f"python -m pip install --editable {shlex.quote(f'{checkout}[{extra}]')}"
+    if url:
+        kind = origin.get("vcs_info", {}).get("vcs")
+        name = f"{name} @ {f'{kind}+' if kind else ''}{url}"
+    return f"python -m pip install '{name}'"
+
+
+def _origin() -> dict[str, Any]:
+    """Return the installer's record of the package's origin; empty for a package index."""
+    # Imported here because every command imports this module, and few need an extra.
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+
+    try:
+        note = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+    origin = json.loads(note) if note else {}
+    return origin if isinstance(origin, dict) else {}

@@ -21,8 +21,7 @@ import pytest
 
 from fakes import clean_environment
 from holodeck import suite as api
-from holodeck.errors import BackendSessionError, ConfigError, NothingSelected
-from holodeck.installation import install_command
+from holodeck.errors import BackendSessionError, ConfigError, NothingSelected, install_command
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.suite import (
     AgentAdapter,

@@ -92,13 +92,7 @@ You rate politeness.
 user:
 {{query}} => {{response}}
 """
-TOOL_CLASSES = [
-    "TaskCompletionEvaluator",
-    "ToolCallSuccessEvaluator",
-    "ToolInputAccuracyEvaluator",
-    "ToolOutputUtilizationEvaluator",
-]
-RELEVANCE = {"class": "QAEvaluator", "score_key": "relevance", "scale": [1, 5]}
+PROMPTS = {"class": "own:Prompts", "scale": [1, 5]}
 STARS = {"class": "own:Returns", "scale": [1, 5]}
 GLEU = {"class": "GleuScoreEvaluator", "scale": [0, 1]}
 ANSWER = "Dogs may come in."
@@ -147,38 +141,19 @@ def agent_file(server, tmp_path):
     return written
 
 
-def verdict(pick):
-    """Answers with the score that `pick` takes from the scale, worst first."""
-
-    def answered(request):
-        schema = request.body["response_format"]["json_schema"]["schema"]
-        scores = [one for one in schema["properties"]["score"]["enum"] if one is not None]
-        return json.dumps({"reason": "because", "score": pick(scores), "status": "completed"})
-
-    return answered
-
-
 async def rows_of(path):
     report = await holodeck.arun(path)
     return report.results[0].metric_results
 
 
-@pytest.mark.parametrize(("pick", "score"), [(min, 0.0), (max, 1.0)])
-async def test_a_class_of_the_library_asks_our_judge(pick, score, server, agent_file):
-    server.otherwise(verdict(pick))
-    path = agent_file(RELEVANCE)
+async def test_a_class_of_the_library_is_run_without_a_judge(server, agent_file):
+    path = agent_file({"class": "F1ScoreEvaluator", "scale": [0, 1]}, judge=False)
     assert check(holodeck.load_agent(path)) == []
 
     [row] = await rows_of(path)
 
-    assert (row.metric_name, row.score, row.passed, row.error) == (
-        "QAEvaluator", score, bool(score), None,
-    )  # fmt: skip
-    assert (row.raw_score, row.raw_scale, row.judge_calls) == (5 * score or 1, "1-5", 5)
-    requests = [one for one in server.requests if one.body["model"] == "wise"]
-    asked = [json.dumps(one.body["messages"]) for one in requests]
-    assert len(asked) == 5
-    assert [one for one in asked if "<<holodeck" in one or "judge.invalid" in one] == []
+    assert (row.metric_name, row.score, row.passed) == ("F1ScoreEvaluator", 1.0, True)
+    assert (row.raw_score, row.raw_scale, row.judge_calls) == (1.0, "0-1", 0)
 
 
 NO_SCORE = {
@@ -192,7 +167,7 @@ NO_SCORE = {
 @pytest.mark.parametrize("answer", NO_SCORE.values(), ids=NO_SCORE)
 async def test_without_a_score_of_the_judge_there_is_none(answer, server, agent_file):
     server.otherwise(json.dumps(answer))
-    path = agent_file(RELEVANCE)
+    path = agent_file(PROMPTS)
 
     rows = await rows_of(path)
 
@@ -228,8 +203,7 @@ def test_mistakes_are_found_without_a_run(keys, told, agent_file, server):
 
 
 MISSING = {
-    "context": (RELEVANCE, {"retrieval_context": None}, "'files' or 'retrieval_context'"),
-    "ground_truth": (RELEVANCE, {"ground_truth": None}, "'ground_truth'"),
+    "ground_truth": (GLEU, {"ground_truth": None}, "'ground_truth'"),
 }  # fmt: skip
 
 
@@ -247,8 +221,9 @@ REFUSED = {
     "an input": ({"class": "own:ReadsWeather"}, "reads weather.*write 'type: code'|known: query"),
     "no inputs": ({"class": "own:NamesNothing"}, "names no input"),
     "a model of its own": ({"class": "own:CallsAModel"}, "write 'type: code' with 'judge: true'"),
-    "a project": ({"class": "ECIEvaluator"}, "asks a project in Azure"),
-    **{name: ({"class": name}, "as messages|names no input") for name in TOOL_CLASSES},
+    "a project": ({"class": "UngroundedAttributesEvaluator"}, "asks a project in Azure"),
+    "several metrics": ({"class": "QAEvaluator"}, "computes several metrics; write each as"),
+    "messages": ({"class": "TaskCompletionEvaluator"}, "no evaluator class"),
 }  # fmt: skip
 
 
@@ -352,7 +327,7 @@ def test_a_check_of_the_judge_is_stale_once_class_or_arguments_change(agent_file
     assert before not in {
         fingerprint(scale=[5, 1]),
         fingerprint(scale=[1, 5], args={"number": "5"}),
-        fingerprint(scale=[1, 5], **{"class": "QAEvaluator"}),
+        fingerprint(scale=[1, 5], **{"class": "GleuScoreEvaluator"}),
     }
     (tmp_path / "own.py").write_text(OWN.replace("float(number)", "float(number) + 1"))
     assert fingerprint(scale=[1, 5]) != before

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.azure.retrieval import DocumentRetrievalEvaluator
+from holodeck.lib.evaluators.azure_project import DocumentRetrievalEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.azure import project as azure_project
-from holodeck.lib.evaluators.azure.project import ContentSafetyEvaluator, ViolenceEvaluator
+from holodeck.lib.evaluators import azure_project
+from holodeck.lib.evaluators.azure_project import ContentSafetyEvaluator, ViolenceEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.models.evaluation import Metric
 from holodeck.models.metrics.azure import AzureProject, AzureSafetyMetric

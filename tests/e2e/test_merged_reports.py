@@ -8,8 +8,7 @@ import yaml
 
 from holodeck.lib.reports.merge import NamedReport, merge_reports
 from holodeck.lib.test_runner.grading.recorded import read_report
-from holodeck.models.price import Cost
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 from support.ci import read_xml
 from support.cli import run_cli
 

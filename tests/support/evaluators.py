@@ -1,13 +1,15 @@
 """Every built-in metric and the evaluator class that computes it."""
 
-from holodeck.lib.evaluators import FAMILIES
-from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.build import evaluators_of
+from importlib import import_module
+from itertools import chain
 
+from holodeck.lib.evaluators import FAMILIES
+from holodeck.lib.evaluators.base import BUILT_IN, BaseEvaluator
+
+for _module in chain.from_iterable(FAMILIES.values()):
+    import_module(_module)
 EVALUATORS: dict[str, type[BaseEvaluator]] = {
     name: evaluator
-    for family in FAMILIES
-    for names in evaluators_of(family)
-    for name, evaluator in names.items()
-    if not name.endswith(" class")
+    for name, evaluator in BUILT_IN.items()
+    if not name.endswith(" class") and evaluator.__module__.startswith("holodeck.")
 }

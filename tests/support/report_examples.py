@@ -1,6 +1,5 @@
 """Reports that show everything a page can show."""
 
-from holodeck.models.price import Cost
 from holodeck.models.results.outcome import Attempt, CriterionRow, Outcome, RaisedError, Vote
 from holodeck.models.test_result import (
     MetricResult,
@@ -12,7 +11,7 @@ from holodeck.models.test_result import (
     ToolInvocation,
     TurnResult,
 )
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 from support.results import a_report, a_result
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import holodeck
-from holodeck.errors import MissingExtra
-from holodeck.installation import DISTRIBUTION
+from holodeck.errors import DISTRIBUTION, MissingExtra
 from holodeck.lib.knowledge.objects import EXTRAS as BUCKET_EXTRAS
 from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS as STORE_CONNECTORS
 

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck import errors
+from holodeck.config.cases.data_files import CaseFiles
+from holodeck.config.cases.rows import to_node
 from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
+from holodeck.config.cases.suites import EXTERNAL_KEYS, load_external_cases
+from holodeck.config.cases.written_cases import expand_parameters
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment, user_folders
 from holodeck.config.model_calls import merge_prices
@@ -18,6 +22,7 @@ from holodeck.config.providers import (
     with_models,
     with_provider_settings,
     with_provider_variables,
+    with_vector_stores,
 )
 from holodeck.config.settings import (
     ConfigFile,
@@ -30,7 +35,7 @@ from holodeck.config.settings import (
     unknown_variable_warnings,
     with_case_settings,
 )
-from holodeck.config.vector_stores import with_vector_stores
+from holodeck.config.trust import refuse_untrusted
 from holodeck.config.yaml.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
 from holodeck.config.yaml.source import (
     Locations,
@@ -47,7 +52,7 @@ from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.setting import COMMAND_LINE
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +74,7 @@ class GatheredAgent:
 
     def add(self, case: Any, origin: Origin) -> None:
         """Add a case, or the cases that it becomes with its `parameters`."""
-        expanded = list(_expand(case, origin))
+        expanded = list(expand_parameters(case, origin))
         self.cases += expanded
         self.origins += [origin] * len(expanded)
 
@@ -82,40 +87,22 @@ def gather_cases(
     `substitute` replaces variables in texts. `extra_suites` are files of suites that the agent.yaml
     may not name, relative to its folder.
     """
-    data = source.data(substitute)
-    elsewhere: Iterable[tuple[Any, Origin]] = ()
-    read: set[Path] = set()
-    if extra_suites or not data.keys() <= Agent.model_fields.keys():
-        # Imported here because most agents hold all of their cases.
-        from holodeck.config.cases.data_files import CaseFiles  # noqa: PLC0415
-        from holodeck.config.cases.suites import load_external_cases  # noqa: PLC0415
-
-        files = CaseFiles(agent_file, substitute, read)
-        elsewhere = load_external_cases(data, source, files, extra_suites)
-    own = data.get("test_cases")
-    found = GatheredAgent(data, read=read)
-    if own is not None and not isinstance(own, list):
-        return found  # validation reports it with the other errors
-    for index, case in enumerate(own or []):
-        found.add(case, Origin(source, ("test_cases", index)))
-    for case, at in elsewhere:
-        found.add(case, at)
-    if own is None and "test_cases" in data and found.cases:
-        location = Origin(source, ("test_cases",)).location
-        raise ConfigError(location, f"test_cases: {NO_VALUE}")
-    if own is not None or found.cases:
-        data["test_cases"] = found.cases
-    return found
-
-
-def _expand(case: Any, origin: Origin) -> Iterable[Any]:
-    """Return a case for each set of its `parameters`, or the case if it has none."""
-    if not isinstance(case, dict) or "parameters" not in case:
-        return (case,)
-    # Imported here because most cases have no parameters.
-    from holodeck.config.cases.parameters import expand_parameters  # noqa: PLC0415
-
-    return expand_parameters(case, origin)
+    gathered = GatheredAgent(source.data(substitute))
+    data = gathered.data
+    external = {key: data.pop(key) for key in EXTERNAL_KEYS if key in data}
+    written = data.get("test_cases")
+    if written is not None and not isinstance(written, list):
+        return gathered  # validation reports it with the other errors
+    for index, case in enumerate(written or []):
+        gathered.add(case, Origin(source, ("test_cases", index)))
+    files = CaseFiles(agent_file, substitute, gathered.read)
+    for case, origin in load_external_cases(external, source, files, extra_suites):
+        gathered.add(case, origin)
+    if written is None and "test_cases" in data and gathered.cases:
+        raise ConfigError(source.location(("test_cases",)), f"test_cases: {NO_VALUE}")
+    if written is not None or gathered.cases:
+        data["test_cases"] = gathered.cases
+    return gathered
 
 
 class ConfigLoader:
@@ -156,9 +143,6 @@ class ConfigLoader:
         Its folder is the working folder. IN_PYTHON stands for an agent that is not known, for
         checks and previews. Raises like `load_agent_yaml`.
         """
-        # Imported here because most agents are read from files.
-        from holodeck.config.cases.rows import to_node  # noqa: PLC0415
-
         name = "(no agent)" if adapter == IN_PYTHON else adapter
         root = to_node({"name": name, "backend": adapter}, 0)
         return self._load(Path(DEFAULT_AGENT_FILE), suites, lambda: Source("--adapter", root))
@@ -182,9 +166,6 @@ class ConfigLoader:
         self.cases_read |= gathered.read
         agent = _with_sources(self._validate(gathered, folder, source), source)
         if is_untrusted():
-            # Imported here because most files are the user's own.
-            from holodeck.config.trust import refuse_untrusted  # noqa: PLC0415
-
             refuse_untrusted(agent, env, self.load_global_config())
         return agent
 
@@ -222,9 +203,6 @@ class ConfigLoader:
         `cases` are test cases or the path of a data file; relative paths start from `folder`, else
         from the working folder. Raises ConfigError.
         """
-        # Imported here because most agents are read from files.
-        from holodeck.config.cases.rows import to_node  # noqa: PLC0415
-
         folder = (folder or Path.cwd()).absolute()
         source = Source(_NO_FILE, to_node(dict(values), 1))
         gathered = GatheredAgent(dict(values))
@@ -247,8 +225,6 @@ class ConfigLoader:
 
     def _cases_of_file(self, file: Path) -> GatheredAgent:
         """Return the test cases of a data file, with their locations."""
-        from holodeck.config.cases.rows import to_node  # noqa: PLC0415 - see above
-
         source = Source(_NO_FILE, to_node({"test_cases_file": file.name}, 1))
         beside = file.parent / DEFAULT_AGENT_FILE
         return gather_cases(source, beside, self.environment(file.parent).substitute)

@@ -10,10 +10,10 @@ from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
-from holodeck.models.price import UNNAMED_AGENT, PriceTable
 from holodeck.models.test_case import TurnModel
+from holodeck.models.token_usage import UNNAMED_AGENT, PriceTable
+from holodeck.models.tool import PromptTool
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
-from holodeck.models.tools.prompt import PromptTool
 
 
 def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:

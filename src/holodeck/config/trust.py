@@ -21,10 +21,9 @@ from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
 from holodeck.models.setting import Setting
-from holodeck.models.tool import FunctionTool
+from holodeck.models.tool import FunctionTool, McpTool, is_loopback
 from holodeck.models.tools.database import DatabaseConfig
 from holodeck.models.tools.knowledge import S3_ENDPOINTS, KnowledgeTool
-from holodeck.models.tools.mcp import McpTool, is_loopback
 
 _PAIRS = re.compile(r"\w+=")
 """The beginning of a connection string of the form `Name=value;Name=value`."""

@@ -20,8 +20,8 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.observability import ObservabilityConfig
-from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
+from holodeck.models.token_usage import PriceTable
 from holodeck.models.tool import ToolUnion
 from holodeck.models.tools.config import ToolFilterConfig
 

@@ -11,7 +11,6 @@ from pydantic import Field, PrivateAttr, model_validator
 from holodeck.models.base import Json, Model, NonBlank, PathUse, Seconds, WrittenPath, is_used
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.metrics.judge_trust import TrustSetting
-from holodeck.models.price import PriceTable
 from holodeck.models.setting import (
     CACHE,
     COMMAND_LINE,
@@ -28,8 +27,9 @@ from holodeck.models.setting import (
     VariableNames,
     validate_min_pass,
 )
+from holodeck.models.token_usage import PriceTable
+from holodeck.models.tool import McpTool
 from holodeck.models.tools.database import VectorStoreSettings
-from holodeck.models.tools.mcp import McpTool
 
 ReportDetail = Literal["failures", "all"]
 """Which tests a report in Markdown has."""

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 
 from holodeck.models.base import Count, Json, Model, render
 from holodeck.models.cases.history import EarlierMessage
-from holodeck.models.price import Cost
 from holodeck.models.results.origin import MergedRun, PromptVersion, RunOrigin, Selection
 from holodeck.models.results.outcome import (
     ConversationEnd,
@@ -28,7 +27,7 @@ from holodeck.models.results.turn import (
     TurnResult,
     tools_matched,
 )
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 
 if TYPE_CHECKING:
     from pandas import DataFrame

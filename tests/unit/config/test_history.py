@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from holodeck.config.cases.history import load_history
+from holodeck.config.cases.rows import load_history
 from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError

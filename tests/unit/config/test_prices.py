@@ -5,7 +5,7 @@ import pytest
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import require_prices
 from holodeck.errors import ConfigError
-from holodeck.models.price import Price
+from holodeck.models.token_usage import Price
 
 
 def prices(folder, agents, project):

@@ -4,8 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.providers import merge_shared
-from holodeck.config.vector_stores import with_vector_stores
+from holodeck.config.providers import merge_shared, with_vector_stores
 from holodeck.config.yaml.source import Locations, Source
 from holodeck.errors import ConfigError
 from holodeck.models.tools.database import DatabaseConfig, VectorStoreSettings

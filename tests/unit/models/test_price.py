@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.models.price import Price, PriceTable
+from holodeck.models.token_usage import Price, PriceTable
 
 CHEAP, DEAR = Price(input=1, output=2), Price(input=10, output=20)
 

@@ -12,7 +12,7 @@ from holodeck.cli.context import CliContext
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
-    from holodeck.lib.backends.description import AgentDescription
+    from holodeck.lib.backends.base import AgentDescription
 
 _MAX_TOOLS = 50
 _AGENT_MODULE = "my_agent"

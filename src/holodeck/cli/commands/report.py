@@ -92,7 +92,7 @@ def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedRepor
     from holodeck.errors import ConfigError
     from holodeck.lib.reports.merge import NamedReport
     from holodeck.lib.test_runner.grading.recorded import is_report, read_report, report_of
-    from holodeck.models.records.baseline import Baseline
+    from holodeck.models.records.record import Baseline
 
     if not is_report(name):
         run = read_run(store, name, context)

@@ -17,7 +17,7 @@ from holodeck.lib.ui.live import echo
 if TYPE_CHECKING:
     from holodeck.cli.agent_paths import AgentTarget
     from holodeck.config.checks.findings import Finding
-    from holodeck.lib.backends.description import AgentDescription
+    from holodeck.lib.backends.base import AgentDescription
     from holodeck.models.agent import Agent
     from holodeck.models.backend import ProcessBackendConfig
 

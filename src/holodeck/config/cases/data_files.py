@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.cases.parameters import Kind, case_keys, value_kind
 from holodeck.config.cases.rows import (
     RenamedRow,
     Row,
@@ -19,6 +18,7 @@ from holodeck.config.cases.rows import (
     parse_json_lines,
     set_key,
 )
+from holodeck.config.cases.written_cases import Kind, case_keys, value_kind
 from holodeck.config.yaml.nodes import compose, decode_text, parse_scalar, quote
 from holodeck.config.yaml.source import (
     KeyPath,
@@ -28,7 +28,6 @@ from holodeck.config.yaml.source import (
     Substitute,
     display_path,
     find_file,
-    format_key_path,
     read_bytes,
 )
 from holodeck.errors import ConfigError
@@ -225,7 +224,7 @@ class CaseFiles:
     def find(self, name: str, start: Path, origin: Origin) -> Path:
         """Return the file at a path relative to the folder `start`. Raises ConfigError."""
         seen = Path(os.path.relpath(start, self.folder)) / name
-        return find_file(seen, self.folder, describe_origin(origin))
+        return find_file(seen, self.folder, str(origin))
 
     def read_yaml(self, path: Path) -> Source:
         """Read a YAML file. Raises ConfigError."""
@@ -237,7 +236,7 @@ class CaseFiles:
         path = self.find(data.file, start, origin)
         if path.suffix.lower() not in SUFFIXES:
             raise ConfigError(
-                describe_origin(origin),
+                str(origin),
                 f"unknown file type {quote(data.file)}; use {', '.join(SUFFIXES)}",
             )
         _check_keys(data, origin)
@@ -277,11 +276,6 @@ class CaseFiles:
             yield item, Origin(source, (index,))
 
 
-def describe_origin(origin: Origin) -> str:
-    """Return location and path of a value, to begin a message with."""
-    return f"{origin.location}: {format_key_path(origin.path)}" if origin.path else origin.location
-
-
 def _check_keys(data: DataFile, origin: Origin) -> None:
     """Raise ConfigError unless each column is renamed to a key of its own that a case may have."""
     known = case_keys()
@@ -289,18 +283,16 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
     for key, column in data.columns.items():
         at = origin.below("columns", key)
         if column in data.ignore:
-            raise ConfigError(
-                describe_origin(at), f"{quote(column)} is in 'ignore' too; remove one"
-            )
+            raise ConfigError(str(at), f"{quote(column)} is in 'ignore' too; remove one")
         first = keys_of.setdefault(column, key)
         if first != key:
             raise ConfigError(
-                describe_origin(at),
+                str(at),
                 f"{quote(column)} is already read as {first!r}; remove one, or copy the column",
             )
         if key.partition(".")[0] not in known:
             raise ConfigError(
-                describe_origin(at),
+                str(at),
                 f"unknown key {quote(key)} of a case{did_you_mean_or_list(key, known)}",
             )
 
@@ -333,7 +325,7 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
     for path, column in wanted:
         if column not in columns:
             raise ConfigError(
-                describe_origin(origin.below(*path)),
+                str(origin.below(*path)),
                 f"the file has no column or key {quote(column)}"
                 f"{did_you_mean_or_list(column, columns)}",
             )
@@ -341,7 +333,7 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
     for key in data.columns:
         if key in read:
             raise ConfigError(
-                describe_origin(origin.below("columns", key)),
+                str(origin.below("columns", key)),
                 f"the file has a column or key {quote(key)} too; add it to 'ignore'",
             )
 
@@ -377,9 +369,9 @@ def _rename_row(
         if column in ignored:
             continue
         if column in renamed:
-            set_key(case, renamed[column], value, describe_origin(origin))
+            set_key(case, renamed[column], value, str(origin))
         elif column in case:
-            raise ConfigError(describe_origin(origin), f"duplicate key {column!r}; remove one")
+            raise ConfigError(str(origin), f"duplicate key {column!r}; remove one")
         else:
             case[column] = value
     return case

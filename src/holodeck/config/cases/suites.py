@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from holodeck.config.cases.data_files import CaseFiles, LocatedCase, describe_origin
-from holodeck.config.cases.suite_cases import (
-    scenario_to_case,
-    with_moved_files,
-    with_suite_defaults,
-)
+from holodeck.config.cases.data_files import CaseFiles, LocatedCase
 from holodeck.config.cases.suite_files import (
     current_invalid_suites,
     is_suite_file,
     is_yaml,
     may_be_suite,
+)
+from holodeck.config.cases.written_cases import (
+    scenario_to_case,
+    with_moved_files,
+    with_suite_defaults,
 )
 from holodeck.config.yaml.lost_checks import (
     LostCheck,
@@ -60,32 +60,6 @@ class CaseSuite:
     cases: list[LocatedCase]
 
 
-def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[CaseSuite]:
-    """Yield the suites that `suites:` names. Raises ConfigError."""
-    if not isinstance(written, list) or not written:
-        raise ConfigError(describe_origin(origin), "expected a list with at least one suite")
-    for index, entry in enumerate(written):
-        at = origin.below(index)
-        if isinstance(entry, str):
-            raise ConfigError(
-                describe_origin(at), f"expected a mapping: write 'file: {entry[:80]}'"
-            )
-        suite = validate_suite(SuiteEntry, entry, at)
-        if suite.file is None:
-            yield _inline_suite(suite, entry, at, files)
-        else:
-            yield from _load_matching(suite.file, at.below("file"), files)
-
-
-def load_suite_file(name: str, origin: Origin, files: CaseFiles) -> CaseSuite | None:
-    """Return the suite in a file relative to the agent's folder, or None if it is skipped.
-
-    Raises ConfigError.
-    """
-    path = files.find(name, files.folder, origin)
-    return None if _is_known_invalid(path) else _load_suite(_read_suite(path, files), path, files)
-
-
 def suite_name(path: Path) -> str:
     """Return the name of the suite in a file. Raises ConfigError."""
     source = Source.read(path, display_path(path))
@@ -105,61 +79,44 @@ def validate_suite(model: type[M], written: Any, origin: Origin) -> M:
         data = {**written, "test_cases": []}
     locations = Locations(origin.source)
     try:
-        found = model.model_validate(data)
+        suite = model.model_validate(data)
     except ValidationError as error:
         raise config_error(error, locations, model, origin.path) from None
-    lost = chain(keys_without_value(found, ()), _misplaced_in(found))
+    lost = chain(keys_without_value(suite, ()), _misplaced_in(suite))
     raise_on_lost_checks((((*origin.path, *path), message) for path, message in lost), locations)
-    return found
+    return suite
 
 
-def _misplaced_in(found: BaseModel) -> Iterator[LostCheck]:
+def _misplaced_in(written: BaseModel) -> Iterator[LostCheck]:
     """Yield keys of cases in the `context` of a suite and in the `metadata` of a scenario."""
-    if isinstance(found, SuiteEntry):
-        yield from misplaced_keys(found.context, ("context",))
-    if isinstance(found, SuiteFile):
-        if found.suite is not None:
-            yield from misplaced_keys(found.suite.context, ("suite", "context"))
-        for index, scenario in enumerate(found.scenarios or ()):
+    if isinstance(written, SuiteEntry):
+        yield from misplaced_keys(written.context, ("context",))
+    if isinstance(written, SuiteFile):
+        if written.suite is not None:
+            yield from misplaced_keys(written.suite.context, ("suite", "context"))
+        for index, scenario in enumerate(written.scenarios or ()):
             yield from misplaced_keys(scenario.metadata, ("scenarios", index, "metadata"))
-
-
-def as_data_file(written: str | DataFile) -> DataFile:
-    """Return a DataFile for a path or a mapping."""
-    return DataFile(file=written) if isinstance(written, str) else written
-
-
-def _inline_suite(
-    suite: SuiteEntry, entry: Mapping[str, Any], origin: Origin, files: CaseFiles
-) -> CaseSuite:
-    cases = _cases_of_suite(suite, entry, origin, files.folder, files)
-    if not cases:
-        raise ConfigError(describe_origin(origin), WITHOUT_CASES)
-    return CaseSuite(suite.name or "", suite, origin, files.folder, cases)
 
 
 def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[CaseSuite]:
     """Yield the suites of the files that match a path or pattern, sorted by path."""
     is_pattern = any(sign in pattern for sign in "*?[")
     paths = _matching_paths(pattern, origin, files) if is_pattern else [pattern]
-    found = 0
+    has_suite = False
     for name in paths:
         path = files.find(name, files.folder, origin)
         if _is_known_invalid(path):
-            found += 1
+            has_suite = True
             continue
         source = _read_if_suite(path, files) if is_pattern else _read_suite(path, files)
-        if source is None:
-            if path.resolve() not in files.doubtful:
-                logger.warning("%s: skipped, because it holds no suite", display_path(path))
-            continue
-        found += 1
-        yield _load_suite(source, path, files)
-    if not found:
+        if source is not None:
+            has_suite = True
+            yield _load_suite(source, path, files)
+        elif path.resolve() not in files.doubtful:
+            logger.warning("%s: skipped, because it holds no suite", display_path(path))
+    if not has_suite:
         files.check_all_read()
-        raise ConfigError(
-            describe_origin(origin), f"no file that matches {pattern!r} holds a suite"
-        )
+        raise ConfigError(str(origin), f"no file that matches {pattern!r} holds a suite")
 
 
 def _is_known_invalid(path: Path) -> bool:
@@ -175,16 +132,14 @@ def _matching_paths(pattern: str, origin: Origin, files: CaseFiles) -> list[str]
     try:
         paths = sorted(files.folder.glob(pattern))
     except (ValueError, NotImplementedError) as error:
-        raise ConfigError(
-            describe_origin(origin), f"invalid pattern {pattern!r}: {error}"
-        ) from None
-    own = files.agent_file.resolve()
-    found = [path for path in paths if _is_file_or_broken_link(path) and path.resolve() != own]
+        raise ConfigError(str(origin), f"invalid pattern {pattern!r}: {error}") from None
+    agent = files.agent_file.resolve()
+    matching = [path for path in paths if _is_file_or_broken_link(path) and path.resolve() != agent]
     _note_other_suffixes(pattern, {path.resolve() for path in paths}, origin, files)
-    if not found:
+    if not matching:
         files.check_all_read()
-        raise ConfigError(describe_origin(origin), f"no file matches {pattern!r} in {files.folder}")
-    return [os.path.relpath(path, files.folder) for path in found]
+        raise ConfigError(str(origin), f"no file matches {pattern!r} in {files.folder}")
+    return [os.path.relpath(path, files.folder) for path in matching]
 
 
 def _is_file_or_broken_link(path: Path) -> bool:
@@ -209,7 +164,7 @@ def _note_other_suffixes(
             and is_suite_file(path)
         ):
             files.doubtful[full] = ConfigError(
-                describe_origin(origin),
+                str(origin),
                 f"{pattern!r} does not match {display_path(path)!r}, which holds a suite; name that"
                 f" file too, or rename it to end in {Path(pattern).suffix!r}",
             )
@@ -279,7 +234,7 @@ def _load_suite(source: Source, path: Path, files: CaseFiles) -> CaseSuite:
         at = origin.below("scenarios", index)
         cases.append((scenario_to_case(scenario, header.config.default_scorers, at), at))
     if not cases:
-        raise ConfigError(describe_origin(origin), WITHOUT_CASES)
+        raise ConfigError(str(origin), WITHOUT_CASES)
     return CaseSuite(name, header, origin, path.parent, cases)
 
 
@@ -296,34 +251,30 @@ def _cases_of_suite(
     ]
     named = origin.below("test_cases_file")
     if suite.test_cases_file is None and "test_cases_file" in written:
-        raise ConfigError(describe_origin(named), NO_FILE)
+        raise ConfigError(str(named), NO_FILE)
     if suite.test_cases_file is not None:
-        data = as_data_file(suite.test_cases_file)
+        named_file = suite.test_cases_file
+        data = DataFile(file=named_file) if isinstance(named_file, str) else named_file
         cases += files.cases(data, start, named)
+    if not cases and isinstance(suite, SuiteEntry):
+        raise ConfigError(str(origin), WITHOUT_CASES)
     return cases
 
 
-_KEYS = tuple(AgentFile.model_fields.keys() - Agent.model_fields.keys())
+EXTERNAL_KEYS = tuple(AgentFile.model_fields.keys() - Agent.model_fields.keys())
 """Keys that name cases outside of `test_cases`."""
 
 
 def load_external_cases(
-    data: dict[str, Any], source: Source, files: CaseFiles, extra_suites: Sequence[str]
+    written: Mapping[str, Any], source: Source, files: CaseFiles, extra_suites: Sequence[str]
 ) -> Iterator[LocatedCase]:
-    """Return the cases that the values of an agent.yaml and `extra_suites` name.
+    """Yield the cases that the EXTERNAL_KEYS of an agent.yaml and `extra_suites` name.
 
-    The keys that name them are removed from `data` at once. Raises ConfigError.
+    Raises ConfigError.
     """
-    written = {key: data.pop(key) for key in _KEYS if key in data}
     for key, value in written.items():
         if value is None:  # tests would be left out unnoticed
             raise ConfigError(source.location((key,)), f"{key}: {NO_FILE}")
-    return _cases(written, source, files, extra_suites)
-
-
-def _cases(
-    written: Mapping[str, Any], source: Source, files: CaseFiles, extra_suites: Sequence[str]
-) -> Iterator[LocatedCase]:
     named = written.get("test_cases_file")
     if named is not None:
         origin = Origin(source, ("test_cases_file",))
@@ -332,42 +283,56 @@ def _cases(
         )
         yield from files.cases(data_file, files.folder, origin)
     for suite in _with_unique_names(_suites(written.get("suites"), source, files, extra_suites)):
-        for case, at in suite.cases:
-            yield _with_suite(case, suite, files.folder, at), at
+        for case, origin in suite.cases:
+            if isinstance(case, dict):
+                full = with_suite_defaults(case, suite.name, suite.header, origin)
+                yield with_moved_files(full, suite.folder, files.folder), origin
+            else:
+                yield case, origin
 
 
 def _suites(
     written: Any, source: Source, files: CaseFiles, extra_suites: Sequence[str]
 ) -> Iterator[CaseSuite]:
-    read = set[str]()
-    if written is not None:
-        for suite in load_suites(written, Origin(source, ("suites",)), files):
-            read.add(suite.origin.source.name)
-            yield suite
+    """Yield the suites that `suites:` names, and those of further files."""
+    names = set[str]()
+    for suite in [] if written is None else _named_suites(written, source, files):
+        names.add(suite.origin.source.name)
+        yield suite
     for name in extra_suites:
-        loose = load_suite_file(name, Origin(source, ()), files)
-        if loose is not None and loose.origin.source.name not in read:
-            yield loose
+        path = files.find(name, files.folder, Origin(source, ()))
+        if not _is_known_invalid(path):
+            suite = _load_suite(_read_suite(path, files), path, files)
+            if suite.origin.source.name not in names:
+                yield suite
     files.check_all_read()
 
 
+def _named_suites(written: Any, source: Source, files: CaseFiles) -> Iterator[CaseSuite]:
+    origin = Origin(source, ("suites",))
+    if not isinstance(written, list) or not written:
+        raise ConfigError(str(origin), "expected a list with at least one suite")
+    for index, entry in enumerate(written):
+        at = origin.below(index)
+        if isinstance(entry, str):
+            raise ConfigError(str(at), f"expected a mapping: write 'file: {entry[:80]}'")
+        suite = validate_suite(SuiteEntry, entry, at)
+        if suite.file is None:
+            cases = _cases_of_suite(suite, entry, at, files.folder, files)
+            yield CaseSuite(suite.name or "", suite, at, files.folder, cases)
+        else:
+            yield from _load_matching(suite.file, at.below("file"), files)
+
+
 def _with_unique_names(suites: Iterator[CaseSuite]) -> Iterator[CaseSuite]:
-    seen: dict[str, CaseSuite] = {}
+    by_name: dict[str, CaseSuite] = {}
     for suite in suites:
-        first = seen.setdefault(suite.name, suite)
+        first = by_name.setdefault(suite.name, suite)
         if first is not suite and first.origin.location == suite.origin.location:
-            raise ConfigError(describe_origin(suite.origin), "'suites' names this file twice")
+            raise ConfigError(str(suite.origin), "'suites' names this file twice")
         if first is not suite:
             raise ConfigError(
-                describe_origin(suite.origin),
+                str(suite.origin),
                 f"duplicate suite name {quote(suite.name)} ({first.origin.location}); rename one",
             )
         yield suite
-
-
-def _with_suite(case: Any, suite: CaseSuite, folder: Path, origin: Origin) -> Any:
-    if not isinstance(case, dict):
-        return case
-    return with_moved_files(
-        with_suite_defaults(case, suite.name, suite.header, origin), suite.folder, folder
-    )

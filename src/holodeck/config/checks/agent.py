@@ -1,23 +1,35 @@
 """Static checks of an agent: they call no model and run no code of the user.
 
 A check is a function that takes a `CheckContext` and reports errors and warnings to it. To add
-one, write the function and add it to `AGENT_CHECKS`, or to `CASE_CHECKS` in `check_cases`.
+one, write the function and add it to `AGENT_CHECKS`, or to `CASE_CHECKS` in `checks.cases`.
 """
+
+from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from holodeck.config.agent_files import load_response_schema, read_instructions
-from holodeck.config.checks.cases import can_fail_case, check_case, check_pattern, check_tool_names
-from holodeck.config.checks.findings import CheckContext, Finding, Tools, raise_on_errors
-from holodeck.config.checks.metrics import check_metrics, check_placeholders, warn_of_no_threshold
-from holodeck.config.checks.paths import check_written_paths
-from holodeck.config.checks.python_files import (
-    find_definition,
-    parameter_names,
+from holodeck.config.checks.cases import can_fail_case, check_case
+from holodeck.config.checks.findings import CheckContext, Finding, raise_on_errors
+from holodeck.config.checks.metrics import (
+    check_metrics,
+    check_placeholders,
+    check_target,
+    warn_of_no_threshold,
+)
+from holodeck.config.checks.programs import check_mcp_server, check_process
+from holodeck.config.checks.tools import (
+    check_model,
+    check_pattern,
+    check_tool_filtering,
+    check_tool_names,
+    check_tools,
+    check_url,
+    warn_of_front_matter,
 )
 from holodeck.config.model_calls import (
     all_metrics,
@@ -25,9 +37,9 @@ from holodeck.config.model_calls import (
     models_of_litellm,
     require_prices,
 )
-from holodeck.config.prompt_files import Prompt
 from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.backends.selector import check_name
 from holodeck.lib.evaluators.build import (
     RequiredInputs,
     judge_model_of,
@@ -36,10 +48,9 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.support.safe_paths import is_file
-from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.observability.exporters import otlp_target
+from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.tools.base import Tool
-from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
     IN_PYTHON,
@@ -54,10 +65,11 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
     PythonBackendConfig,
 )
+from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.observability import ExportersConfig
 from holodeck.models.test_case import TestCaseModel, TurnModel
-from holodeck.models.tool import FunctionTool
+from holodeck.models.tools.database import DatabaseConfig
 
 __all__ = ["Finding", "check", "check_before_run", "log_findings", "raise_on_errors"]
 
@@ -110,23 +122,6 @@ def _check_model(context: CheckContext) -> None:
         check_model(context, context.agent.model, ("model",))
 
 
-def check_model(context: CheckContext, model: LLMProvider, path: KeyPath) -> None:
-    """Check a model of the agent or its tools."""
-    if model.endpoint is not None:
-        _check_url(context, model.endpoint, (*path, "endpoint"))
-    if model.provider is not ProviderEnum.LOCAL:
-        return
-    if find_spec("xllamacpp") is None:
-        context.config_error(path, MissingExtra("local", "model"))
-    if model.name.endswith(".gguf") and not is_file(context.agent.own_dir / model.name):
-        context.error((*path, "name"), f"file not found: {model.name!r}")
-
-
-def _check_url(context: CheckContext, url: str, path: KeyPath) -> None:
-    if not url.startswith(("http://", "https://")):
-        context.error(path, "a URL must begin with http:// or https://")
-
-
 def _check_api_keys(context: CheckContext) -> None:
     for path, message in find_missing_keys(context.agent):
         context.warning(path, message)
@@ -141,16 +136,10 @@ def _check_litellm(context: CheckContext) -> None:
 def _check_backend(context: CheckContext) -> None:
     backend = context.agent.backend
     if isinstance(backend, HttpBackendConfig | A2aBackendConfig):
-        _check_url(context, backend.url, ("backend", "url"))
+        check_url(context, backend.url, ("backend", "url"))
     elif isinstance(backend, ProcessBackendConfig):
-        # Imported here because few agents are processes.
-        from holodeck.config.checks.programs import check_process  # noqa: PLC0415
-
         check_process(context, backend)
     elif isinstance(backend, McpBackendConfig):
-        # Imported here because few agents are MCP servers.
-        from holodeck.config.checks.programs import check_mcp_server  # noqa: PLC0415
-
         check_mcp_server(context, backend)
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
         try:
@@ -160,10 +149,6 @@ def _check_backend(context: CheckContext) -> None:
 
 
 def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
-    # Imported here because few agents name a backend.
-    from holodeck.config.checks.metrics import check_target  # noqa: PLC0415
-    from holodeck.lib.backends.selector import check_name  # noqa: PLC0415
-
     if isinstance(backend, PythonBackendConfig):
         path, folder = ("backend", "target"), context.agent.own_dir
         check_target(context, backend.target, path, "backend.target", folder)
@@ -197,18 +182,6 @@ def _check_instructions(context: CheckContext) -> None:
 _TEMPLATE_VARIABLE = re.compile(r"\{\{\s*\$(\w+)")
 
 
-def warn_of_front_matter(context: CheckContext, prompt: Prompt, path: KeyPath) -> None:
-    """Report a block at the beginning of a file that may be text, and would not be sent."""
-    version = prompt.version
-    if version.extra and not version.has_known_keys:
-        keys = ", ".join(version.extra)
-        context.warning(
-            path,
-            f"the block with {keys} between '---' is front matter, and is not sent; if it is text,"
-            " begin the file with an empty line",
-        )
-
-
 def _check_response_format(context: CheckContext) -> None:
     try:
         load_response_schema(context.agent)
@@ -220,67 +193,6 @@ def _check_response_format(context: CheckContext) -> None:
     if has_schema and is_built_in and agent.model and agent.model.protocol == "anthropic":
         problem = "anthropic supports no schema; ask for the format in the instructions"
         context.error(("response_format",), problem)
-
-
-def _check_tools(context: CheckContext) -> None:
-    """Check each tool, and note its name and the names of its parameters."""
-    tools: dict[str, list[str] | None] = {}
-    for index, tool in enumerate(context.agent.tools or []):
-        found = TOOL_CHECKS.load(tool.type)(context, tool, ("tools", index))
-        if found is None:
-            context.knows_all_tools = False
-        else:
-            tools |= found
-    context.tools = tools
-
-
-def _check_tool_filtering(context: CheckContext) -> None:
-    """Check that there is an embedding model, and that `always_include` names tools, as far as all
-    tools are known."""
-    filtering = context.agent.tool_filtering
-    if filtering is None or not filtering.enabled:
-        return
-    if filtering.search_method != "bm25" and context.agent.embedding_provider is not None:
-        # Imported here because few agents filter their tools by meaning.
-        from holodeck.lib.knowledge.embeddings import filtering_llm  # noqa: PLC0415
-
-        try:
-            filtering_llm(context.agent)
-        except ConfigError as error:
-            context.error(("embedding_provider",), error.message)
-    if not context.knows_all_tools:
-        return
-    for index, name in enumerate(filtering.always_include):
-        if name not in context.tools:
-            hint = did_you_mean_or_list(name, context.tools)
-            path = ("tool_filtering", "always_include", index)
-            context.error(path, f"unknown tool {name!r}{hint}")
-
-
-def check_function_tool(context: CheckContext, tool: FunctionTool, path: KeyPath) -> Tools:
-    """Check that the function exists; return the names of its parameters."""
-    names = None if tool.parameters is None else list(tool.parameters)
-    try:
-        function = find_definition(tool.file, tool.function, context.agent.own_dir, "")
-    except ConfigError as error:
-        key = "function" if "does not define" in error.message else "file"
-        context.config_error((*path, key), error)
-        return {tool.name: None}
-    return {tool.name: parameter_names(function) if names is None else names}
-
-
-TOOL_CHECKS: Registry[Callable[[CheckContext, Any, KeyPath], Tools | None]] = Registry(
-    "tool",
-    {
-        "function": "holodeck.config.checks.agent:check_function_tool",
-        "mcp": "holodeck.config.checks.programs:check_mcp_tool",
-        "prompt": "holodeck.config.checks.tools:check_prompt_tool",
-        "vectorstore": "holodeck.config.checks.tools:check_knowledge_tool",
-        "hierarchical_document": "holodeck.config.checks.tools:check_knowledge_tool",
-    },
-)
-"""By the `type` of a tool, what checks it and returns the tools that the model gets from it; None
-if only the run knows them."""
 
 
 def check_opened_tools(agent: Agent, tools: Sequence[Tool]) -> None:
@@ -322,17 +234,14 @@ def _uses_shared_model(case: TestCaseModel) -> bool:
     return case.uses_judge or (case.simulate is not None and case.simulate.model is None)
 
 
-def _check_redaction_patterns(context: CheckContext) -> None:
+def _check_observability(context: CheckContext) -> None:
     observability = context.agent.observability
     patterns = observability.traces.redaction_patterns if observability else []
     for index, pattern in enumerate(patterns):
         path = ("observability", "traces", "redaction_patterns", index)
         check_pattern(context, pattern, path)
     if observability is not None and observability.enabled:
-        # Imported here because most agents send no telemetry.
-        from holodeck.config.checks.telemetry import check_exporters  # noqa: PLC0415
-
-        check_exporters(context, observability.exporters)
+        _check_exporters(context, observability.exporters)
 
 
 def _check_prices(context: CheckContext) -> None:
@@ -407,20 +316,90 @@ def _needs_tool_calls(context: CheckContext, case: TestCaseModel, part: TurnMode
     return any(requires(metric, EvalParam.TOOLS_CALLED) for metric in metrics if metric.enabled)
 
 
+_CHECKED_ELSEWHERE = ("execution", "test_cases")
+"""`resolve_settings` checks the settings; a case names no such path, and there may be many."""
+
+
+def _check_written_paths(context: CheckContext) -> None:
+    """Find them in every key of an agent."""
+    agent = context.agent
+    others = {key: value for key, value in vars(agent).items() if key not in _CHECKED_ELSEWHERE}
+    for keys, path in paths_used(others, PathUse.WRITTEN):
+        if _is_users_store(agent, keys):
+            continue
+        folder = agent.own_dir if keys[0] == "tools" else agent.base_dir
+        try:
+            written_path(path, folder, "")
+        except ConfigError as error:
+            context.config_error(keys, error)
+
+
+def _is_users_store(agent: Agent, keys: KeyPath) -> bool:
+    """Whether the path belongs to a vector store in the `config.yaml` of the user."""
+    owner: Any = agent
+    for key in keys[:-1]:
+        is_item = isinstance(key, int) or isinstance(owner, dict)
+        owner = owner[key] if is_item else getattr(owner, str(key))
+    return isinstance(owner, DatabaseConfig) and owner.is_users
+
+
+def _check_exporters(context: CheckContext, exporters: ExportersConfig) -> None:
+    """Find wrong endpoints, which are errors, and libraries that are not installed.
+
+    Without a library, the run takes place all the same, as its results do not need it.
+    """
+    for key, error in _problems(exporters):
+        path = ("observability", "exporters", *key)
+        if isinstance(error, MissingExtra):
+            context.warning(path, f"nothing is sent: {error.field} {error.message}")
+        else:
+            context.config_error(path, error)
+
+
+def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], ConfigError]]:
+    otlp, prometheus, azure = exporters.otlp, exporters.prometheus, exporters.azure_monitor
+    if otlp is not None and otlp.enabled:
+        try:
+            is_grpc = otlp_target(otlp).protocol == "grpc"
+        except ConfigError as error:
+            yield ("otlp", error.field.rpartition(".")[2]), error
+        else:
+            if is_grpc and not _is_installed("opentelemetry.exporter.otlp.proto.grpc"):
+                yield ("otlp",), MissingExtra("otlp-grpc", "gRPC")
+    if prometheus is not None and prometheus.enabled:
+        for module in ("opentelemetry.exporter.prometheus", "prometheus_client"):
+            if not _is_installed(module):
+                yield ("prometheus",), MissingExtra("prometheus", "Prometheus")
+                break
+    if (
+        azure is not None
+        and azure.enabled
+        and not _is_installed("azure.monitor.opentelemetry.exporter")
+    ):
+        yield ("azure_monitor",), MissingExtra("azure-monitor", "Azure Monitor")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package around it is missing, too
+        return False
+
+
 AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_model,
     _check_api_keys,
     _check_litellm,
     _check_backend,
     _check_keys_without_effect,
-    check_written_paths,
+    _check_written_paths,
     _check_instructions,
     _check_response_format,
-    _check_tools,
-    _check_tool_filtering,
+    check_tools,
+    check_tool_filtering,
     _check_shared_metrics,
     _check_shared_judge_is_used,
-    _check_redaction_patterns,
+    _check_observability,
     _check_prices,
     _check_cases,
     _check_shared_thresholds,
@@ -434,9 +413,9 @@ KEY_CHECKS: dict[str, Callable[[CheckContext], None]] = {
     "backend": _check_backend,
     "instructions": _check_instructions,
     "response_format": _check_response_format,
-    "tools": _check_tools,
+    "tools": check_tools,
     "evaluations": _check_shared_metrics,
-    "observability": _check_redaction_patterns,
+    "observability": _check_observability,
 }
 """The checks that read one key only."""
 _KEYS_OF_CASES = {"model", "backend", "tools", "evaluations", "test_cases"}

@@ -1,26 +1,36 @@
 """Static checks of a test case: can its expectations be met, and can a response fail it?"""
 
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from inspect import Parameter
+from typing import Any
 
-from holodeck.config.checks.findings import CheckContext, Tools
+from holodeck.config.cases.rows import load_history
+from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
-from holodeck.config.checks.python_files import require_target
+from holodeck.config.checks.programs import find_definition, require_target
+from holodeck.config.checks.tools import check_tool_names
 from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
+from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.support.patterns import compile_pattern, passes_every_text
-from holodeck.lib.support.text import did_you_mean, plural
-from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, tools_named
+from holodeck.lib.support.patterns import compile_pattern
+from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
+from holodeck.lib.support.text import plural
 from holodeck.models.agent import Agent
-from holodeck.models.backend import HttpBackendConfig
-from holodeck.models.cases.conversation import find_unanswered_step, step_kind, step_value
+from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
+from holodeck.models.cases.conversation import (
+    find_unanswered_step,
+    speaks_for_agent,
+    step_kind,
+    step_value,
+)
+from holodeck.models.cases.matchers import TraceChecks
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.text import ComparingMetric, NotContainsMetric
-from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
+from holodeck.models.test_case import TestCaseModel, TurnModel
 
 NO_JUDGE = "criteria need a judge model; write 'evaluations: {model: …}'"
 NO_SIMULATOR = (
@@ -32,10 +42,6 @@ NOTHING_TO_COMPARE = (
 )
 _DECIDING_STEPS = frozenset({"judge", "succeed", "fail"})
 _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
-_NOT_IN_TOOL_NAMES = re.compile(r"[?\[\]{}()|^$\\,;<>\"'`]")
-"""Characters of patterns, lists and placeholders; no tool that a model calls has them."""
-_WORDS_FOR_NOTHING = frozenset({"n/a", "na", "nil", "none", "null"})
-"""What people write into a cell of a table to leave it empty."""
 
 
 def check_case(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -59,14 +65,6 @@ def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
             return True
     metrics = metrics_of(agent, case)
     return any(can_fail(metric) for metric in metrics if not compares_nothing(metric, case))
-
-
-def check_pattern(context: CheckContext, pattern: str, path: KeyPath) -> None:
-    """Check that a regular expression is valid."""
-    try:
-        compile_pattern(pattern)
-    except ConfigError as error:
-        context.error(path, error.message)
 
 
 def _check_metrics(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -132,14 +130,6 @@ def _check_context(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
         )
 
 
-def _check_history(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    if case.input_kind != "input" or case.history is not None:
-        # Imported here because most cases are one input.
-        from holodeck.config.checks.history import check_history_support  # noqa: PLC0415
-
-        check_history_support(context, case, path)
-
-
 def _check_models(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     if case.uses_judge and context.agent.judge_model is None:
         context.error((*path, "script" if case.criteria is None else "criteria"), NO_JUDGE)
@@ -168,29 +158,6 @@ def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPa
             (*path, "max_turns_to_done"),
             f"cannot fail: the agent has at most {plural(most, 'turn')}; write less",
         )
-
-
-def _check_traces(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    if case.checks_spans:
-        # Imported here because few cases check spans.
-        from holodeck.config.checks.history import check_traces  # noqa: PLC0415
-
-        check_traces(context, case, path)
-
-
-CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] = (
-    _check_metrics,
-    _check_verdict,
-    _check_case_expectations,
-    _check_turns,
-    _check_context,
-    _check_history,
-    _check_models,
-    _check_script,
-    _check_turns_to_done,
-    _check_traces,
-)
-"""Every check of a test case, in the order of the findings."""
 
 
 def _check_inputs(
@@ -260,157 +227,160 @@ def _reads_ground_truth(context: CheckContext, metric: MetricSettings) -> bool:
     return metric.user_code is not None or any(accepts(metric, one) for one in _GROUND_TRUTH)
 
 
-def check_tool_names(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
-    """Check what a case or turn expects and forbids of tools."""
-    is_known = context.knows_all_tools and not context.agent.has_own_model
-    tools = context.tools if is_known else None
-    for index, expected in enumerate(case.expected_tools or []):
-        tool_path = (*path, "expected_tools", index)
-        if isinstance(expected, ExpectedTool):
-            _check_matchers(context, expected, tool_path)
-        matching = _matching_tools(expected, context.tools) or [_name(expected)]
-        if all(
-            any(is_forbidden(one, tool.name, context.tools, tool.allow) for tool in case.forbidden)
-            for one in matching
-        ):
-            context.error(tool_path, f"{_name(expected)!r} is both expected and forbidden")
-        if tools is not None:
-            _check_expected_tool(context, expected, tool_path, tools)
-    for index, forbidden in enumerate(case.forbidden):
-        tool_path = (*path, "forbidden_tools", index)
-        for name in (forbidden.name, *forbidden.allow):
-            reason = _reason_not_a_tool_name(name)
-            if reason is not None:
-                context.error(tool_path, f"no call can match {name!r}: {reason}")
-            elif tools is not None and not any(is_forbidden(tool, name, tools) for tool in tools):
-                context.error(tool_path, _unknown_tool(name, tools))
-    _check_most_calls(context, case, path)
-    if not context.agent.has_own_model:
-        _check_agents(context, case, path)
+NO_RECEIVER = (
+    "the agent behind the URL does not know where to send its spans; write 'observability:"
+    " {receiver: {port: 4318}}', and start it with"
+    " OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318"
+)
 
 
-def _check_agents(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
-    """Find checks of the agents that speak, where the built-in agent is the only one."""
-    keys: list[KeyPath] = [] if case.handoffs is None else [("handoffs",)]
-    keys += [
-        ("expected_tools", index, "agent")
-        for index, expected in enumerate(case.expected_tools or [])
-        if isinstance(expected, ExpectedTool) and expected.agent is not None
-    ]
-    for key in keys:
-        context.error(
-            (*path, *key), "the built-in agent is the only one; remove it, or test a 'backend'"
-        )
+def _check_traces(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Report the findings about the checks of spans of a case and its turns."""
+    parts = [((), case), *case.checked_turns]
+    for at, part in parts:
+        if part.trace is None:
+            continue
+        if not _can_have_spans(context):
+            context.error((*path, *at, "trace"), NO_RECEIVER)
+        _check_patterns(context, part.trace, (*path, *at, "trace"))
 
 
-def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath) -> None:
-    """Find patterns that are invalid, and one for the result that every result matches."""
-    for argument, matcher in expected.matchers().items():
-        if matcher.regex is not None:
-            check_pattern(context, matcher.regex, (*path, "args", argument, "regex"))
-    result = expected.result_matcher()
-    if result is None or result.regex is None:
+def _can_have_spans(context: CheckContext) -> bool:
+    backend, settings = context.agent.backend, context.agent.observability
+    is_service = isinstance(backend, HttpBackendConfig | A2aBackendConfig) or (
+        isinstance(backend, McpBackendConfig) and backend.url is not None
+    )
+    return not is_service or (settings is not None and settings.receiver is not None)
+
+
+def _check_patterns(context: CheckContext, checks: TraceChecks, path: KeyPath) -> None:
+    for index, check in enumerate(checks.checks):
+        for name, matcher in check.matchers().items():
+            if matcher.regex is None:
+                continue
+            try:
+                compile_pattern(matcher.regex)
+            except ConfigError as error:
+                context.error((*path, "checks", index, "where", name, "regex"), error.message)
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _check_history_support(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Check that the agent gets the earlier messages that the case relies on."""
+    if case.turns is not None and len(case.turns) > 1:
+        _check_memory(context, (*path, "turns"))
+    if case.is_scripted_or_simulated and case.max_turns != 1:
+        _check_memory(context, (*path, case.input_kind))
+    steps = enumerate(case.script or ())
+    unseen = [at for at, one in steps if speaks_for_agent(step_kind(one), step_value(one))]
+    reason = _reason_no_history(context.agent) if unseen or case.history is not None else None
+    if unseen and reason is not None:
+        context.error((*path, "script", unseen[0]), reason)
+    if case.history is None:
         return
-    result_path = (*path, "result", "regex")
-    check_pattern(context, result.regex, result_path)
-    with suppress(ConfigError):  # reported above
-        if passes_every_text(compile_pattern(result.regex), whole=True) is not None:
+    try:
+        load_history(context.agent, int(path[1]))
+    except ConfigError as error:
+        context.config_error((*path, "history", "file"), error)
+    if reason is not None:
+        context.error((*path, "history"), reason)
+
+
+def _check_memory(context: CheckContext, path: KeyPath) -> None:
+    """Check that the agent can carry on a conversation of several turns."""
+    backend = context.agent.backend
+    if isinstance(backend, HttpBackendConfig):
+        names = ("messages", "conversation_id")
+        if not any(has_placeholder(backend.request, name) for name in names):
             context.error(
-                result_path, f"{result.regex!r} matches every text, so no result can fail"
+                path,
+                "the request does not contain the earlier messages; write '{messages}' or"
+                " '{conversation_id}' in backend.request",
             )
-
-
-def _check_most_calls(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
-    """Find a maximum of tool calls that the expected calls exceed."""
-    expected = case.expected_tools
-    if case.max_tool_calls is None or not expected or case.order == "subset":
         return
-    counts = [1 if isinstance(one, str) else one.count or 1 for one in expected]
-    needed = sum(counts) if case.tool_order else max(counts)
-    if needed > case.max_tool_calls:
-        context.error(
-            (*path, "max_tool_calls"),
-            f"cannot be met: 'expected_tools' needs {plural(needed, 'tool call')}",
-        )
-
-
-def _reason_not_a_tool_name(name: str) -> str | None:
-    """Return why no tool can have this name; None if one can."""
-    character = _NOT_IN_TOOL_NAMES.search(name)
-    if "{{" in name:
-        return "nothing fills this placeholder; add 'parameters', or write the tool's name"
-    if character is not None and character[0] in ",;":
-        return "it is one name; write each tool as an item of the list: [a, b]"
-    if character is not None:
-        return f"it contains {character[0]!r}; of patterns, only '*' is read"
-    if name.casefold() in _WORDS_FOR_NOTHING or not re.search(r"\w", name):
-        return "it is not a tool; leave the list or cell empty, or write the tool's name"
-    if re.search(r"\s", name):
-        return "it contains white space, which no tool's name has; remove it"
-    return None
-
-
-def _check_expected_tool(
-    context: CheckContext, expected: str | ExpectedTool, path: KeyPath, tools: Tools
-) -> None:
-    matching = _matching_tools(expected, tools)
-    name = _name(expected)
-    if not matching and _means_a_server(expected, context.tools_of_servers):
-        return
-    if not matching:
-        context.error(path, _unknown_tool(name, tools))
-    if isinstance(expected, ExpectedTool) and expected.match == "exact" and len(matching) > 1:
-        context.error(
-            path, f"{name!r} may be {' or '.join(map(repr, matching))}; write the whole name"
-        )
-        return
-    longer = [tool for tool in matching if not matches_tool_name(name, tool)]
-    if longer:
+    function = _definition(context.agent)
+    if isinstance(function, Function) and _ignores_history(function):
         context.warning(
             path,
-            f"{name!r} is only a part of {', '.join(map(repr, longer))}, whose calls count as well;"
-            f" write '{{name: {longer[0]}}}' if you mean that tool",
+            f"{function.name!r} gets each turn as if it were the first; give it a parameter"
+            " 'context', or name a class",
         )
-    if isinstance(expected, ExpectedTool) and matching:
-        for argument, known in _unknown_arguments(expected, matching, tools):
-            hint = did_you_mean(argument, known, f"; it has {', '.join(known)}")
-            context.error(
-                (*path, "args", argument), f"{matching[0]!r} has no parameter {argument!r}{hint}"
-            )
 
 
-def _unknown_arguments(
-    expected: ExpectedTool, matching: Sequence[str], tools: Tools
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield the arguments that no matching tool has, each with the known parameters."""
-    known: list[str] = []
-    for name in matching:
-        parameters = tools[name]
-        if parameters is None:
-            return
-        known += parameters
-    for argument in expected.args:
-        if argument not in known:
-            yield argument, known
+def _reason_no_history(agent: Agent) -> str | None:
+    """Return why the agent cannot get earlier messages; None if it can, or if that is unknown."""
+    backend = agent.backend
+    if isinstance(backend, HttpBackendConfig):
+        return None if has_placeholder(backend.request, "messages") else NO_MESSAGES_PLACEHOLDER
+    function = _answering_function(_definition(agent))
+    return NO_CONTEXT_PARAMETER if function is not None and _ignores_history(function) else None
 
 
-def _name(expected: str | ExpectedTool) -> str:
-    return expected if isinstance(expected, str) else expected.name
+def _definition(agent: Agent) -> ast.AST | None:
+    """Return what `module:attribute` names beside the agent.yaml; None if unknown."""
+    target = agent.target
+    if target is None:
+        return None
+    module, _, name = target.partition(":")
+    try:
+        return find_definition(f"{module.replace('.', '/')}.py", name, agent.base_dir, "")
+    except ConfigError:  # reported elsewhere, or an installed module
+        return None
 
 
-def _matching_tools(expected: str | ExpectedTool, tools: Tools) -> list[str]:
-    if isinstance(expected, ExpectedTool) and expected.match == "exact":
-        return tools_named(expected.name, tools)
-    return [name for name in tools if _name(expected) in name]
+def _answering_function(node: ast.AST | None) -> Function | None:
+    """Return the function that answers: the node, or a method of a class without bases."""
+    if not isinstance(node, ast.ClassDef) or node.bases or node.decorator_list:
+        return node if isinstance(node, Function) else None
+    methods = {one.name: one for one in node.body if isinstance(one, Function)}
+    found = next((methods[name] for name in METHODS if name in methods), None)
+    return None if found is None or found.decorator_list else found
 
 
-def _means_a_server(expected: str | ExpectedTool, tools: Collection[str]) -> bool:
-    """Whether calls of a server's tools count, as in HoloDeck, which calls them `memory-read`."""
-    is_part = isinstance(expected, str) or expected.match == "substring"
-    return is_part and any(_name(expected) in tool for tool in tools)
+def _ignores_history(function: Function) -> bool:
+    """Whether the function certainly gets no earlier messages; a decorator may add them."""
+    parameters = [parameter for parameter in _parameters(function.args) if parameter.name != "self"]
+    if function.decorator_list or not parameters:
+        return False
+    try:
+        way, _ = argument_passing(parameters, function.name)
+    except UnusableAgent:  # reported where it is called
+        return False
+    return way == "left out"
 
 
-def _unknown_tool(name: str, tools: Tools) -> str:
-    if not tools:
-        return f"unknown tool {name!r}: the agent has no tools"
-    return f"unknown tool {name!r}{did_you_mean(name, tools, ';')} known: {', '.join(tools)}"
+def _parameters(written: ast.arguments) -> Iterator[Parameter]:
+    """Yield the parameters of a parsed function, their annotations as text."""
+    named = [*written.posonlyargs, *written.args]
+    needed = len(named) - len(written.defaults)
+    for index, one in enumerate(named):
+        yield _parameter(one, Parameter.POSITIONAL_OR_KEYWORD, is_needed=index < needed)
+    if written.vararg is not None:
+        yield _parameter(written.vararg, Parameter.VAR_POSITIONAL, is_needed=True)
+    for argument, default in zip(written.kwonlyargs, written.kw_defaults, strict=True):
+        yield _parameter(argument, Parameter.KEYWORD_ONLY, is_needed=default is None)
+    if written.kwarg is not None:
+        yield _parameter(written.kwarg, Parameter.VAR_KEYWORD, is_needed=True)
+
+
+def _parameter(written: ast.arg, kind: Any, *, is_needed: bool) -> Parameter:
+    default = Parameter.empty if is_needed else None
+    annotation = Parameter.empty if written.annotation is None else ast.unparse(written.annotation)
+    return Parameter(written.arg, kind, default=default, annotation=annotation)
+
+
+CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] = (
+    _check_metrics,
+    _check_verdict,
+    _check_case_expectations,
+    _check_turns,
+    _check_context,
+    _check_history_support,
+    _check_models,
+    _check_script,
+    _check_turns_to_done,
+    _check_traces,
+)
+"""Every check of a test case, in the order of the findings."""

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from holodeck.config.checks.findings import CheckContext
-from holodeck.config.checks.python_files import (
+from holodeck.config.checks.programs import (
     arguments_of_class,
     import_warning,
     parameters_of_target,

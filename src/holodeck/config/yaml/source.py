@@ -167,6 +167,10 @@ class Origin:
     source: NodeSource
     path: KeyPath
 
+    def __str__(self) -> str:
+        """Return location and path of the value, to begin a message with."""
+        return f"{self.location}: {format_key_path(self.path)}" if self.path else self.location
+
     @property
     def location(self) -> str:
         """Such as `agent.yaml:41:7`."""

@@ -8,7 +8,14 @@ from functools import partial
 from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, MissingExtra
-from holodeck.lib.backends.base import Capabilities, ExecutionResult, Message, without_history
+from holodeck.lib.backends.base import (
+    AgentBackend,
+    AgentSession,
+    Capabilities,
+    ExecutionResult,
+    Message,
+    without_history,
+)
 from holodeck.lib.files.remote_files import is_allowed
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
@@ -27,7 +34,7 @@ _MAX_EXACT = 2**53
 """Beyond it, the floats of protobuf do not hold each whole number."""
 
 
-class A2aBackend:
+class A2aBackend(AgentBackend):
     """Sends messages to an agent; each conversation has a context of its own.
 
     Args:
@@ -60,11 +67,6 @@ class A2aBackend:
     def capabilities(self) -> Capabilities:
         """Earlier messages do not reach the agent, whose own messages make a task."""
         return Capabilities(history_problems=without_history(NO_HISTORY))
-
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        return await (await self.create_session(context)).send(message)
 
     async def create_session(self, context: Sequence[Message] | None = None) -> "A2aSession":
         if context:
@@ -124,7 +126,7 @@ class A2aBackend:
             )
 
 
-class A2aSession:
+class A2aSession(AgentSession):
     """A conversation: messages in one context, and in one task while that waits for input."""
 
     def __init__(self, client: Any, agent: str, timeout: float | None) -> None:

@@ -2,9 +2,9 @@
 
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, runtime_checkable
 
 from holodeck.errors import BackendError as BackendError  # noqa: PLC0414 - documented here
 from holodeck.errors import BackendInitError as BackendInitError  # noqa: PLC0414
@@ -118,15 +118,18 @@ class ExecutionResult:
 
 @runtime_checkable
 class AgentSession(Protocol):
-    """One conversation with an agent that remembers its earlier turns."""
+    """One conversation with an agent that remembers its earlier turns.
+
+    A class that derives from it inherits the methods with a body.
+    """
 
     async def send(self, message: str) -> ExecutionResult:
         """Return the agent's response. Raises BackendError."""
         ...
 
-    def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the agent's response in pieces. Raises BackendError."""
-        ...
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in pieces; here, in one. Raises BackendError."""
+        yield (await self.send(message)).response
 
     async def close(self) -> None:
         """Release what the conversation holds; may be called twice."""
@@ -144,7 +147,10 @@ class AcceptsHistory(Protocol):
 
 @runtime_checkable
 class AgentBackend(Protocol):
-    """A way to reach an agent; each `invoke_once` and each session is isolated from the others."""
+    """A way to reach an agent; each `invoke_once` and each session is isolated from the others.
+
+    A class that derives from it inherits the methods with a body.
+    """
 
     async def initialize(self) -> None:
         """Prepare the agent; may be called twice. Raises BackendInitError."""
@@ -157,7 +163,11 @@ class AgentBackend(Protocol):
 
         Raises BackendError; its `attempts` attribute, where present, holds the attempts made.
         """
-        ...
+        session = await self.create_session(context)
+        try:
+            return await session.send(message)
+        finally:
+            await session.close()
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
         """Return a new conversation, after the earlier messages of `context`.
@@ -210,6 +220,26 @@ class Capabilities:
     """The tools that its model is offered; None if unknown."""
     preparation_costs: Sequence[ModelCost] = ()
     """What models cost that were asked before the first message."""
+
+
+@dataclass(frozen=True)
+class AgentDescription:
+    """What an agent is."""
+
+    kind: str
+    """Such as `function answer` or `ChatCompletionAgent of Semantic Kernel`."""
+    tools: list[str] | None
+    """The names of the tools that it can call; None if unknown."""
+    history_problem: str | None
+    """Why a conversation with it cannot begin with earlier messages; None if it can."""
+
+    def __str__(self) -> str:
+        """`ChatCompletionAgent of Semantic Kernel; tools: lookup_order; keeps context`."""
+        tools = "unknown"
+        if self.tools is not None:
+            tools = ", ".join(self.tools) or "none"
+        keeps = "keeps" if self.history_problem is None else "does not see"
+        return f"{self.kind}; tools: {tools}; {keeps} the earlier messages of a conversation"
 
 
 def without_history(problem: str | None) -> dict[Method, str]:
@@ -271,38 +301,16 @@ class AcceptsContext(Protocol):
         ...
 
 
-class AnswersInContext(Protocol):
-    """A backend that takes the context of a case with each call."""
+class InContext:
+    """A backend of ours that passes the context of a case to its agent."""
 
-    async def initialize(self) -> None: ...
+    case_context: CaseContext | None = None
 
-    async def ask(
-        self, message: str, context: Sequence[Message], case_context: CaseContext
-    ) -> ExecutionResult: ...
-
-    async def open(self, context: Sequence[Message], case_context: CaseContext) -> AgentSession: ...
-
-
-class BackendInContext:
-    """A backend for one case, which passes the context of the case with each call."""
-
-    def __init__(self, backend: AnswersInContext, case_context: CaseContext) -> None:
-        self._backend = backend
-        self._case_context = case_context
-
-    async def initialize(self) -> None:
-        await self._backend.initialize()
-
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        return await self._backend.ask(message, context or (), self._case_context)
-
-    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        return await self._backend.open(context or (), self._case_context)
-
-    async def teardown(self) -> None:
-        """Do nothing: other cases use the backend, too."""
+    def in_context(self, context: CaseContext) -> Self:
+        """Return the backend for one case, which shares all else with the others."""
+        bound = copy(self)
+        bound.case_context = context
+        return bound
 
 
 def backend_in_context(

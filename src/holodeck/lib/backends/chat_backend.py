@@ -3,13 +3,15 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.base import (
+    AgentBackend,
+    AgentSession,
     Capabilities,
     ExecutionResult,
     Message,
@@ -74,7 +76,7 @@ class ChatTurn(RequestStats):
         return self.tool_work.added_to(result)
 
 
-class ChatBackend:
+class ChatBackend(AgentBackend):
     """Requests completions and runs the tools that the model calls, without an agent library.
 
     Args:
@@ -150,11 +152,6 @@ class ChatBackend:
             self._use(await self._toolbox.open())
         if self._filter is not None:
             await self._filter.prepare()
-
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        return (await self.answer(message, self._opening(context)))[0]
 
     async def create_session(self, context: Sequence[Message] | None = None) -> "ChatSession":
         return ChatSession(self, self._opening(context))
@@ -286,7 +283,7 @@ class ChatBackend:
         return result, run.result_text
 
 
-class ChatSession:
+class ChatSession(AgentSession):
     """One conversation; each request sends the whole history."""
 
     def __init__(self, backend: ChatBackend, history: list[ChatMessage]) -> None:
@@ -307,9 +304,6 @@ class ChatSession:
     def remember(self, messages: Sequence[Message]) -> None:
         self._history = [*self._history, *(dict(message) for message in messages)]
 
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        yield (await self.send(message)).response
-
     async def close(self) -> None:
         self._is_closed = True
 
@@ -319,7 +313,7 @@ def _user_message(message: str) -> ChatMessage:
     if type(message) is str:
         return {"role": "user", "content": message}
     # Imported here because few messages have images.
-    from holodeck.models.cases.attachments import MessageWithImages  # noqa: PLC0415
+    from holodeck.models.cases.history import MessageWithImages  # noqa: PLC0415
 
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}

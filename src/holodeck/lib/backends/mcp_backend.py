@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any
 
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.base import (
+    AgentBackend,
+    AgentSession,
     Capabilities,
     ExecutionResult,
     Message,
@@ -20,7 +22,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.mcp_client.connection import McpConnection
-from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
+from holodeck.lib.mcp_client.transports import ServerProcess, ServerUrl, passed_on
 from holodeck.lib.processes.child_process import program_path
 from holodeck.lib.support.text import did_you_mean_or_list, one_line
 from holodeck.models.backend import McpBackendConfig
@@ -45,7 +47,7 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-class McpBackend:
+class McpBackend(AgentBackend):
     """Calls a tool of a server for each input; each conversation has its own server or session.
 
     Args:
@@ -77,15 +79,6 @@ class McpBackend:
         except BackendSessionError as error:
             raise BackendInitError(str(error)) from error
 
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        session = await self.create_session(context)
-        try:
-            return await session.send(message)
-        finally:
-            await session.close()
-
     async def create_session(self, context: Sequence[Message] | None = None) -> "McpSession":
         """Return a conversation: a process of its own, or a session of its own at the URL."""
         if context:
@@ -98,7 +91,7 @@ class McpBackend:
         """Do nothing: conversations close their connections."""
 
 
-class McpSession:
+class McpSession(AgentSession):
     """A conversation: calls of tools on one connection."""
 
     def __init__(self, connection: McpConnection, timeout: float | None) -> None:
@@ -110,9 +103,6 @@ class McpSession:
         if tool == LIST_TOOLS:
             return self._list_tools()
         return await call_with_limit(partial(self._call, tool, arguments), self._timeout)
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        yield (await self.send(message)).response
 
     async def close(self) -> None:
         await self._connection.close()

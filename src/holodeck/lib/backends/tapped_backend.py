@@ -12,10 +12,9 @@ from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import (
     AgentBackend,
     AgentSession,
-    BackendInContext,
     Capabilities,
-    CaseContext,
     ExecutionResult,
+    InContext,
     Message,
     RequestedCall,
     ToolResult,
@@ -29,9 +28,9 @@ from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
 from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn, TurnFacts
+from holodeck.lib.tap.exchange import ROUTES, find_upstreams
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
-from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
 from holodeck.models.results.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of
 
@@ -53,7 +52,7 @@ TakeTurn = Callable[[], AbstractContextManager[TappedTurn]]
 """Collects the requests of a turn."""
 
 
-class TappedBackend:
+class TappedBackend(InContext, AgentBackend):
     """Reaches an agent through another backend, and reads its requests to models on a tap.
 
     The tap tells what the backend does not know: tool calls that models requested, their results
@@ -76,15 +75,18 @@ class TappedBackend:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        return await self.ask(message, context)
+        await self.initialize()
+        with self.conversation() as (reached, turn):
+            backend = backend_in_context(reached, self.case_context, LOCATION)
+            return await observed(turn, partial(backend.invoke_once, message, context))
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        """Return a conversation. Raises BackendError."""
-        return await self.open(context)
-
-    def in_context(self, context: CaseContext) -> AgentBackend:
-        """Return the backend for a case with a context."""
-        return BackendInContext(self, context)
+        await self.initialize()
+        with ExitStack() as stack:
+            reached, turn = stack.enter_context(self.conversation())
+            backend = backend_in_context(reached, self.case_context, LOCATION)
+            session = await open_session(backend, context)
+            return TappedSession(session, turn, stack.pop_all())
 
     @property
     def capabilities(self) -> Capabilities:
@@ -99,29 +101,6 @@ class TappedBackend:
         finally:
             if tap is not None:
                 await tap.close()
-
-    async def ask(
-        self,
-        message: str,
-        context: Sequence[Message] | None,
-        case_context: CaseContext | None = None,
-    ) -> ExecutionResult:
-        """Return the response to one message of a case. Raises BackendError."""
-        await self.initialize()
-        with self.conversation() as (reached, turn):
-            backend = backend_in_context(reached, case_context, LOCATION)
-            return await observed(turn, partial(backend.invoke_once, message, context))
-
-    async def open(
-        self, context: Sequence[Message] | None, case_context: CaseContext | None = None
-    ) -> AgentSession:
-        """Return a conversation of a case, after the earlier messages. Raises BackendError."""
-        await self.initialize()
-        with ExitStack() as stack:
-            reached, turn = stack.enter_context(self.conversation())
-            backend = backend_in_context(reached, case_context, LOCATION)
-            session = await open_session(backend, context)
-            return TappedSession(session, turn, stack.pop_all())
 
     def conversation(self) -> AbstractContextManager[tuple[AgentBackend, TakeTurn]]:
         """Return the backend for a conversation, and what collects the requests of its turns."""
@@ -164,7 +143,7 @@ class TappedPythonBackend(TappedBackend):
         self._channel: Channel | None = None
         self._variables: Mapping[str, str] = {}
         self._left: set[asyncio.Task[Any]] = set()
-        """Tasks that the agent began in a turn and left running."""
+        """Tasks that the agent began in a turn and left running; of all cases."""
 
     async def initialize(self) -> None:
         """Start the tap and load the agent; may be called twice. Raises BackendInitError."""
@@ -181,13 +160,11 @@ class TappedPythonBackend(TappedBackend):
         with variables_set(self._variables):
             await super().initialize()
 
-    async def open(
-        self, context: Sequence[Message] | None, case_context: CaseContext | None = None
-    ) -> AgentSession:
-        """Return a conversation of a case, whose agent may be made for it. Raises BackendError."""
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        """Return a conversation, whose agent may be made for it. Raises BackendError."""
         await self.initialize()
         with variables_set(self._variables):
-            return await super().open(context, case_context)
+            return await super().create_session(context)
 
     async def teardown(self) -> None:
         """Release the agent, then stop the tap."""
@@ -206,7 +183,7 @@ class TappedPythonBackend(TappedBackend):
     @contextmanager
     def _turn(self) -> Iterator[TappedTurn]:
         assert self._channel is not None  # noqa: S101 - set by `initialize`
-        self._left = {one for one in self._left if not one.done()}
+        self._left -= {task for task in self._left if task.done()}
         has_work_left = bool(self._left) or is_user_code_running()
         before = asyncio.all_tasks()
         with variables_set(self._variables), self._channel.turn() as turn:

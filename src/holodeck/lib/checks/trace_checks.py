@@ -10,16 +10,16 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.checks.tool_matchers import describe_matcher, matches
 from holodeck.lib.support.text import did_you_mean, nearest_word, one_line, plural
 from holodeck.lib.support.tool_names import is_near, is_similar
-from holodeck.models.cases.matchers import ArgMatcher
-from holodeck.models.cases.trace_checks import (
+from holodeck.models.cases.matchers import (
     DURATION,
+    ArgMatcher,
     CountBounds,
     SpanCheck,
     SpanStatus,
     TraceChecks,
     ValueBounds,
 )
-from holodeck.models.results.spans import RecordedSpan, Trace
+from holodeck.models.results.evidence import RecordedSpan, Trace
 from holodeck.models.test_result import ToolCheck
 
 Decision = tuple[bool, str]

@@ -13,7 +13,7 @@ from typing import Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.compare.run_comparison import ComparedRun, case_name
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.records.baseline import CaseKey, case_keys, checks_of
+from holodeck.models.records.record import CaseKey, case_keys, checks_of
 from holodeck.models.results.outcome import DECIDED, Outcome
 from holodeck.models.test_result import TestReport, TestResult
 

@@ -13,7 +13,7 @@ from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.lib.ui.live import echo
-from holodeck.models.records.baseline import case_keys
+from holodeck.models.records.record import case_keys
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport
 

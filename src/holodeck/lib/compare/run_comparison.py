@@ -22,8 +22,8 @@ from holodeck.lib.records.run_store import Run, RunStore, is_of_second_agent
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.grading.recorded import is_report, read_report, report_of
-from holodeck.models.records.baseline import Baseline, BaselineCase, CaseKey, case_keys, checks_of
 from holodeck.models.records.comparison import ComparedAgent, ComparisonReport, Pair
+from holodeck.models.records.record import Baseline, BaselineCase, CaseKey, case_keys, checks_of
 from holodeck.models.results.origin import RunOrigin
 from holodeck.models.results.outcome import DECIDED, Outcome
 from holodeck.models.test_result import TestReport, TestResult

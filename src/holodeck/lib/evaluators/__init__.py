@@ -10,7 +10,12 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "observation": (f"{_HERE}.observation_metrics",),
     "json_schema": (f"{_HERE}.json_schema",),
     "judge": (f"{_HERE}.judge_metric",),
-    "azure": (f"{_HERE}.azure_ai", f"{_HERE}.azure", f"{_HERE}.azure_class"),
-    "deepeval": (f"{_HERE}.deepeval",),
+    "azure": tuple(f"{_HERE}.azure_{part}" for part in ("adapter", "ai", "project", "class")),
+    "deepeval": (
+        f"{_HERE}.deepeval.answers",
+        f"{_HERE}.deepeval.geval",
+        f"{_HERE}.deepeval.agentic",
+        f"{_HERE}.deepeval.any_class",
+    ),
 }
-"""Family of a metric → its modules; a package stands for all modules in it."""
+"""Family of a metric → the modules of its evaluators, which are imported one after the other."""

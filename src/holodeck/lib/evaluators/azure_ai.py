@@ -11,16 +11,22 @@ from functools import partial
 from typing import Any, ClassVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.azure import adapter
-from holodeck.lib.evaluators.azure.adapter import (
+from holodeck.lib.evaluators import azure_adapter as adapter
+from holodeck.lib.evaluators.azure_adapter import (
     LibraryEvaluator,
     Scale,
     load_evaluator,
     parse_verdict,
 )
-from holodeck.lib.evaluators.base import JudgedEvaluator, Observation, OfferedTool, gather_all
+from holodeck.lib.evaluators.base import (
+    JudgedEvaluator,
+    Observation,
+    OfferedTool,
+    Score,
+    gather_all,
+)
 from holodeck.lib.evaluators.inputs import Exchange, history_of
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import is_blank
@@ -28,6 +34,7 @@ from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.results.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 
 _RESPONSE, _QUERY = EvalParam.RESPONSE, EvalParam.QUERY
+EMPTY = "the response is empty; the judge was not asked"
 
 
 class ModelConfig(LLMProvider):
@@ -79,12 +86,10 @@ class AzureAIEvaluator(JudgedEvaluator):
             build = partial(load_evaluator, self.library_class, self._ask)
             self._evaluator = await run_in_thread(build, "holodeck-azure")
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         if _RESPONSE in self.required_params() and is_blank(kwargs[_RESPONSE]):
-            return self._raw_result(
-                self.scale.worst, "the response is empty; the judge was not asked"
-            )
-        return self._raw_result(*await self._ask_library(kwargs, self._inputs(kwargs)))
+            return self.scale.to_score(self.scale.worst, EMPTY)
+        return self.scale.to_score(*await self._ask_library(kwargs, self._inputs(kwargs)))
 
     async def _ask_library(
         self, kwargs: Mapping[str, Any], inputs: JsonObject
@@ -112,19 +117,11 @@ class AzureAIEvaluator(JudgedEvaluator):
         verdict: JsonObject = await self.judge.ask(prompt, schema, parse_verdict)
         return verdict
 
-    def _raw_result(self, raw: float, reason: str) -> dict[str, Any]:
-        """Return the result for a score on the library's scale."""
-        return self._result(self.scale.to_score(raw, reason))
 
-
-class GroundednessEvaluator(AzureAIEvaluator):
+class GroundednessEvaluator(AzureAIEvaluator, metric="groundedness"):
     """Whether the context supports everything in the response."""
 
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({_RESPONSE, EvalParam.CONTEXT}),
-        optional=frozenset({_QUERY, EvalParam.TURNS}),
-    )
-    metric = "groundedness"
+    PARAM_SPEC = takes("response", "context", optional=("query", "turns"))
     library_class = "GroundednessEvaluator"
     _with_query: LibraryEvaluator | None = None
 
@@ -148,9 +145,7 @@ class GroundednessEvaluator(AzureAIEvaluator):
         return {**inputs, **_query({**kwargs, EvalParam.TURNS: turns})}
 
 
-_WITH_HISTORY = ParamSpec(
-    required=frozenset({_RESPONSE, _QUERY}), optional=frozenset({EvalParam.TURNS})
-)
+_WITH_HISTORY = takes("response", "query", optional=("turns",))
 
 
 def _query(kwargs: Mapping[str, Any]) -> JsonObject:
@@ -160,46 +155,41 @@ def _query(kwargs: Mapping[str, Any]) -> JsonObject:
     return {"query": adapter.dialogue(history, text) if history else text}
 
 
-class RelevanceEvaluator(AzureAIEvaluator):
+class RelevanceEvaluator(AzureAIEvaluator, metric="relevance"):
     """Whether the response answers the question, given the conversation before it."""
 
     PARAM_SPEC = _WITH_HISTORY
-    metric = "relevance"
     library_class = "RelevanceEvaluator"
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         return {**super()._inputs(kwargs), **_query(kwargs)}
 
 
-class CoherenceEvaluator(AzureAIEvaluator):
+class CoherenceEvaluator(AzureAIEvaluator, metric="coherence"):
     """Whether the response is logically coherent."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
-    metric = "coherence"
+    PARAM_SPEC = takes("response", "query")
     library_class = "CoherenceEvaluator"
 
 
-class FluencyEvaluator(AzureAIEvaluator):
+class FluencyEvaluator(AzureAIEvaluator, metric="fluency"):
     """How well the response is written."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE}))
-    metric = "fluency"
+    PARAM_SPEC = takes("response")
     library_class = "FluencyEvaluator"
 
 
-class SimilarityEvaluator(AzureAIEvaluator):
+class SimilarityEvaluator(AzureAIEvaluator, metric="similarity"):
     """Whether the response means the same as the ground truth."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY, EvalParam.GROUND_TRUTH}))
-    metric = "similarity"
+    PARAM_SPEC = takes("response", "query", "ground_truth")
     library_class = "SimilarityEvaluator"
 
 
-class RetrievalEvaluator(AzureAIEvaluator):
+class RetrievalEvaluator(AzureAIEvaluator, metric="retrieval"):
     """Whether the retrieved passages are relevant, with the best ones first."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_QUERY, EvalParam.RETRIEVAL_CONTEXT}))
-    metric = "retrieval"
+    PARAM_SPEC = takes("query", "retrieval_context")
     library_class = "RetrievalEvaluator"
     answer_keys = {
         "properties": {"type": "object", "properties": {"thought_chain": {"type": "string"}}}
@@ -210,19 +200,17 @@ class RetrievalEvaluator(AzureAIEvaluator):
         return {"query": kwargs[_QUERY], "context": passages}
 
 
-class ResponseCompletenessEvaluator(AzureAIEvaluator):
+class ResponseCompletenessEvaluator(AzureAIEvaluator, metric="response_completeness"):
     """Whether the response contains everything in the ground truth."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, EvalParam.GROUND_TRUTH}))
-    metric = "response_completeness"
+    PARAM_SPEC = takes("response", "ground_truth")
     library_class = "ResponseCompletenessEvaluator"
 
 
-class IntentResolutionEvaluator(AzureAIEvaluator):
+class IntentResolutionEvaluator(AzureAIEvaluator, metric="intent_resolution"):
     """Whether the agent understood and fulfilled the user's intent."""
 
     PARAM_SPEC = _WITH_HISTORY
-    metric = "intent_resolution"
     library_class = "IntentResolutionEvaluator"
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
@@ -232,11 +220,10 @@ class IntentResolutionEvaluator(AzureAIEvaluator):
         }
 
 
-class TaskAdherenceEvaluator(AzureAIEvaluator):
+class TaskAdherenceEvaluator(AzureAIEvaluator, metric="task_adherence"):
     """Whether the agent did its task by its instructions; yes (1) or no (0)."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
-    metric = "task_adherence"
+    PARAM_SPEC = takes("response", "query")
     library_class = "TaskAdherenceEvaluator"
     scale = Scale(worst=0, best=1)
     uses_observation = True
@@ -254,7 +241,7 @@ class TaskAdherenceEvaluator(AzureAIEvaluator):
         }
 
 
-class ToolCallAccuracyEvaluator(AzureAIEvaluator):
+class ToolCallAccuracyEvaluator(AzureAIEvaluator, metric="tool_call_accuracy"):
     """Whether the agent called the right tools in the right way; of several turns the worst counts.
 
     The judge is asked once for each turn with tool calls, which it sees with the conversation up to
@@ -262,12 +249,11 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator):
     them, the judge sees only what the calls show of them, and the reason says so.
     """
 
-    PARAM_SPEC = ParamSpec(required=frozenset({_QUERY}))
-    metric = "tool_call_accuracy"
+    PARAM_SPEC = takes("query")
     library_class = "ToolCallAccuracyEvaluator"
     uses_observation = True
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         observation: Observation = kwargs["observation"]
         exchanges = exchanges_with_calls(observation, kwargs[_QUERY], self.name)
         offered = None if isinstance(observation.tools, Unknown) else observation.tools
@@ -281,7 +267,7 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator):
             reason = "; ".join(f"turn {number}: {raw:g}, {why}" for number, (raw, why) in turns)
         if offered is None:
             reason += f" ({unknown_reason('tools')}; judged by the calls alone)"
-        return self._raw_result(min(raw for raw, _ in verdicts), reason)
+        return self.scale.to_score(min(raw for raw, _ in verdicts), reason)
 
     def _inputs_of(self, exchange: Exchange, offered: Sequence[OfferedTool]) -> JsonObject:
         calls = exchange.response.tool_calls or ()

@@ -5,14 +5,14 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder, Observation, OfferedTool, Turn
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec, takes
 from holodeck.lib.judging.judge import Judge, Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
@@ -69,11 +69,55 @@ class Score:
     """What a judge answered."""
     note: str | None = None
     """What to know about how the score came about."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Further figures, which only `evaluate` returns."""
 
+    @classmethod
+    def from_result(cls, result: Mapping[str, Any], name: str) -> "Score":
+        """Return the score of a result of `evaluate`, which is under `score` or the metric's name.
 
-def _votes_in(value: Any) -> list[Vote]:
-    """Return the votes of a result; an evaluator of the user may mean something else by them."""
-    return [vote for vote in value if isinstance(vote, Vote)] if isinstance(value, list) else []
+        Raises EvaluationError.
+        """
+        score = result.get("score", result.get(name))
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            keys = ", ".join(result) or "nothing"
+            raise EvaluationError(f"returned no score; its result has {keys}")
+        # An evaluator of the user may mean something else by votes and notes.
+        votes, note = result.get("votes"), result.get("note")
+        return cls(
+            float(score),
+            result.get("passed"),
+            str(result.get("reasoning") or ""),
+            raw_score=result.get("raw_score"),
+            raw_scale=result.get("raw_scale"),
+            scale=result.get("scale", "0-1"),
+            inconclusive=bool(result.get("inconclusive")),
+            retry_count=result.get("retry_count", 0),
+            votes=[vote for vote in votes if isinstance(vote, Vote)]
+            if isinstance(votes, list)
+            else (),
+            note=note if isinstance(note, str) else None,
+        )
+
+    def to_result(self, metric: str) -> dict[str, Any]:
+        """Return the result of `evaluate` for the score of a metric."""
+        result = {
+            "retry_count": self.retry_count,
+            **self.figures,
+            metric: self.score,
+            "score": self.score,
+            "passed": self.passed,
+            "reasoning": self.reason,
+            "scale": self.scale,
+            "inconclusive": self.inconclusive,
+        }
+        optional = {
+            "raw_score": self.raw_score,
+            "raw_scale": self.raw_scale,
+            "votes": self.votes or None,
+            "note": self.note,
+        }
+        return result | {key: value for key, value in optional.items() if value is not None}
 
 
 def to_python(value: Any) -> Any:
@@ -94,7 +138,7 @@ class BaseEvaluator(ABC):
 
     metric: ClassVar[str]
     """The metric's name in agent.yaml."""
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.RESPONSE}))
+    PARAM_SPEC: ClassVar[ParamSpec] = takes("response")
     uses_observation: ClassVar[bool] = False
     """Whether `evaluate` takes the whole Observation as `observation=`."""
     has_verdict: ClassVar[bool] = True
@@ -139,30 +183,13 @@ class BaseEvaluator(ABC):
         Raises EvaluationError if an input is missing or None, or if the metric cannot be computed.
         An empty response is not missing: it is scored.
         """
-        try:
-            return await self._evaluate(kwargs)
-        except EvaluationError as error:
-            if type(error) is not EvaluationError or self.error_class is EvaluationError:
-                raise
-            raise self.error_class(str(error)) from error
-
-    async def _evaluate(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        self._require_inputs(kwargs)
-        await self._prepare()
-        run = self._new_run()
-        try:
-            result = await run(kwargs)
-        except (EvaluationError, ConfigError):
-            raise
-        except Exception as error:
-            attempts = f" after {run.retries + 1} attempts" if run.retries else ""
-            raise EvaluationError(f"{self.name} failed{attempts}: {describe(error)}") from error
-        return {"retry_count": run.retries, **self._validate_result(result)}
+        result = await self._evaluate(kwargs)
+        return self._keys_of(result) if isinstance(result, Score) else result
 
     async def evaluate_observation(self, observation: Observation, name: str = "") -> Score:
-        """Return the score of an observation. Raises EvaluationError.
+        """Return the score of an observation; `name` is that of the metric.
 
-        The result of `evaluate` holds the score under `score` or under the metric's `name`.
+        Raises EvaluationError.
         """
         builder = EvalKwargsBuilder(
             agent_response=observation.response,
@@ -172,33 +199,82 @@ class BaseEvaluator(ABC):
             retrieval_context=list(observation.retrieval_context) or None,
             observation=observation,
         )
-        result = await self.evaluate(**builder.build_for(self))
-        score = result.get("score", result.get(name))
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            keys = ", ".join(result) or "nothing"
-            raise EvaluationError(f"returned no score; its result has {keys}")
-        if not 0 <= score <= 1:
-            raise EvaluationError(f"returned the score {score}, which is not between 0 and 1")
-        return Score(
-            float(score),
-            result.get("passed"),
-            str(result.get("reasoning") or ""),
-            raw_score=result.get("raw_score"),
-            raw_scale=result.get("raw_scale"),
-            votes=_votes_in(result.get("votes")),
-            note=result.get("note") if isinstance(result.get("note"), str) else None,
-            scale=result.get("scale", "0-1"),
-            inconclusive=bool(result.get("inconclusive")),
-            retry_count=result.get("retry_count", 0),
-        )
+        kwargs = builder.build_for(self)
+        is_ours = type(self).evaluate is BaseEvaluator.evaluate
+        result = await (self._evaluate(kwargs) if is_ours else self.evaluate(**kwargs))
+        score = result if isinstance(result, Score) else Score.from_result(result, name)
+        if not 0 <= score.score <= 1:
+            raise EvaluationError(f"returned the score {score.score}, which is not between 0 and 1")
+        return score
 
-    def _new_run(self) -> "RetriedRun":
-        """Return one evaluation with its retries, which is called with the inputs."""
-        return RetriedRun(self)
+    async def _evaluate(self, kwargs: Mapping[str, Any]) -> Score | dict[str, Any]:
+        """Return the result of one evaluation, with its retries and its verdict."""
+        try:
+            self._require_inputs(kwargs)
+            await self._prepare()
+            result = await self._run(kwargs)
+            return self._decide(result) if isinstance(result, Score) else result
+        except EvaluationError as error:
+            if type(error) is not EvaluationError or self.error_class is EvaluationError:
+                raise
+            raise self.error_class(str(error)) from error
+
+    async def _run(self, kwargs: Mapping[str, Any]) -> Score | dict[str, Any]:
+        """Evaluate within the time limit, which the retries share."""
+        retries, limit, config = 0, time_limit(self.timeout), self.retry_config
+
+        def count(error: Exception, attempt: int, delay: float) -> None:
+            nonlocal retries
+            retries = attempt
+            message = "%s: attempt %d failed (%s); retrying in %.1f s"
+            logger.info(message, self.name, attempt, describe(error), delay)
+
+        try:
+            async with limit:
+                result = await retry(
+                    lambda: self._evaluate_impl(**kwargs),
+                    attempts=config.max_retries + 1,
+                    is_transient=self._is_transient,
+                    delay_for=lambda _, attempt: backoff_delay(attempt, config),
+                    on_retry=count,
+                )
+        except (EvaluationError, ConfigError):
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise self._late() from error
+            attempts = f" after {retries + 1} attempts" if retries else ""
+            message = f"{self.name} failed{attempts}: {describe(error)}"
+            raise EvaluationError(message) from error
+        if isinstance(result, Score):
+            return replace(result, retry_count=retries)
+        return {"retry_count": retries, **self._validate_result(result)}
+
+    def _late(self) -> EvaluationError:
+        return EvaluationError(f"{self.name} timed out after {self.timeout:g} s")
+
+    def _is_transient(self, error: Exception) -> bool:
+        if isinstance(error, ConfigError):
+            return False
+        if self.retry_config.every_error:
+            return True
+        # ConnectionError and TimeoutError are OSErrors, too
+        return isinstance(error, OSError) and not isinstance(error, _PERMANENT)
+
+    def _decide(self, score: Score) -> Score:
+        """Return the score with its verdict: that of the threshold, if there is one."""
+        return score
+
+    def _keys_of(self, score: Score) -> dict[str, Any]:
+        """Return the result of `evaluate` for a score."""
+        return score.to_result(self.metric)
 
     @abstractmethod
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the scores of one response. Run blocking work with `run_in_thread`."""
+    async def _evaluate_impl(self, **kwargs: Any) -> Score | dict[str, Any]:
+        """Return the score of one response, or a mapping with the keys that `evaluate` returns.
+
+        Run blocking work with `run_in_thread`.
+        """
 
     async def _prepare(self) -> None:
         scope = asyncio.timeout(PREPARE_S)
@@ -237,53 +313,11 @@ class BaseEvaluator(ABC):
         return result
 
 
-class RetriedRun:
-    """One evaluation with its retries, which share the evaluator's time limit."""
-
-    def __init__(self, evaluator: BaseEvaluator) -> None:
-        self._evaluator = evaluator
-        self._config = evaluator.retry_config
-        self.retries = 0
-
-    async def __call__(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        limit = time_limit(self._evaluator.timeout)
-        try:
-            async with limit:
-                return await retry(
-                    lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - a part of it
-                    attempts=self._config.max_retries + 1,
-                    is_transient=self._is_transient,
-                    delay_for=lambda _, attempt: backoff_delay(attempt, self._config),
-                    on_retry=self._count,
-                )
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise self._late() from error
-
-    def _late(self) -> EvaluationError:
-        name, limit = self._evaluator.name, self._evaluator.timeout
-        return EvaluationError(f"{name} timed out after {limit:g} s")
-
-    def _is_transient(self, error: Exception) -> bool:
-        if isinstance(error, ConfigError):
-            return False
-        if self._config.every_error:
-            return True
-        # ConnectionError and TimeoutError are OSErrors, too
-        return isinstance(error, OSError) and not isinstance(error, _PERMANENT)
-
-    def _count(self, error: Exception, attempt: int, delay: float) -> None:
-        self.retries = attempt
-        name, reason = self._evaluator.name, describe(error)
-        logger.info("%s: attempt %d failed (%s); retrying in %.1f s", name, attempt, reason, delay)
-
-
 class ScoredEvaluator(BaseEvaluator):
     """Computes a built-in metric by its settings.
 
-    Its name, `metric`, is that of its settings. In Python, the settings may be keywords with the
-    names of agent.yaml.
+    Its name, which the argument `metric` of a subclass gives, is that of its settings. In Python,
+    the settings may be keywords with the names of agent.yaml.
 
     The result has the score under `score` and under the metric's own name, `passed` and
     `reasoning`. With a threshold, `passed` is `score >= threshold` (0 counts). Without one it is
@@ -338,8 +372,24 @@ class ScoredEvaluator(BaseEvaluator):
     def _configure(self) -> None:
         """Check the settings, and derive what every evaluation needs. Raises ConfigError."""
 
-    def _result(self, score: Score, **more: float) -> dict[str, Any]:
-        return {**more, **score_keys(self.metric, score, self.threshold)}
+    def __init_subclass__(cls, metric: str | None = None, **options: Any) -> None:
+        """Register the class that computes a built-in metric; it cannot be replaced."""
+        super().__init_subclass__(**options)
+        if metric is None:
+            return
+        if metric in BUILT_IN:
+            raise TypeError(f"{BUILT_IN[metric].__name__} computes the metric {metric!r}")
+        cls.metric = metric
+        BUILT_IN[metric] = cls
+
+    @abstractmethod
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
+        """Return the score of one response."""
+
+    def _decide(self, score: Score) -> Score:
+        if self.threshold is None:
+            return score
+        return replace(score, passed=score.score >= self.threshold)
 
     def _response(self, kwargs: Mapping[str, Any]) -> str:
         response = kwargs[EvalParam.RESPONSE]
@@ -350,28 +400,15 @@ class ScoredEvaluator(BaseEvaluator):
         return response
 
 
-def score_keys(metric: str, score: Score, threshold: float | None) -> dict[str, Any]:
-    """Return the result of `evaluate` for a score of a metric."""
-    result = {
-        metric: score.score,
-        "score": score.score,
-        "passed": score.passed if threshold is None else score.score >= threshold,
-        "reasoning": score.reason,
-        "scale": score.scale,
-        "inconclusive": score.inconclusive,
-    }
-    if score.raw_score is not None:
-        result |= {"raw_score": score.raw_score, "raw_scale": score.raw_scale}
-    return result
+BUILT_IN: dict[str, type[ScoredEvaluator]] = {}
+"""Name of a metric → the class that computes it, once its module is imported."""
 
 
 class ComparingEvaluator(ScoredEvaluator):
     """Compares the response with `value` or `values`, or else with the case's `ground_truth`."""
 
     settings: ComparingMetric
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({EvalParam.RESPONSE, EvalParam.GROUND_TRUTH})
-    )
+    PARAM_SPEC: ClassVar[ParamSpec] = takes("response", "ground_truth")
 
     def required_params(self) -> frozenset[EvalParam]:
         if self.settings.expected_texts() is None:

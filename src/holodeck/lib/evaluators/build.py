@@ -1,18 +1,22 @@
 """Builds the evaluator of a configured metric, and knows beforehand what it needs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from pathlib import Path
-from pkgutil import iter_modules
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators import FAMILIES
-from holodeck.lib.evaluators.base import METRIC_S, BaseEvaluator, RetryConfig, ScoredEvaluator
+from holodeck.lib.evaluators.base import (
+    BUILT_IN,
+    METRIC_S,
+    BaseEvaluator,
+    RetryConfig,
+    ScoredEvaluator,
+)
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
@@ -59,11 +63,13 @@ def build_evaluator(
             return target(**options)
         elif graders is not None and base_dir is not None:
             # Imported here because few metrics are the user's code.
-            from holodeck.lib.evaluators.grader_process import GraderCall, Isolation  # noqa: PLC0415
+            from holodeck.lib.evaluators.grader_process import (  # noqa: PLC0415
+                GraderCall,
+                IsolatedEvaluator,
+            )
 
-            retry_config = options["retry_config"]
-            call = GraderCall(metric.user_code, base_dir, metric.threshold, retry_config)
-            options["isolation"] = Isolation(graders(), call)
+            call = GraderCall(metric.user_code, base_dir, metric.threshold, options["retry_config"])
+            return IsolatedEvaluator(target, call, graders(), options["timeout"])
         return CustomEvaluator(target, metric.threshold, **options)
     evaluator = _built_in_class(metric.family, metric.evaluator_name)
     if evaluator.extra is not None and not all(map(_is_installed, evaluator.libraries)):
@@ -96,30 +102,11 @@ def evaluator_class(metric: MetricSettings) -> type[BaseEvaluator]:
     return _built_in_class(metric.family, metric.evaluator_name)
 
 
-@cache
 def _built_in_class(family: str, name: str) -> type[ScoredEvaluator]:
-    return next(names[name] for names in evaluators_of(family) if name in names)
-
-
-def evaluators_of(family: str) -> Iterator[Mapping[str, type[ScoredEvaluator]]]:
-    """Yield the evaluators of each module of a family, by the names of their metrics.
-
-    The modules are imported one after the other.
-    """
-    for name in FAMILIES[family]:
-        package = import_module(name)
-        yield _evaluators_in(package)
-        for module in iter_modules(getattr(package, "__path__", ())):
-            yield _evaluators_in(import_module(f"{name}.{module.name}"))
-
-
-def _evaluators_in(module: ModuleType) -> Mapping[str, type[ScoredEvaluator]]:
-    classes = [value for value in vars(module).values() if isinstance(value, type)]
-    return {
-        value.metric: value
-        for value in classes
-        if issubclass(value, ScoredEvaluator) and "metric" in vars(value)
-    }
+    modules = iter(FAMILIES[family])
+    while name not in BUILT_IN:
+        import_module(next(modules))
+    return BUILT_IN[name]
 
 
 def _is_installed(module: str) -> bool:

@@ -29,7 +29,7 @@ def class_arguments(
     Raises ConfigError for an unknown or missing argument.
     """
     name = metric_class.__name__
-    parameters = _named_parameters(metric_class)
+    parameters = named_parameters(metric_class)
     usable = [key for key in parameters if key not in ours and not key.startswith("_")]
     for key in args:
         if key in ours:
@@ -49,7 +49,8 @@ def class_arguments(
     }
 
 
-def _named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:
+def named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters that an argument can name."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(callable_).parameters
     return {name: item for name, item in parameters.items() if item.kind in named}
@@ -58,4 +59,4 @@ def _named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:
 def takes_argument(callable_: Any, name: str) -> bool:
     """Whether it can be called with an argument of that name."""
     kinds = {parameter.kind for parameter in inspect.signature(callable_).parameters.values()}
-    return name in _named_parameters(callable_) or inspect.Parameter.VAR_KEYWORD in kinds
+    return name in named_parameters(callable_) or inspect.Parameter.VAR_KEYWORD in kinds

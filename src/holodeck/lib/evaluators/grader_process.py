@@ -4,21 +4,27 @@ The process starts with the first grader, is reused, and is replaced once it has
 """
 
 import asyncio
+import faulthandler
 import logging
 import marshal
+import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
+from marshal import dumps as dump_plain  # bound before a grader may replace it
 from pathlib import Path
 from typing import Any, TypeVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import PREPARE_S, BaseEvaluator, Observation, RetriedRun
+from holodeck.lib.evaluators.base import PREPARE_S, Observation, Score
+from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.processes.background_loop import LoopThread
+from holodeck.lib.processes.background_loop import LoopThread, RunLoop
+from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.child_process import (
     CLOSE_S,
     ChildEnded,
@@ -27,13 +33,17 @@ from holodeck.lib.processes.child_process import (
     how_it_ended,
     python_command,
 )
+from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
+from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import (
     code_roots,
     files_of_agents,
+    importing_grader,
     is_imported_by_others,
     path_for_children,
 )
-from holodeck.lib.user_code.registry import module_file
+from holodeck.lib.user_code.raised import display_path, is_users_file, raised_error
+from holodeck.lib.user_code.registry import load_callable, module_file
 from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.results.outcome import RaisedError
 
@@ -43,7 +53,8 @@ T = TypeVar("T")
 
 OWN_REASON = "reason: "
 """Begins what the process itself writes into the file for crashes."""
-_PROGRAM = "from holodeck.lib.evaluators.grader_child import main; main()"
+_PROGRAM = "from holodeck.lib.evaluators.grader_process import main; main()"
+_FIELDS = tuple(field.name for field in fields(Score))
 _RESPONSE_S = 2.0
 """How long a process that is called may take to say that it can be called again."""
 
@@ -84,53 +95,50 @@ def may_run_elsewhere(target: str, base_dir: Path) -> bool:
     return is_known and not is_shared and not is_imported_by_others(imports.files)
 
 
-class Isolation:
-    """How one grader is called in the process, if it may be."""
+class IsolatedEvaluator(CustomEvaluator):
+    """Calls a grader in the process of graders, if it gives the same verdict there.
 
-    def __init__(self, process: "GraderProcess", call: GraderCall) -> None:
-        self._process = process
-        self._call = call
-        self._decided: tuple[int, bool] | None = None
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether the grader may run elsewhere, as far as is known by now."""
-        loaded = len(files_of_agents())
-        if self._decided is None or self._decided[0] != loaded:
-            self._decided = loaded, may_run_elsewhere(self._call.target, self._call.base_dir)
-        return self._decided[1]
-
-    async def prepare(self) -> None:
-        """Start the process and load the grader there. Raises EvaluationError."""
-        await self._process.prepare(self._call)
-
-    def new_run(self, evaluator: BaseEvaluator, here: RetriedRun) -> RetriedRun:
-        """Return an evaluation in the process, or `here` if the inputs cannot be sent there."""
-        return _IsolatedRun(self._process, self._call, evaluator, here)
-
-
-class _IsolatedRun(RetriedRun):
-    """One evaluation in the process, which repeats it there."""
+    Args:
+        target: The grader in this process.
+        call: How it is called in the other one.
+        process: The process of graders.
+        timeout: As for `BaseEvaluator`.
+    """
 
     def __init__(
         self,
-        process: "GraderProcess",
+        target: Callable[[Observation], Any],
         call: GraderCall,
-        evaluator: BaseEvaluator,
-        here: RetriedRun,
+        process: "GraderProcess",
+        timeout: float | None,
     ) -> None:
-        super().__init__(evaluator)
-        self._process, self._call, self._here = process, call, here
+        super().__init__(target, call.threshold, timeout=timeout, retry_config=call.retry_config)
+        self._grader, self._process = call, process
+        self._decided: tuple[int, bool] | None = None
 
-    async def __call__(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        limit_s = self._evaluator.timeout
-        try:
-            return await self._process.evaluate(self._call, kwargs["observation"], limit_s)
-        except Late as error:
-            raise self._late() from error
-        except NotSendable as error:
-            logger.info("%s runs in this process: %s", self._call.target, error)
-            return await self._here(kwargs)
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the grader is called in the other process, as far as is known by now."""
+        loaded = len(files_of_agents())
+        if self._decided is None or self._decided[0] != loaded:
+            self._decided = loaded, may_run_elsewhere(self._grader.target, self._grader.base_dir)
+        return self._decided[1]
+
+    async def prepare(self) -> None:
+        if self.is_isolated:
+            await self._process.prepare(self._grader)
+
+    async def _run(self, kwargs: Mapping[str, Any]) -> Score | dict[str, Any]:
+        if self.is_isolated:
+            try:
+                return await self._process.evaluate(
+                    self._grader, kwargs["observation"], self.timeout
+                )
+            except Late as error:
+                raise self._late() from error
+            except NotSendable as error:
+                logger.info("%s runs in this process: %s", self._grader.target, error)
+        return await super()._run(kwargs)
 
 
 class _Child(FramedChild):
@@ -180,9 +188,7 @@ class _Child(FramedChild):
         self._has_answered = True
         _result_of(body)
 
-    async def evaluate(
-        self, call: GraderCall, request: bytes, limit_s: float | None
-    ) -> dict[str, Any]:
+    async def evaluate(self, call: GraderCall, request: bytes, limit_s: float | None) -> Score:
         """Return the result of a grader. Raises ChildEnded, Late, EvaluationError, NotSendable.
 
         If a grader is late because others do not let it run, the process is killed.
@@ -198,8 +204,7 @@ class _Child(FramedChild):
                     raise Late from None
                 self.kill("it hung")
                 raise ChildEnded("it hung") from None
-        result: dict[str, Any] = _result_of(body)
-        return result
+        return Score(**_result_of(body))
 
     def describe_end(self, code: int | None) -> str:
         """Return how it ended, and where: by what it wrote into the file for crashes."""
@@ -229,9 +234,6 @@ def _result_of(body: bytes) -> Any:
 
 def _place_in(dump: str) -> str:
     """Return the innermost line of the user's code in what `faulthandler` wrote; "" without one."""
-    # Imported here because few graders crash.
-    from holodeck.lib.user_code.raised import display_path, is_users_file  # noqa: PLC0415
-
     thread = dump.partition("Current thread")[2].partition("\n\n")[0]
     for line in thread.splitlines():
         _, quote, rest = line.partition('File "')
@@ -256,7 +258,7 @@ class GraderProcess:
 
     async def evaluate(
         self, call: GraderCall, observation: Observation, limit_s: float | None
-    ) -> dict[str, Any]:
+    ) -> Score:
         """Return the result of a grader. Raises EvaluationError, Late and NotSendable.
 
         If the process ends or hangs, the graders that it called are called again, each in a process
@@ -286,9 +288,7 @@ class GraderProcess:
     async def _prepare(self, call: GraderCall) -> None:
         await (await self._usable()).load(call)
 
-    async def _evaluate(
-        self, call: GraderCall, request: bytes, limit_s: float | None
-    ) -> dict[str, Any]:
+    async def _evaluate(self, call: GraderCall, request: bytes, limit_s: float | None) -> Score:
         child = await self._usable()
         try:
             return await child.evaluate(call, request, limit_s)
@@ -312,3 +312,84 @@ class GraderProcess:
                 await child.begin()
                 self._child = child
             return self._child
+
+
+def main() -> None:
+    """Call graders until standard input ends."""
+    parent = Parent(FrameReader())
+    _be_killed_first()
+    with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as dump:
+        faulthandler.enable(dump)
+        forbid_process_exit()
+        try:
+            with asyncio.Runner(loop_factory=RunLoop) as runner:
+                runner.run(_serve(parent))
+        except BaseException as error:  # noqa: BLE001 - a grader broke the event loop or a library
+            faulthandler.disable()
+            dump.write(f"{OWN_REASON}it broke its event loop ({type(error).__name__})")
+            dump.close()
+            exit_now(1)
+        faulthandler.disable()
+
+
+def _be_killed_first() -> None:
+    """Let Linux kill this process, not the run, when memory is exhausted."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+async def _serve(parent: Parent[tuple[Head, bytes]]) -> None:
+    loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+    running = set[asyncio.Task[None]]()
+
+    def begin(requests: list[tuple[Head, bytes]]) -> None:
+        for (number,), request in requests:
+            task = loop.create_task(_answer(number, request, parent))
+            running.add(task)
+            task.add_done_callback(running.discard)
+
+    def end() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(is_over.set)
+
+    parent.listen(lambda requests: loop.call_soon_threadsafe(begin, requests), end)
+    await is_over.wait()
+
+
+async def _answer(number: int, request: bytes, parent: Parent[tuple[Head, bytes]]) -> None:
+    answer = await _evaluate(request)
+    try:
+        data = dump_plain(answer)
+    except ValueError:  # an object of the user's
+        why = f"the grader's result holds more than text and numbers: {answer!r:.200}"
+        data = dump_plain(("error", why, None))
+    with suppress(OSError):  # a grader has closed the descriptor
+        parent.send([number], data)
+
+
+async def _evaluate(request: bytes) -> tuple[Any, ...]:
+    if not request:
+        return "result", None
+    try:
+        call, observation = pickle.loads(request)  # noqa: S301 - from holodeck
+    except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
+        return "unreadable", describe(error)
+    try:
+        evaluator = _evaluator(call)
+        if observation is None:
+            return "result", None
+        score = await evaluator.evaluate_observation(observation)
+        return "result", {name: getattr(score, name) for name in _FIELDS}
+    except BaseException as error:  # noqa: BLE001 - user code; no signal ends this process
+        message, raised = describe(error), raised_error(error)
+        if not isinstance(error, Exception):
+            message = f"{call.target} raised {message}"
+        return "error", message, None if raised is None else raised.model_dump()
+
+
+@cache
+def _evaluator(call: GraderCall) -> CustomEvaluator:
+    """Return the evaluator of a grader, whose time limit is the caller's."""
+    with importing_grader():
+        target = load_callable(call.target, call.base_dir)
+    return CustomEvaluator(target, call.threshold, timeout=None, retry_config=call.retry_config)

@@ -17,7 +17,7 @@ _PATTERN_SECONDS = 1.0
 _REFERENCES = {"$ref", "$dynamicRef"}
 
 
-class JsonSchemaEvaluator(ScoredEvaluator):
+class JsonSchemaEvaluator(ScoredEvaluator, metric="json_schema"):
     """The response is JSON that is valid by a schema of draft 2020-12.
 
     The response must be JSON and nothing else; `allow_fenced` accepts JSON inside one Markdown
@@ -26,14 +26,13 @@ class JsonSchemaEvaluator(ScoredEvaluator):
     """
 
     settings: JsonSchemaMetric
-    metric = "json_schema"
 
     def _configure(self) -> None:
         self._validator = _validator(self.settings.schema_)
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         response = self._response(kwargs)
-        return self._result(await run_in_thread(lambda: self._grade(response)))
+        return await run_in_thread(lambda: self._grade(response))
 
     def _grade(self, response: str) -> Score:
         text = _without_fence(response) if self.settings.allow_fenced else response

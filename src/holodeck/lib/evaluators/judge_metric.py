@@ -21,7 +21,7 @@ from holodeck.lib.evaluators.judge_prompt import (
     reason_prompt,
     word_prompt,
 )
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.support.text import one_line, plural
@@ -241,7 +241,7 @@ class CriterionScore:
         return f"p(yes) = {score:.2f}" if named else f"{score:.2f}"
 
 
-class JudgeEvaluator(JudgedEvaluator):
+class JudgeEvaluator(JudgedEvaluator, metric="judge"):
     """Asks the judge one short question per criterion; the worst criterion is the score.
 
     If the judge's endpoint returns token probabilities, a criterion's score is the probability of a
@@ -250,11 +250,9 @@ class JudgeEvaluator(JudgedEvaluator):
     """
 
     settings: JudgeMetric
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.RESPONSE}),
-        optional=frozenset({*_PARAMS.values(), EvalParam.IMAGES}) - {EvalParam.RESPONSE},
+    PARAM_SPEC = takes(
+        "response", optional=("turns", "query", "ground_truth", "retrieval_context", "images")
     )
-    metric = "judge"
 
     def _configure(self) -> None:
         settings = self.settings
@@ -285,7 +283,7 @@ class JudgeEvaluator(JudgedEvaluator):
         shown = {_PARAMS[key] for key in self._inputs}
         return self.PARAM_SPEC.required | shown - {EvalParam.TURNS}
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         texts = self._texts(kwargs)
         images = (kwargs.get(EvalParam.IMAGES) or ()) if "input" in self._inputs else ()
         scores = await gather_all(
@@ -294,9 +292,9 @@ class JudgeEvaluator(JudgedEvaluator):
         )
         refusal = self._asker.image_refusal
         if not images or refusal is None:
-            return self._result_of(scores)
+            return self._join(scores)
         note = f"judged without {plural(len(images), 'image')}: {one_line(refusal, MAX_REASON)}"
-        return {**self._result_of(scores), "note": note}
+        return replace(self._join(scores), note=note)
 
     async def _score_criterion(self, question: Question) -> CriterionScore:
         async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
@@ -333,15 +331,19 @@ class JudgeEvaluator(JudgedEvaluator):
                 texts[key] = value if isinstance(value, str) else join_passages(value)
         return texts
 
-    def _result_of(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
+    def _join(self, scores: Sequence[CriterionScore]) -> Score:
         fails = any(not item.passed and not item.is_close for item in scores)
         score = Score(
             min(item.rescale(self.settings.threshold) for item in scores),
-            reason="; ".join(item.describe() for item in scores),
+            all(item.passed for item in scores),
+            "; ".join(item.describe() for item in scores),
             inconclusive=not fails and any(item.is_close for item in scores),
+            votes=[vote for item in scores for vote in item.votes()],
         )
         if len(scores) == 1 and scores[0].criterion.kind == "1-5":
-            score = replace(score, raw_score=1 + 4 * scores[0].score, raw_scale="1-5")
-        passed = all(item.passed for item in scores)
-        votes = [vote for item in scores for vote in item.votes()]
-        return {**self._result(score), "passed": passed, "votes": votes}
+            return replace(score, raw_score=1 + 4 * scores[0].score, raw_scale="1-5")
+        return score
+
+    def _decide(self, score: Score) -> Score:
+        """Return the score as it is: each criterion has a threshold."""
+        return score

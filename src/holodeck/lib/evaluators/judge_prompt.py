@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from holodeck.lib.evaluators.inputs import Turn
-from holodeck.models.cases.attachments import Image
+from holodeck.models.cases.history import Image
 from holodeck.models.metrics.judge import Criterion, JudgeExample, JudgeInput
 
 Texts = Mapping[JudgeInput, str]

@@ -7,7 +7,7 @@ import unicodedata
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, get_args
 
@@ -30,15 +30,6 @@ _MOST_CELLS = 10_000_000
 """Largest table of word pairs that ROUGE-L may fill: about four seconds and 80 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """How similar a response and one reference are."""
-
-    score: float
-    detail: str
-    more: dict[str, float] = field(default_factory=dict)
-
-
 class NLPMetricsError(EvaluationError):
     """A metric of this module could not be computed."""
 
@@ -52,23 +43,22 @@ class OverlapEvaluator(ComparingEvaluator):
     has_verdict = False
     error_class = NLPMetricsError
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         response, references = self._response(kwargs), self._references(kwargs)
         return await run_in_thread(lambda: self._best(response, references))
 
-    def _best(self, response: str, references: Sequence[str]) -> dict[str, Any]:
+    def _best(self, response: str, references: Sequence[str]) -> Score:
         normalized = unicodedata.normalize("NFC", response)
-        overlaps = [
-            self._compare(normalized, unicodedata.normalize("NFC", reference))
+        scores = [
+            (self._compare(normalized, unicodedata.normalize("NFC", reference)), reference)
             for reference in references
         ]
-        best = max(range(len(overlaps)), key=lambda index: overlaps[index].score)
-        overlap = overlaps[best]
-        reason = f"{overlap.detail}; expected {quote(references[best])}, got {quote(response)}"
-        return self._result(Score(overlap.score, reason=reason), **overlap.more)
+        best, reference = max(scores, key=lambda pair: pair[0].score)
+        reason = f"{best.reason}; expected {quote(reference)}, got {quote(response)}"
+        return replace(best, reason=reason)
 
     @abstractmethod
-    def _compare(self, response: str, reference: str) -> Overlap:
+    def _compare(self, response: str, reference: str) -> Score:
         """Score the response against one reference."""
 
 
@@ -81,28 +71,23 @@ class WordEvaluator(OverlapEvaluator):
         self._tokenize = self.settings.tokenize
         check_tokenizer(self._tokenize)
 
-    def _best(self, response: str, references: Sequence[str]) -> dict[str, Any]:
-        result = super()._best(response, references)
+    def _best(self, response: str, references: Sequence[str]) -> Score:
+        score = super()._best(response, references)
         uncut = uncut_scripts("\n".join((response, *references)), self._tokenize)
-        if uncut:
-            result["note"] = note_about(uncut, self._tokenize)
-        return result
+        return replace(score, note=note_about(uncut, self._tokenize)) if uncut else score
 
 
-class F1ScoreEvaluator(WordEvaluator):
+class F1ScoreEvaluator(WordEvaluator, metric="f1_score"):
     """Word F1 as in SQuAD: ignores case, punctuation, English articles and order."""
 
-    metric = "f1_score"
-
-    def _compare(self, response: str, reference: str) -> Overlap:
+    def _compare(self, response: str, reference: str) -> Score:
         texts = response, reference
         words, expected = (_squad_words(cut(text, self._tokenize)) for text in texts)
         _require_words(expected, reference, self.metric)
         common = sum((Counter(words) & Counter(expected)).values())
         score = 2 * common / (len(words) + len(expected))
-        return Overlap(
-            score, f"{common} of {len(words)} words are among the {len(expected)} expected"
-        )
+        reason = f"{common} of {len(words)} words are among the {len(expected)} expected"
+        return Score(score, reason=reason)
 
 
 def _squad_words(text: str) -> list[str]:
@@ -110,30 +95,29 @@ def _squad_words(text: str) -> list[str]:
     return _ARTICLES.sub(" ", bare).split()
 
 
-class BLEUEvaluator(WordEvaluator):
+class BLEUEvaluator(WordEvaluator, metric="bleu"):
     """Sentence BLEU by sacrebleu, divided by 100.
 
     The tokenizer is 13a or `tokenize`, the smoothing exponential; case matters. Rounding noise
     above 1 is cut off.
     """
 
-    metric = "bleu"
     extra = "nlp"
     libraries = ("sacrebleu",)
 
     async def prepare(self) -> None:
         await run_in_thread(_sacrebleu)
 
-    def _compare(self, response: str, reference: str) -> Overlap:
+    def _compare(self, response: str, reference: str) -> Score:
         bleu = _sacrebleu().sentence_bleu(
             response, [reference], smooth_method="exp", tokenize=self._tokenize
         )
         precisions = " ".join(f"{precision / 100:.2f}" for precision in bleu.precisions)
-        detail = f"precision of 1 to 4 words in a row {precisions}, brevity {bleu.bp:.2f}"
-        return Overlap(min(1.0, bleu.score / 100), detail)
+        reason = f"precision of 1 to 4 words in a row {precisions}, brevity {bleu.bp:.2f}"
+        return Score(min(1.0, bleu.score / 100), reason=reason)
 
 
-class ROUGEEvaluator(WordEvaluator):
+class ROUGEEvaluator(WordEvaluator, metric="rouge"):
     """ROUGE F-measures by rouge-score, with stemming; `variant` selects the score.
 
     On plain ASCII text the results equal those of rouge-score's own tokenizer, which drops letters
@@ -141,14 +125,13 @@ class ROUGEEvaluator(WordEvaluator):
     """
 
     settings: ROUGEMetric
-    metric = "rouge"
     extra = "nlp"
     libraries = ("rouge_score", "nltk")
 
     async def prepare(self) -> None:
         await run_in_thread(_rouge)
 
-    def _compare(self, response: str, reference: str) -> Overlap:
+    def _compare(self, response: str, reference: str) -> Score:
         scorer = _rouge()(list(_VARIANTS), tokenizer=_StemmingTokenizer())
         response, reference = cut(response, self._tokenize), cut(reference, self._tokenize)
         words, expected = len(_words(response)), len(_words(reference))
@@ -163,31 +146,30 @@ class ROUGEEvaluator(WordEvaluator):
         }
         variant = self.settings.variant
         chosen = scores[variant]
-        detail = f"{variant} precision {chosen.precision:.2f}, recall {chosen.recall:.2f}"
-        return Overlap(measures[variant], detail, measures)
+        reason = f"{variant} precision {chosen.precision:.2f}, recall {chosen.recall:.2f}"
+        return Score(measures[variant], reason=reason, figures=measures)
 
 
-class METEOREvaluator(WordEvaluator):
+class METEOREvaluator(WordEvaluator, metric="meteor"):
     """METEOR by nltk with exact and stem matches.
 
     There is no synonym stage, so that no word list has to be downloaded. By METEOR's definition a
     perfect short response scores below 1: one word scores 0.5, two words 0.94.
     """
 
-    metric = "meteor"
     extra = "nlp"
     libraries = ("nltk",)
 
     async def prepare(self) -> None:
         await run_in_thread(_meteor)
 
-    def _compare(self, response: str, reference: str) -> Overlap:
+    def _compare(self, response: str, reference: str) -> Score:
         meteor_score, tokenizer = _meteor()
         tokens, expected = (
             tokenizer.tokenize(cut(text, self._tokenize)) for text in (response, reference)
         )
         score = float(meteor_score([expected], tokens, wordnet=_NoSynonyms()))
-        return Overlap(score, f"{plural(len(tokens), 'token')} against {len(expected)}")
+        return Score(score, reason=f"{plural(len(tokens), 'token')} against {len(expected)}")
 
 
 class _NoSynonyms:
@@ -271,7 +253,7 @@ class TextSimilarity(Protocol):
         ...
 
 
-class SemanticSimilarityEvaluator(OverlapEvaluator):
+class SemanticSimilarityEvaluator(OverlapEvaluator, metric="semantic_similarity"):
     """Cosine similarity of the embeddings of response and reference, at least 0; the best counts.
 
     Embeddings show what a text is about, not whether it is true: a denial is similar to what it
@@ -284,7 +266,6 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
         options: As for `ScoredEvaluator`.
     """
 
-    metric = "semantic_similarity"
     uses = ("embeddings",)
     has_verdict = True
     extra = "local"
@@ -307,6 +288,6 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
     async def prepare(self) -> None:
         await run_in_thread(lambda: self._model)
 
-    def _compare(self, response: str, reference: str) -> Overlap:
+    def _compare(self, response: str, reference: str) -> Score:
         score = self._model.similarity(response, reference)
-        return Overlap(score, f"cosine similarity {score:.2f}")
+        return Score(score, reason=f"cosine similarity {score:.2f}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import (
@@ -17,24 +17,19 @@ from holodeck.lib.evaluators.base import (
     METRIC_S,
     BaseEvaluator,
     Observation,
-    RetriedRun,
     RetryConfig,
     Score,
     ScoredEvaluator,
     quote,
-    score_keys,
     to_python,
 )
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, is_blank
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.metrics.text import LatencyMetric
-
-if TYPE_CHECKING:
-    from holodeck.lib.evaluators.grader_process import Isolation
 
 _KEYS = ("score", "passed", "reason")
 _ALLOWED_RESULTS = (
@@ -47,14 +42,13 @@ class CustomEvaluator(BaseEvaluator):
 
     The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
     else is an error. Without `passed` and without a threshold, a score of at least 0.5 passes; with
-    both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`. With
-    `isolation`, the code is called in another process if it gives the same verdict there.
+    both, the response must satisfy both. With `asks_judge` it gets a GraderJudge as `judge`.
     """
 
     metric = "custom"
     uses_observation = True
 
-    def __init__(  # noqa: PLR0913 - what every evaluator takes, and what graders need
+    def __init__(
         self,
         target: str | Callable[[Observation], Any],
         threshold: float | None = None,
@@ -62,13 +56,11 @@ class CustomEvaluator(BaseEvaluator):
         base_dir: Path | None = None,
         asks_judge: bool = False,
         judge: Judge | None = None,
-        isolation: "Isolation | None" = None,
         timeout: float | None = METRIC_S,
         retry_config: RetryConfig | None = None,
     ) -> None:
         super().__init__(timeout, retry_config)
         self.threshold = threshold
-        self._isolation = isolation
         self._asks_judge = asks_judge
         self._judge = judge
         self._function = load_callable(target, base_dir) if isinstance(target, str) else target
@@ -82,46 +74,32 @@ class CustomEvaluator(BaseEvaluator):
     def asks_judge(self) -> bool:
         return self._asks_judge
 
-    @property
-    def is_isolated(self) -> bool:
-        """Whether the code is called in another process, as far as is known by now."""
-        return self._isolation is not None and self._isolation.is_possible
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
+        return _to_score(await self._value(kwargs["observation"]), self.name)
 
-    async def prepare(self) -> None:
-        if self._isolation is not None and self.is_isolated:
-            await self._isolation.prepare()
+    def _decide(self, score: Score) -> Score:
+        threshold = self.threshold
+        if score.passed is None and threshold is None:
+            threshold = DEFAULT_THRESHOLD
+        is_reached = threshold is None or score.score >= threshold
+        return replace(score, passed=is_reached and score.passed is not False)
 
-    def _new_run(self) -> RetriedRun:
-        run = super()._new_run()
-        if self._isolation is None or not self.is_isolated:
-            return run
-        return self._isolation.new_run(self, run)
-
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        score = _to_score(await self._call(kwargs["observation"]), self.name)
-        result = score_keys(self.metric, score, self.threshold)
-        if score.passed is False:
-            result["passed"] = False
-        elif score.passed is None and self.threshold is None:
-            result["passed"] = score.score >= DEFAULT_THRESHOLD
-        return result
-
-    async def _call(self, observation: Observation) -> Any:
+    async def _value(self, observation: Observation) -> Any:
         call = partial(self._function, observation)
         if not self._asks_judge:
-            return await self._value_of(call)
+            return await self._call(call)
         if self._judge is None:
             raise ConfigError("model", f"{self.name} needs a model that judges")
         judge = GraderJudge(self._judge)
         try:
-            value = await self._value_of(partial(call, judge=judge))
+            value = await self._call(partial(call, judge=judge))
         finally:
             judge.close()
         if judge.fault is not None:
             raise judge.fault
         return value
 
-    async def _value_of(self, call: Callable[[], Any]) -> Any:
+    async def _call(self, call: Callable[[], Any]) -> Any:
         """Return what the code returned; False if an assert of it failed.
 
         Code that returns nothing passes if it has asserts and one of them ran.
@@ -232,7 +210,11 @@ def _to_score(value: Any, name: str) -> Score:
         case Score():
             checked = _score_from_mapping({key: getattr(value, key) for key in _KEYS}, name)
             score = replace(
-                value, score=checked.score, passed=checked.passed, reason=checked.reason
+                checked,
+                raw_score=value.raw_score,
+                raw_scale=value.raw_scale,
+                scale=value.scale,
+                inconclusive=value.inconclusive,
             )
         case bool():
             score = Score(float(value), value)
@@ -261,28 +243,27 @@ def _score_from_mapping(value: Mapping[Any, Any], name: str) -> Score:
     return Score(float(score), passed, "" if reason is None else str(reason))
 
 
-class LatencyEvaluator(ScoredEvaluator):
+class LatencyEvaluator(ScoredEvaluator, metric="latency"):
     """The agent took at most `max_ms`. The score is 1 within the limit, and `max_ms` divided by the
     time taken above it."""
 
     settings: LatencyMetric
-    metric = "latency"
     uses_observation = True
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         observation: Observation = kwargs["observation"]
         taken_ms, max_ms = observation.latency_ms, self.settings.max_ms
         if taken_ms is None:
             raise EvaluationError(f"{self.name} needs latency_ms, which was not measured")
         passed = taken_ms <= max_ms
         score = 1.0 if passed else max_ms / taken_ms
-        return self._result(Score(score, passed, f"{taken_ms:.0f} ms of {max_ms} ms allowed"))
+        return Score(score, passed, f"{taken_ms:.0f} ms of {max_ms} ms allowed")
 
 
 NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor expected_tools"
 
 
-class PassFailEvaluator(ScoredEvaluator):
+class PassFailEvaluator(ScoredEvaluator, metric="passfail"):
     """The response is not blank and contains the case's `ground_truth`, ignoring case, and the
     agent called every expected tool that is given by name only. A name may lack the prefix of a
     framework, such as `OrderPlugin-`, if it means only one tool.
@@ -290,20 +271,19 @@ class PassFailEvaluator(ScoredEvaluator):
     Without a ground truth and expected tools there is no verdict.
     """
 
-    metric = "passfail"
     uses_observation = True
-    PARAM_SPEC = ParamSpec(frozenset({EvalParam.RESPONSE}), frozenset({EvalParam.GROUND_TRUTH}))
+    PARAM_SPEC = takes("response", optional=("ground_truth",))
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         observation: Observation | None = kwargs.get("observation")
         expected = kwargs.get(EvalParam.GROUND_TRUTH)
         if expected is None and (observation is None or observation.expected_tools is None):
-            return self._result(Score(0.0, None, NOTHING_TO_COMPARE))
+            return Score(0.0, None, NOTHING_TO_COMPARE)
         faults = list(_faults(self._response(kwargs), expected))
         tool_faults, notes = _compare_tools(observation) if observation else ([], [])
         faults += tool_faults
         reason = "; ".join(faults or ["response and tool calls are as expected", *notes])
-        return self._result(Score(float(not faults), not faults, reason))
+        return Score(float(not faults), not faults, reason)
 
 
 def _faults(response: str, expected: str | None) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Declares the inputs that an evaluator takes."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,3 +38,8 @@ class ParamSpec(NamedTuple):
     def uses_deepeval_params(self) -> bool:
         """Whether the evaluator uses DeepEval's names, such as `actual_output` for `response`."""
         return not _DEEPEVAL.isdisjoint(self.required | self.optional)
+
+
+def takes(*required: str, optional: Sequence[str] = ()) -> ParamSpec:
+    """Return the spec of an evaluator that takes the inputs of these names."""
+    return ParamSpec(frozenset(map(EvalParam, required)), frozenset(map(EvalParam, optional)))

@@ -76,14 +76,14 @@ class LiteralEvaluator(ComparingEvaluator):
             if self._is_empty(self._normalization.apply(text)):
                 raise ConfigError("value", f"{quote(text)} {_EMPTY}")
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         response = self._response(kwargs)
         expected = {self._normalization.apply(text): text for text in self._references(kwargs)}
         for normal, text in expected.items():
             if self._is_empty(normal):
                 raise EvaluationError(f"{self.name}: ground_truth {quote(text)} {_EMPTY}")
         passed, reason = self._compare(self._normalization.apply(response), expected)
-        return self._result(Score(float(passed), passed, f"{reason}; got {quote(response)}"))
+        return Score(float(passed), passed, f"{reason}; got {quote(response)}")
 
     def _is_empty(self, text: str) -> bool:
         """Whether the normalized text says nothing that a response could be compared with."""
@@ -94,11 +94,10 @@ class LiteralEvaluator(ComparingEvaluator):
         """Return the verdict and its reason; `expected` maps normalized texts to the originals."""
 
 
-class ExactMatchEvaluator(LiteralEvaluator):
+class ExactMatchEvaluator(LiteralEvaluator, metric="exact_match"):
     """The response equals the expected text or one of `values`; outer white space is ignored."""
 
     settings: ExactMatchMetric
-    metric = "exact_match"
 
     def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
         if response in expected:
@@ -109,17 +108,14 @@ class ExactMatchEvaluator(LiteralEvaluator):
         return False, f"{reason}; {_first_difference(next(iter(expected)), response)}"
 
 
-class EqualityEvaluator(ExactMatchEvaluator):
+class EqualityEvaluator(ExactMatchEvaluator, metric="equality"):
     """Another name of `exact_match`."""
 
-    metric = "equality"
 
-
-class ContainsEvaluator(LiteralEvaluator):
+class ContainsEvaluator(LiteralEvaluator, metric="contains"):
     """The response contains all of the expected texts, or with match="any" at least one."""
 
     settings: ContainsMetric
-    metric = "contains"
 
     def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
         missing = [text for normal, text in expected.items() if normal not in response]
@@ -130,10 +126,8 @@ class ContainsEvaluator(LiteralEvaluator):
         return False, "did not find " + _list_texts(missing, ", ")
 
 
-class NotContainsEvaluator(LiteralEvaluator):
+class NotContainsEvaluator(LiteralEvaluator, metric="not_contains"):
     """The response contains none of the texts."""
-
-    metric = "not_contains"
 
     def _is_empty(self, text: str) -> bool:
         """Only white space: an invisible character may be what a response must not contain."""
@@ -160,7 +154,7 @@ def _first_difference(expected: str, response: str) -> str:
     return f"from character {at + 1} on: expected {left[0]}, got {left[1]}"
 
 
-class RegexEvaluator(ScoredEvaluator):
+class RegexEvaluator(ScoredEvaluator, metric="regex"):
     """The pattern matches somewhere in the response, or with `fullmatch` all of it.
 
     The syntax is that of the `regex` library, a superset of `re`. A pattern that takes longer than
@@ -168,14 +162,13 @@ class RegexEvaluator(ScoredEvaluator):
     """
 
     settings: RegexMetric
-    metric = "regex"
 
     def _configure(self) -> None:
         pattern = self.settings.pattern
         self._pattern = compile_pattern(pattern, ignore_case=self.settings.ignore_case)
         self._shown = quote(pattern)
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         response, limit_s = self._response(kwargs), self.settings.time_limit_ms / 1000
         try:
             match = await run_in_thread(
@@ -187,9 +180,9 @@ class RegexEvaluator(ScoredEvaluator):
                 f"{len(response)} characters; simplify it or raise 'time_limit_ms'"
             ) from error
         if match is not None:
-            return self._result(Score(1.0, True, f"{self._shown} matches {quote(match)}"))
+            return Score(1.0, True, f"{self._shown} matches {quote(match)}")
         fails = "does not match all of" if self.settings.fullmatch else "does not match"
-        return self._result(Score(0.0, False, f"{self._shown} {fails} {quote(response)}"))
+        return Score(0.0, False, f"{self._shown} {fails} {quote(response)}")
 
 
 # A run of digits, dots, commas and underscores that ends in a digit, with a sign, an exponent and a
@@ -248,7 +241,7 @@ class NumberReader:
         return number if math.isfinite(number) else None
 
 
-class NumericEvaluator(ComparingEvaluator):
+class NumericEvaluator(ComparingEvaluator, metric="numeric"):
     """The response contains the expected number, or one of `values`, within a tolerance.
 
     The tolerance is the larger of `absolute_tolerance` and `relative_tolerance` times the expected
@@ -257,7 +250,6 @@ class NumericEvaluator(ComparingEvaluator):
     """
 
     settings: NumericMetric
-    metric = "numeric"
 
     def _configure(self) -> None:
         settings = self.settings
@@ -267,7 +259,7 @@ class NumericEvaluator(ComparingEvaluator):
                 key = "value" if settings.values is None else "values"
                 raise ConfigError(key, _not_one_number(text))
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         response = self._response(kwargs)
         expected = [self._expected_number(text) for text in self._references(kwargs)]
         numbers = self._reader.numbers(response)
@@ -275,7 +267,7 @@ class NumericEvaluator(ComparingEvaluator):
         passed = any(self._is_close(number, other) for number in picked for other in expected)
         result = self._describe(numbers, picked, response)
         reason = f"expected {_list_numbers(expected, ' or ')}, {result}"
-        return self._result(Score(float(passed), passed, reason))
+        return Score(float(passed), passed, reason)
 
     def _expected_number(self, text: str) -> float:
         numbers = self._reader.numbers(text)

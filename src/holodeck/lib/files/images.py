@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from holodeck.models.cases.attachments import Image
+from holodeck.models.cases.history import Image
 
 MEDIA_TYPES = {
     b"\x89PNG\r\n\x1a\n": "image/png",

@@ -7,14 +7,15 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 from holodeck.errors import BackendSessionError, BackendTimeoutError
-from holodeck.lib.mcp_client.server import (
+from holodeck.lib.mcp_client.transports import (
     MAX_MESSAGE_BYTES,
     MessageTooLarge,
     ServerOutput,
     ServerProcess,
     ServerUrl,
+    stdio_streams,
+    url_streams,
 )
-from holodeck.lib.mcp_client.transports import stdio_streams, url_streams
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.support.text import describe, one_line
 

@@ -7,10 +7,9 @@ from math import fsum
 
 from holodeck.config.model_calls import agent_price_key
 from holodeck.models.agent import Agent
-from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import PartResult, TestResult
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, Price, PriceTable, TokenUsage
 
 _A_MILLION = 1_000_000
 _TWO_DECIMALS_FROM = 1

@@ -12,7 +12,7 @@ from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
 from holodeck.lib.reports.locations import split_location
 from holodeck.lib.reports.summary import exit_code, summarize
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.records.baseline import case_keys
+from holodeck.models.records.record import case_keys
 from holodeck.models.results.origin import MergedRun, RunOrigin, Selection
 from holodeck.models.test_result import TestReport, TestResult
 

@@ -16,8 +16,8 @@ from holodeck.lib.spans.receiver import MAX_VALUE, OtlpReceiver, close_receiver,
 from holodeck.lib.spans.store import SpanStore, attributes_of, parent_id, span_id
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.base import Json
-from holodeck.models.cases.trace_checks import SpanStatus
-from holodeck.models.results.spans import RecordedSpan, Trace
+from holodeck.models.cases.matchers import SpanStatus
+from holodeck.models.results.evidence import RecordedSpan, Trace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

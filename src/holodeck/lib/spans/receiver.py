@@ -10,10 +10,8 @@ from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.observability import names
 from holodeck.lib.spans.collector import SpanCollector
 from holodeck.lib.support.text import one_line
-from holodeck.lib.tap.exchange import TappedResponse, header
-from holodeck.lib.tap.handlers import error_response
-from holodeck.lib.tap.loopback import LoopbackServer
-from holodeck.lib.tap.server import ReceivedRequest
+from holodeck.lib.tap.exchange import TappedResponse, error_response, header
+from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource

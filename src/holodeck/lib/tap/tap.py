@@ -1,10 +1,11 @@
 """The tap: a proxy on 127.0.0.1 in a thread of its own, its channels, and what it forwards."""
 
+import asyncio
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
@@ -22,17 +23,16 @@ from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel, TappedExchange
 from holodeck.lib.tap.exchange import (
-    Handler,
     Request,
     TappedResponse,
+    Upstream,
     UpstreamError,
     end_to_end,
+    error_response,
     header,
+    tap_variables,
 )
-from holodeck.lib.tap.handlers import ExchangeRecorder, error_response
-from holodeck.lib.tap.loopback import LoopbackServer
-from holodeck.lib.tap.server import ReceivedRequest
-from holodeck.lib.tap.upstreams import Upstream, tap_variables
+from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
 
 _READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
 
@@ -52,7 +52,7 @@ class Forwarder:
         self._servers: dict[Upstream, _ModelServer] = {}
 
     @asynccontextmanager
-    async def __call__(self, request: Request) -> AsyncIterator[TappedResponse]:
+    async def answer(self, request: Request) -> AsyncIterator[TappedResponse]:
         """Yield the response of the server; 502 with the reason if there is none."""
         try:
             response = await self._send(request)
@@ -184,7 +184,6 @@ class Tap:
         self._token = secrets.token_urlsafe(24)
         self._channels: dict[str, Channel] = {}
         self._forwarder = Forwarder(proxy_for)
-        self._answer: Handler = ExchangeRecorder(self._forwarder, self._open_exchange)
         self._server = LoopbackServer(self._respond, "holodeck-tap", on_close=self._forwarder.close)
 
     async def start(self) -> None:
@@ -213,25 +212,45 @@ class Tap:
     @asynccontextmanager
     async def _respond(self, received: ReceivedRequest) -> AsyncIterator[TappedResponse]:
         """Yield the response to a request; 404 without detail for all but the tap's own URLs."""
-        request = self._find_request(received)
-        if request is None:
+        channel, request = self._find_request(received)
+        if channel is None or request is None:
             yield error_response(404, "not_found", _NOT_FOUND)
-        elif any(name.lower() == b"upgrade" for name, _ in received.headers):
+            return
+        if any(name.lower() == b"upgrade" for name, _ in received.headers):
             yield error_response(501, "not_supported", "the tap passes no WebSockets on")
-        else:
-            async with self._answer(request) as response:
-                yield response
+            return
+        exchange = channel.open_exchange(request)
+        asyncio.get_running_loop().call_soon(exchange.read_request)  # while the server works on it
+        try:
+            async with self._forwarder.answer(request) as response:
+                exchange.begin(response)
+                async with aclosing(_record_body(exchange, response)) as body:
+                    yield replace(response, body=body)
+        finally:
+            exchange.end()
 
-    def _find_request(self, received: ReceivedRequest) -> Request | None:
+    def _find_request(self, received: ReceivedRequest) -> tuple[Channel | None, Request | None]:
         parts = received.target.split("/", 4)
         if len(parts) < 4 or not compare_digest(parts[1].encode(), self._token.encode()):
-            return None
-        channel, segment = parts[2], parts[3].partition("?")[0]
-        if channel not in self._channels or segment not in self._upstreams:
-            return None
+            return None, None
+        segment = parts[3].partition("?")[0]
+        channel, upstream = self._channels.get(parts[2]), self._upstreams.get(segment)
+        if upstream is None:
+            return None, None
         path = received.target.removeprefix("/".join(parts[:3]) + f"/{segment}")
-        upstream = self._upstreams[segment]
-        return Request(channel, upstream, received.method, path, received.headers, received.body)
+        headers, body = received.headers, received.body
+        return channel, Request(upstream, received.method, path, headers, body)
 
-    def _open_exchange(self, request: Request) -> TappedExchange:
-        return self._channels[request.channel].open_exchange(request)
+
+async def _record_body(
+    exchange: TappedExchange, response: TappedResponse
+) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a body; each is noted before the agent can act on it."""
+    length = header(response.headers, b"content-length")
+    left = int(length) if length is not None and length.isdigit() else -1
+    async for piece in response.body:
+        left -= len(piece)
+        exchange.feed(piece, is_last=left == 0)
+        yield piece
+    if left != 0:
+        exchange.feed(b"", is_last=True)

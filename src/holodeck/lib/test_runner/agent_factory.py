@@ -276,7 +276,7 @@ class AgentFactory:
             build_kernel,
             build_templated_agent,
         )
-        from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+        from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
         from holodeck.lib.local_models.store import ModelStore
 
         agent = self.agent_config

@@ -22,8 +22,7 @@ from holodeck.lib.conversation.messages import Message as JudgeMessage
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.inputs import exchanges_in
 from holodeck.models.agent import Agent
-from holodeck.models.cases.attachments import Image
-from holodeck.models.cases.history import EarlierMessage, openai_messages
+from holodeck.models.cases.history import EarlierMessage, Image, openai_messages
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
@@ -36,7 +35,7 @@ def histories_of(agent: Agent) -> dict[int, History]:
     if not indexes:
         return {}
     # Imported here because most cases have no history.
-    from holodeck.config.cases.history import load_history  # noqa: PLC0415
+    from holodeck.config.cases.rows import load_history  # noqa: PLC0415
 
     return {at: load_history(agent, at) for at in indexes}
 

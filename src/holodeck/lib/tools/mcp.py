@@ -15,14 +15,14 @@ from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendTimeoutError, ConfigError
 from holodeck.lib.mcp_client.connection import McpConnection
-from holodeck.lib.mcp_client.server import ServerProcess, ServerUrl, passed_on
+from holodeck.lib.mcp_client.transports import ServerProcess, ServerUrl, passed_on
 from holodeck.lib.processes.child_process import program_path
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import plural
 from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import show_progress
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER
 from holodeck.models.token_usage import TokenUsage
-from holodeck.models.tools.prompt import PromptTool
+from holodeck.models.tool import PromptTool
 
 CUT = "\n[The answer ended at the limit of tokens.]"
 EMPTY = "the model {name} answered nothing"

@@ -17,9 +17,8 @@ from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import ModelCost
-from holodeck.models.tool import FunctionTool, ToolConfig
+from holodeck.models.tool import FunctionTool, PromptTool, ToolConfig
 from holodeck.models.tools.config import ToolFilterConfig
-from holodeck.models.tools.prompt import PromptTool
 
 Embed = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Returns a vector for each text."""

@@ -15,8 +15,7 @@ from pydantic import (
 
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.base import InvalidParts, Json, Model, NonBlank
-from holodeck.models.cases.matchers import ArgMatcher, ResultMatcher, to_matcher
-from holodeck.models.cases.trace_checks import TraceChecks
+from holodeck.models.cases.matchers import ArgMatcher, ResultMatcher, TraceChecks, to_matcher
 from holodeck.models.evaluation import Metric
 
 if TYPE_CHECKING:

@@ -1,10 +1,18 @@
-"""Matchers: the conditions for arguments and results of tool calls, and for attributes of spans."""
+"""The conditions for arguments and results of tool calls, and the checks of an agent's spans."""
 
-from typing import Annotated, TypeVar
+import re
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from holodeck.models.base import AbsoluteTolerance, Json, Model, NonBlank, RelativeTolerance
+from holodeck.models.base import (
+    AbsoluteTolerance,
+    InvalidParts,
+    Json,
+    Model,
+    NonBlank,
+    RelativeTolerance,
+)
 
 MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
 
@@ -54,3 +62,154 @@ def to_matcher(value: Json, kind: type[_Matcher]) -> _Matcher:
             return kind.model_validate({**value, "number": {"value": number}})
         return kind.model_validate(value)
     return kind(equals=value)
+
+
+DURATION = "duration_ms"
+"""What stands for the duration of a span, in milliseconds, in place of an attribute."""
+MAX_SETTLE_S = 30
+_PLACEHOLDER = re.compile(r"\{.*\}|\$\{?\w+\}?|<%.*%>")
+"""What templates fill; a span may have `{id}` in its name, as in `GET /orders/{id}`."""
+_UNFILLED = "nothing fills the placeholder {!r}; write the name or value"
+SpanStatus = Literal["ok", "error", "unset"]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class CountBounds(Model):
+    """How many spans there must be."""
+
+    min: Annotated[int, Field(ge=1)] | None = None
+    """Minimum number of spans."""
+    max: Annotated[int, Field(ge=0)] | None = None
+    """Maximum number of spans."""
+
+    @model_validator(mode="after")
+    def _has_bounds(self) -> "CountBounds":
+        _require_bounds("count", self.min, self.max)
+        return self
+
+
+class ValueBounds(Model):
+    """What a number of the spans must be."""
+
+    of: NonBlank
+    """Attribute with a number, or `duration_ms`."""
+    min: Number | None = None
+    """Minimum value."""
+    max: Number | None = None
+    """Maximum value."""
+
+    @model_validator(mode="after")
+    def _has_bounds(self) -> "ValueBounds":
+        _require_bounds(self.of, self.min, self.max)
+        return self
+
+
+def _require_bounds(what: str, least: float | None, most: float | None) -> None:
+    if least is None and most is None:
+        raise ValueError("checks nothing; write 'min', 'max', or both")
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"no {what} is at least {least:g} and at most {most:g}")
+
+
+ASSERTIONS = ("count", "status", "after", "sum", "max", "min")
+
+
+class SpanCheck(Model):
+    """One check of some of the spans; it has exactly one of `count` to `min`."""
+
+    span: NonBlank
+    """Which spans: their name, a glob such as `search *`, or an operation such as `execute_tool`,
+    `chat` or `invoke_agent` (`gen_ai.operation.name`)."""
+    attributes: Annotated[dict[NonBlank, Json], Field(alias="where")] = {}
+    """Value or matcher for each attribute that the spans must have: `equals`, `regex`, `number`,
+    `fuzzy` or `contains`."""
+    count: Annotated[int, Field(ge=0)] | CountBounds | None = None
+    """Exact number of spans, or `min` and `max`. Every other check fails without such spans."""
+    status: SpanStatus | None = None
+    """Status of each of the spans. Most instrumentation leaves it `unset` unless there was an
+    error."""
+    after: NonBlank | None = None
+    """Spans, named as in `span`: each of the spans must begin after one of them has ended."""
+    sum: ValueBounds | None = None
+    """Bounds for the sum of an attribute."""
+    max: ValueBounds | None = None
+    """Bounds for the largest value of an attribute."""
+    min: ValueBounds | None = None
+    """Bounds for the smallest value of an attribute."""
+
+    def matchers(self) -> dict[str, ResultMatcher]:
+        """Return `where` with each literal as a matcher."""
+        return {name: _to_matcher(value) for name, value in self.attributes.items()}
+
+    @model_validator(mode="after")
+    def _names_are_filled(self) -> "SpanCheck":
+        for key, name in (("span", self.span), ("after", self.after or "")):
+            if _PLACEHOLDER.fullmatch(name):
+                raise ValueError(f"'{key}': {_UNFILLED.format(name)}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_assertion(self) -> "SpanCheck":
+        keys = [key for key in ASSERTIONS if getattr(self, key) is not None]
+        if not keys:
+            raise ValueError(f"checks nothing; write one of {', '.join(map(repr, ASSERTIONS))}")
+        if len(keys) > 1:
+            raise ValueError(f"has {keys[0]!r} and {keys[1]!r}; write an item of the list for each")
+        return self
+
+    @model_validator(mode="after")
+    def _matchers_are_well_formed(self) -> "SpanCheck":
+        wrong: dict[tuple[str | int, ...], ValidationError] = {}
+        for name, value in self.attributes.items():
+            problem = _problem_of(value)
+            if problem is not None:
+                raise ValueError(f"'where.{name}': {problem}")
+            try:
+                _to_matcher(value)
+            except ValidationError as error:
+                wrong["where", name] = error
+        if wrong:
+            raise InvalidParts(wrong)
+        return self
+
+
+def _problem_of(value: Json) -> str | None:
+    """Return what is wrong with a value that is written without a matcher; None if nothing."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "has no value; write one, or '{equals: …}'"
+    if not isinstance(value, str):
+        return None
+    if _PLACEHOLDER.fullmatch(value):
+        return _UNFILLED.format(value)
+    if "*" in value:
+        return f"{value!r} is compared literally; write '{{regex: …}}' or '{{equals: …}}'"
+    return None
+
+
+def _to_matcher(value: Json) -> ResultMatcher:
+    """Return the matcher; a mapping is always one, because no attribute is a mapping."""
+    keys = ResultMatcher.model_fields.keys()
+    if isinstance(value, dict) and not (value and value.keys() <= keys):
+        return ResultMatcher.model_validate(value)  # raises
+    return to_matcher(value, ResultMatcher)
+
+
+class TraceChecks(Model):
+    """Checks of the OpenTelemetry spans that the agent makes for a case or turn."""
+
+    require: dict[NonBlank, Annotated[int, Field(ge=1)]] = {}
+    """Name, glob or operation of spans → minimum number of them."""
+    checks: list[SpanCheck] = []
+    """Further checks; each is a row of the result."""
+    settle: Annotated[float, Field(ge=0, le=MAX_SETTLE_S, allow_inf_nan=False)] = 2.0
+    """Maximum seconds to wait for spans after the agent's response. It ends sooner when the
+    outermost span has arrived and nothing follows."""
+
+    @model_validator(mode="after")
+    def _checks_something(self) -> "TraceChecks":
+        for key in self.model_fields_set & {"require", "checks"}:
+            if not getattr(self, key):
+                raise ValueError(f"{key!r} is empty and checks nothing; write some, or remove it")
+        if not (self.require or self.checks):
+            raise ValueError("'trace' checks nothing; write 'require' or 'checks', or remove it")
+        return self

@@ -6,7 +6,7 @@ from typing import Literal
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.metrics.base import MetricKind
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
-from holodeck.models.results.evidence import Evidence, evidence
+from holodeck.models.results.evidence import Evidence, Trace, evidence
 from holodeck.models.results.outcome import (
     Attempt,
     ModelCost,
@@ -16,7 +16,6 @@ from holodeck.models.results.outcome import (
     Reason,
     Vote,
 )
-from holodeck.models.results.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 

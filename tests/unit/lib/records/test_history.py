@@ -8,11 +8,10 @@ from holodeck.lib.records.history import HistoryQuery, case_history
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.request import UNKNOWN_HISTORY
-from holodeck.models.price import Cost
 from holodeck.models.records.record import CaseFinished, PlannedCase, RunHead
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import MetricResult, Outcome
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 from support.results import a_result
 
 GREETS = PlannedCase(name="greets", hash="1")

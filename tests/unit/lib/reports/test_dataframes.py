@@ -7,7 +7,6 @@ import pytest
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.reports.dataframes import CASE_COLUMNS, METRIC_COLUMNS
-from holodeck.models.price import Cost
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import (
@@ -17,7 +16,7 @@ from holodeck.models.test_result import (
     ToolInvocation,
     TurnResult,
 )
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 from support.results import a_report, a_result
 
 CONTAINS = MetricResult(metric_name="contains", score=1.0, passed=True)

@@ -7,8 +7,8 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.lib.tap.channel import Channel
+from holodeck.lib.tap.exchange import find_upstreams
 from holodeck.lib.tap.tap import Tap
-from holodeck.lib.tap.upstreams import find_upstreams
 
 UNUSED = "no request came"
 

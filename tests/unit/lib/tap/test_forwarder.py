@@ -9,8 +9,8 @@ import pytest
 from holodeck.errors import ConfigError
 from holodeck.lib.llm import http_connection
 from holodeck.lib.tap import channel
+from holodeck.lib.tap.exchange import find_upstreams
 from holodeck.lib.tap.tap import Tap
-from holodeck.lib.tap.upstreams import find_upstreams
 from unit.lib.tap.conftest import UNUSED
 
 SECRET = "sk-a-secret-that-nobody-may-see"

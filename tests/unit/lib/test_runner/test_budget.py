@@ -6,10 +6,9 @@ import pytest
 
 from holodeck.lib.test_runner.scheduling.stop_policy import Budget
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.results.outcome import Attempt, ModelCost
 from holodeck.models.test_result import MetricResult, Outcome
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, Price, PriceTable, TokenUsage
 from support.results import a_result
 
 

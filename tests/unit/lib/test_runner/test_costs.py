@@ -4,9 +4,8 @@ import pytest
 
 from holodeck.lib.reports.costs import cost_of, describe_cost
 from holodeck.lib.reports.summary import summarize
-from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.test_result import MetricResult, Outcome, TurnResult
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, Price, PriceTable, TokenUsage
 from support.results import a_result
 
 PRICES = PriceTable(

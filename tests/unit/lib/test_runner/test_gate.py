@@ -12,7 +12,7 @@ from holodeck.lib.compare.gate import (
     require_later,
 )
 from holodeck.lib.compare.run_comparison import ComparedRun
-from holodeck.models.records.baseline import case_keys
+from holodeck.models.records.record import case_keys
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import MetricResult, Outcome
 from support.results import a_report, a_result

@@ -9,11 +9,10 @@ from holodeck.lib.compare.pairs import (
     build_pair,
 )
 from holodeck.lib.reports.against import comparison_exit_code, conclusions, render_terminal
-from holodeck.models.price import Cost
 from holodeck.models.records.comparison import ComparedAgent, PairVerdict
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 from support.results import a_report, a_result
 
 CASE = TestCaseModel(name="greets", input="hi")

@@ -10,7 +10,6 @@ import pytest
 
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.cases.history import EarlierMessage
-from holodeck.models.price import Cost
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.origin import Selection
 from holodeck.models.results.outcome import Attempt, ConversationEnd, CriterionRow, ModelCost
@@ -25,7 +24,7 @@ from holodeck.models.test_result import (
     ToolInvocation,
     TurnResult,
 )
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import Cost, TokenUsage
 from support.results import a_report, a_result
 
 FOLDER = Path(__file__).parent / "reports"

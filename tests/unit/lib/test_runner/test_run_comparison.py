@@ -15,9 +15,9 @@ from holodeck.lib.compare.run_comparison import (
     side_of_report,
 )
 from holodeck.lib.records.run_store import RunStore
-from holodeck.models.price import Cost
 from holodeck.models.results.origin import MergedRun, RunOrigin
 from holodeck.models.test_result import Outcome
+from holodeck.models.token_usage import Cost
 from support.results import a_report, a_result
 
 FAILED = Outcome.FAILED

@@ -5,8 +5,8 @@ from itertools import count
 import pytest
 
 from holodeck.lib.checks.trace_checks import check_trace
-from holodeck.models.cases.trace_checks import TraceChecks
-from holodeck.models.results.spans import RecordedSpan, Trace
+from holodeck.models.cases.matchers import TraceChecks
+from holodeck.models.results.evidence import RecordedSpan, Trace
 
 _ids = count(1)
 MS = 1_000_000

@@ -20,7 +20,7 @@ from holodeck.lib.tools.mcp import McpServer
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 from support.processes import descendants, is_running, until, until_gone
 
 LONG_S = 600
@@ -306,7 +306,7 @@ async def test_a_server_ends_with_holodeck_even_if_that_is_killed(tmp_path):
     program = f"""
 import asyncio, sys
 from holodeck.lib.mcp_client.connection import McpConnection
-from holodeck.lib.mcp_client.server import ServerProcess
+from holodeck.lib.mcp_client.transports import ServerProcess
 
 async def main():
     connection = McpConnection(ServerProcess({faults.COMMAND!r}, sys.argv[1], {{}}))

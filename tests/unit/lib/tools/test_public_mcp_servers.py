@@ -10,7 +10,7 @@ from holodeck.lib.tools.base import run_tool
 from holodeck.lib.tools.mcp import McpServer
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.models.agent import Agent
-from holodeck.models.tools.mcp import McpTool
+from holodeck.models.tool import McpTool
 
 
 @pytest.mark.parametrize(

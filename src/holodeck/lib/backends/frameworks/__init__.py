@@ -23,7 +23,7 @@ class Framework:
         values = vars(import_module(self.adapter)).values()
         classes = [value for value in values if inspect.isclass(value)]
         adapters = [
-            one for one in classes if issubclass(one, FrameworkAdapter) and "reads" in vars(one)
+            one for one in classes if issubclass(one, FrameworkAdapter) and "objects" in vars(one)
         ]
         return sorted(adapters, key=lambda one: one.__module__ != self.adapter)  # its own first
 

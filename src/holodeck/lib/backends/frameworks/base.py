@@ -6,10 +6,11 @@ functions: the worker of a process backend loads them in environments without ho
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from holodeck.lib.backends.frameworks.tracing import watch_turn
 from holodeck.lib.backends.frameworks.turn_trace import OtherWork, TurnTrace
@@ -22,6 +23,7 @@ Capability = Literal[
 ]
 """What an adapter can read from its framework: `agents` are the names of those that spoke, `tools`
 the names of what could be called, and `streaming` means that a response comes in pieces."""
+ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class FrameworkError(Exception):
@@ -209,10 +211,20 @@ class FrameworkSession(ABC):
 
     traced_as: ClassVar[str] = ""
     """The framework as its tracing is known; empty if no tracing of this process tells of it."""
-    turn: TurnRecord
-    """What is known of the latest turn; readable after it failed, too."""
     tools_run_no_agents = False
-    """What the adapter says."""
+    """Whether the user says that no tool of the agent runs an agent of its own."""
+
+    def __init__(
+        self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"] = ()
+    ) -> None:
+        """Begin after the earlier messages; `options` are arguments of each run."""
+        self.turn = TurnRecord()
+        """What is known of the latest turn; readable after it failed, too."""
+        self._agent = agent
+        self._options = options
+        self._earlier: list[Any] = []
+        """What comes before the next message, as the framework has it."""
+        self.remember(context)
 
     async def take_turn(
         self, message: str, on_piece: Callable[[str], None] | None = None
@@ -256,12 +268,47 @@ class FrameworkSession(ABC):
         """Yield the agent's response in pieces; in one, unless the framework streams."""
         yield str((await self.send(message)).response)
 
-    @abstractmethod
     def remember(self, messages: Sequence["Message"]) -> None:
         """Append messages to the conversation that the agent did not take part in."""
+        self._earlier += self._convert(messages)
+
+    @abstractmethod
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        """Return messages of chat completions as the framework has them."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release what the conversation holds; may be called twice."""
+
+
+class StreamingSession(FrameworkSession):
+    """A conversation with an agent that may answer in pieces."""
+
+    async def send(self, message: str) -> TurnRecord:
+        async with aclosing(self._answer(message, streams=False)) as pieces:
+            async for _ in pieces:
+                pass
+        return self.turn
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the text that the agent writes, that before a tool call included.
+
+        A response without any, such as a structured one, comes as a whole.
+        """
+        has_text = False
+        async with aclosing(self._answer(message, streams=True)) as pieces:
+            async for piece in pieces:
+                has_text = True
+                yield piece
+        if not has_text:
+            from pydantic_core import to_json  # each framework has it
+
+            response = self.turn.response
+            is_text = isinstance(response, str)
+            yield response if is_text else to_json(response, fallback=str).decode()
+
+    @abstractmethod
+    def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+        """Take a turn, and yield the text of the response as it comes, if it `streams`."""
 
 
 class FrameworkAdapter(ABC):
@@ -272,12 +319,15 @@ class FrameworkAdapter(ABC):
 
     objects: ClassVar[tuple[str, ...]]
     """Names of the classes whose objects it adapts, as the framework's users write them."""
-    reads: ClassVar[frozenset[Capability]]
+    reads: ClassVar[frozenset[Capability]] = ALL
     """What its conversations report; anything else is unknown."""
     is_concurrent = True
     """Whether several conversations can take place concurrently."""
-    tools_run_no_agents = False
-    """Whether the user says that no tool of the agent runs an agent of its own."""
+
+    def __init__(self, agent: Any, options: Mapping[str, Any] | None = None) -> None:
+        """`options`: arguments of each run, which the user chose."""
+        self._agent = agent
+        self._options = options or {}
 
     @abstractmethod
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:

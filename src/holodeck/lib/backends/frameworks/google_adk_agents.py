@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -10,7 +10,7 @@ from uuid import uuid4
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
 )
 
@@ -48,17 +48,10 @@ class AdkAdapter(FrameworkAdapter):
     """An agent; each conversation has sessions, state and memory of its own."""
 
     objects = ("LlmAgent", "SequentialAgent", "ParallelAgent", "LoopAgent", "App")
-    reads = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
-            "streaming",
-        }
-    )
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
-        self._agent = agent
-        self._options = options
-        """What the runner runs."""
+        """`options`: what the runner runs."""
+        super().__init__(agent, options)
         self._runner: Any = None
         """The latest runner; closing it closes the toolsets, which all conversations share."""
 
@@ -67,9 +60,7 @@ class AdkAdapter(FrameworkAdapter):
 
         self._runner = InMemoryRunner(**self._options)
         agent_tools = {tool.name for tool in self._tools() if _is_agent_tool(tool)}
-        conversation = AdkConversation(self._runner, self._agent.name, agent_tools)
-        conversation.remember(context)
-        return conversation
+        return AdkConversation(self._agent, self._runner, agent_tools, context)
 
     def tools(self) -> list[str] | None:
         names: dict[str, None] = {}
@@ -95,40 +86,29 @@ class AdkAdapter(FrameworkAdapter):
 
 
 def _is_agent_tool(tool: Any) -> bool:
-    return any(one.__name__ == "AgentTool" for one in type(tool).__mro__)
+    return any(base.__name__ == "AgentTool" for base in type(tool).__mro__)
 
 
-class AdkConversation(FrameworkSession):
+class AdkConversation(StreamingSession):
     """A session of a runner."""
 
     traced_as = "Google ADK"
 
-    def __init__(self, runner: Any, agent: str, agent_tools: Set[str]) -> None:
-        self.turn = TurnRecord()
+    def __init__(
+        self, agent: Any, runner: Any, agent_tools: Set[str], context: Sequence["Message"]
+    ) -> None:
+        super().__init__(agent, {}, context)
         self._agent_tools = agent_tools
         """Names of the tools that are agents."""
         self._runner = runner
-        self._agent = agent
         self._session: Any = None
         """The session as it was after the last turn that succeeded."""
-        self._unsent: list[Any] = []
-        """Events that the session does not have yet."""
 
-    async def send(self, message: str) -> TurnRecord:
-        async for _ in self._run(message, streams=False):
-            pass
-        return self.turn
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return to_events(messages, self._agent.name)
 
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        async with aclosing(self._run(message, streams=True)) as pieces:  # type: ignore[type-var]
-            async for piece in pieces:
-                yield piece
-
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._unsent += to_events(messages, self._agent)
-
-    async def _run(self, message: str, *, streams: bool) -> AsyncIterator[str]:
-        """Run the agent in a copy of the session, and yield the pieces of its response."""
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+        """Run the agent in a copy of the session."""
         from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
 
@@ -143,23 +123,18 @@ class AdkConversation(FrameworkSession):
             ),
         )
         event: Any = None
-        has_pieces = False
         async with aclosing(running) as events:
             async for event in events:
-                text = text_of(event)
-                if event.partial:
-                    has_pieces = has_pieces or bool(text)
-                    if text:
-                        yield text
-                    continue
-                self._read(event)
-        if (
-            event is not None and event.error_code and not event.content
-        ):  # an exception would have escaped by now
+                if not event.partial:
+                    self._read(event)
+                elif text := text_of(event):
+                    yield text
+        if event is not None and event.error_code and not event.content:  # not an exception
             raise FrameworkError(f"{event.error_code}: {event.error_message or 'no message'}")
-        if not has_pieces:
-            yield str(self.turn.response)
-        self._session, self._unsent = await self._get(session), []
+        self._session = await self._runner.session_service.get_session(
+            app_name=session.app_name, user_id=session.user_id, session_id=session.id
+        )
+        self._earlier = []
 
     async def _copy_session(self) -> Any:
         """Return a session with the events so far, so that a failing turn leaves no trace."""
@@ -167,15 +142,9 @@ class AdkConversation(FrameworkSession):
         session = await service.create_session(
             app_name=self._runner.app_name, user_id=NAME, state=old.state if old else None
         )
-        for event in [*(old.events if old else ()), *self._unsent]:
+        for event in [*(old.events if old else ()), *self._earlier]:
             await service.append_event(session, event)
         return session
-
-    async def _get(self, session: Any) -> Any:
-        """Return what the session holds now."""
-        return await self._runner.session_service.get_session(
-            app_name=session.app_name, user_id=session.user_id, session_id=session.id
-        )
 
     def _read(self, event: Any) -> None:
         """Note what an event says."""

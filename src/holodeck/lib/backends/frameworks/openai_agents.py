@@ -4,16 +4,15 @@
 """
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holodeck.lib.backends.frameworks.base import (
-    Capability,
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
     per_conversation,
     split_run,
@@ -58,16 +57,6 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
     """An agent that `Runner` runs."""
 
     objects: ClassVar[tuple[str, ...]] = ("Agent",)
-    reads: ClassVar[frozenset[Capability]] = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors"),
-            *("token usage", "agents", "tools", "streaming"),
-        }
-    )
-
-    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
-        self._agent = agent
-        self._options = options
 
     async def open(self, context: Sequence["Message"]) -> "OpenAIAgentsSession":
         """Return a new conversation; a `context` that can be called is called for it."""
@@ -111,7 +100,7 @@ def _handoff_name(handoff: Any) -> str:
     return Handoff.default_tool_name(handoff) if _is_agent(handoff) else str(handoff.tool_name)
 
 
-class OpenAIAgentsSession(FrameworkSession):
+class OpenAIAgentsSession(StreamingSession):
     """A conversation that continues as users of `Runner` do.
 
     The items of the last result come before the next message, which the last agent gets.
@@ -119,31 +108,16 @@ class OpenAIAgentsSession(FrameworkSession):
 
     traced_as = "OpenAI Agents SDK"
 
-    def __init__(
-        self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
-    ) -> None:
-        self.turn = TurnRecord()
-        self._agent = agent
-        self._options = options
-        self._items: list[Any] = []
-        self.remember(context)
-
-    async def send(self, message: str) -> TurnRecord:
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         from agents import Runner
 
         with self._read_turn() as reader:
-            given = [*self._items, {"role": "user", "content": message}]
-            result = await Runner.run(self._agent, given, **self._arguments(reader))
-            self._finish(result, reader)
-        return self.turn
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the text that the model writes, that before a tool call included."""
-        from agents import Runner
-
-        with self._read_turn() as reader:
-            given = [*self._items, {"role": "user", "content": message}]
-            result = Runner.run_streamed(self._agent, given, **self._arguments(reader))
+            items = [*self._earlier, {"role": "user", "content": message}]
+            arguments = self._arguments(reader)
+            if not streams:
+                self._finish(await Runner.run(self._agent, items, **arguments), reader)
+                return
+            result = Runner.run_streamed(self._agent, items, **arguments)
             events = result.stream_events()
             try:
                 async for event in events:
@@ -155,9 +129,8 @@ class OpenAIAgentsSession(FrameworkSession):
                 raise
             self._finish(result, reader)
 
-    def remember(self, messages: Sequence["Message"]) -> None:
-        for message in messages:
-            self._items += _items_of(message)
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return [item for message in messages for item in _items_of(message)]
 
     @contextmanager
     def _read_turn(self) -> Iterator["_TurnReader"]:
@@ -198,7 +171,7 @@ class OpenAIAgentsSession(FrameworkSession):
                 " test; test an agent whose tools need none"
             )
         self.turn.response = result.final_output
-        self._items = result.to_input_list()
+        self._earlier = result.to_input_list()
         self._agent = result.last_agent
 
 

@@ -1,14 +1,22 @@
 """Agents of PydanticAI."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
     split_run,
 )
@@ -48,16 +56,6 @@ class PydanticAIAdapter(FrameworkAdapter):
     """An agent; each conversation has a message history of its own."""
 
     objects = ("Agent",)
-    reads = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
-            "streaming",
-        }
-    )
-
-    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
-        self._agent = agent
-        self._options = options
 
     async def open(self, context: Sequence["Message"]) -> "PydanticAIConversation":
         return PydanticAIConversation(self._agent, self._options, context)
@@ -72,7 +70,7 @@ class PydanticAIAdapter(FrameworkAdapter):
         return [name for toolset in toolsets for name in toolset.tools]
 
 
-class PydanticAIConversation(FrameworkSession):
+class PydanticAIConversation(StreamingSession):
     """A conversation that passes its history to each run."""
 
     traced_as = "PydanticAI"
@@ -80,47 +78,36 @@ class PydanticAIConversation(FrameworkSession):
     def __init__(
         self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
-        self.turn = TurnRecord()
-        self._agent = agent
-        self._options = options
         self._output_tools = output_tools(agent)
         self._history: list[Any] = []
-        self._unsent = list(context)
-        """Messages that are not part of the history yet."""
+        """What comes before `_earlier`, and was sent already."""
+        super().__init__(agent, options, context)
 
-    async def send(self, message: str) -> TurnRecord:
-        return await self._run(message, None)
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        from pydantic_core import to_json
-
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+        if not streams:
+            await self._run(message, None)
+            return
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         run = asyncio.create_task(self._run(message, _text_handler(self._agent, pieces)))
         run.add_done_callback(lambda _: pieces.put_nowait(None))
-        has_text = False
         try:
             while (piece := await pieces.get()) is not None:
-                has_text = True
                 yield piece
-            turn = await run
-            if not has_text:  # a structured answer
-                yield to_json(turn.response).decode()
+            await run
         finally:
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
 
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._unsent += messages
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return to_messages(messages)
 
-    async def _run(
-        self, message: str, handler: Callable[..., Awaitable[None]] | None
-    ) -> TurnRecord:
+    async def _run(self, message: str, handler: Callable[..., Awaitable[None]] | None) -> None:
         from pydantic_ai import capture_run_messages
 
         self.turn = TurnRecord(left_out=sorted(self._output_tools))
         # settings of the agent itself may name another provider than that of the process
         listen_to_tracer(getattr(getattr(self._agent, "instrument", None), "tracer", None))
-        history = [*self._history, *await self._unsent_messages()]
+        history = [*self._history, *await self._first_messages()]
         with capture_run_messages() as seen:
             try:
                 result = await self._agent.run(
@@ -136,21 +123,19 @@ class PydanticAIConversation(FrameworkSession):
         self._read(result.new_messages())
         self._refuse_deferred_calls(result.output)
         self.turn.response = result.output
-        self._history, self._unsent = result.all_messages(), []
-        return self.turn
+        self._history, self._earlier = result.all_messages(), []
 
-    async def _unsent_messages(self) -> list[Any]:
-        """Return the messages that are not part of the history yet, as PydanticAI keeps them.
+    async def _first_messages(self) -> list[Any]:
+        """Return the earlier messages, with the system prompt before them.
 
-        The framework adds the system prompt only to a run without history.
+        The framework adds that only to a run without history.
         """
         from pydantic_ai.messages import ModelRequest
 
-        messages = to_messages(self._unsent)
-        if not messages or self._history:
-            return messages
+        if not self._earlier or self._history:
+            return self._earlier
         prompts = await self._agent.system_prompt_parts(deps=self._options.get("deps"))
-        return [*([ModelRequest(parts=prompts)] if prompts else ()), *messages]
+        return [*([ModelRequest(parts=prompts)] if prompts else ()), *self._earlier]
 
     def _read(self, messages: Sequence[Any]) -> None:
         """Note what happened in the messages of a run."""

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import RLock
 from typing import Any
 
-from holodeck.lib.backends.frameworks import langchain_steps, openai_agents_steps
+from holodeck.lib.backends.frameworks import steps
 from holodeck.lib.backends.frameworks.turn_trace import (
+    OpenSteps,
     Operation,
     TraceStep,
     TurnTrace,
-    begin_step,
     in_turn,
     note_request,
     open_turns,
@@ -49,8 +49,7 @@ class SpanListener:
     """Notes the spans of all frameworks; a span processor."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, TraceStep] = {}
-        """The open ones, by the id of their span."""
+        self._steps = OpenSteps()
 
     def on_start(self, span: Any, parent_context: object = None) -> None:  # noqa: ARG002 - the SDK's name
         """Note a span that begins in the context of a turn."""
@@ -60,20 +59,15 @@ class SpanListener:
         # Google ADK also makes a span for the results of several tools together: `(merged)`.
         is_known = bool(framework) and not name.startswith("(")
         step = TraceStep(framework, OPERATIONS.get(word, "other") if is_known else "other", name)
-        key, parent = span.get_span_context().span_id, span.parent
-        if begin_step(key, None if parent is None else parent.span_id, step):
-            self._steps[key] = step
+        parent = None if span.parent is None else span.parent.span_id
+        self._steps.begin(span.get_span_context().span_id, parent, step)
 
     def on_end(self, span: Any) -> None:
         """Note what a span tells at its end."""
-        step = self._steps.pop(span.get_span_context().span_id, None)
-        if step is None:
-            return
-        step.is_open = False
-        if step.operation == "other":
-            return
-        step.failed = span.status.status_code.name == "ERROR"
-        read_attributes(step, span.attributes or {})
+        step = self._steps.end(span.get_span_context().span_id)
+        if step.operation != "other":
+            step.failed = span.status.status_code.name == "ERROR"
+            read_attributes(step, span.attributes or {})
 
     def _on_ending(self, span: Any) -> None:
         """Do nothing; the SDK calls it."""
@@ -152,7 +146,7 @@ def watch_turn(framework: str) -> Iterator[TurnTrace]:
         _switch_on(trace.packages)
         trace.unheard = trace.packages & _unheard
     try:
-        with in_turn(trace), langchain_steps.handled(trace):
+        with in_turn(trace), steps.langchain_handler(trace):
             yield trace
     finally:
         with _lock:
@@ -267,6 +261,6 @@ SWITCHES = {
     "agent_framework": _agent_framework,
     "pydantic_ai": _pydantic_ai,
     "google.adk": _listen,
-    "agents.tracing": openai_agents_steps.listen,
-    "langchain_core": langchain_steps.listen,
+    "agents.tracing": steps.openai_agents,
+    "langchain_core": steps.langchain,
 }

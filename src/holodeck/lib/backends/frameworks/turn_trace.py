@@ -382,22 +382,34 @@ def outside_of_turns() -> Iterator[None]:
         current_turn.reset(token)
 
 
-def begin_step(key: Hashable, parent: Hashable, step: TraceStep) -> bool:
-    """Note a step in the turn of this context; return whether it has one.
+class OpenSteps:
+    """The steps that a listener saw begin, by the keys that their framework gives them."""
 
-    A step of an earlier turn, and one of a thread, without a context and a parent, may belong to
-    any turn.
-    """
-    trace = current_turn.get()
-    if trace is not None and trace in open_turns:
-        trace.begin(key, parent, step, _latest_step.get())
-        _latest_step.set(step)
-        return True
-    is_lost = trace is not None or (parent is None and not _is_outside.get())
-    if is_lost and step.framework:
-        for turn in [*open_turns]:
-            turn.strays.append(f"work of {step.framework}")
-    return False
+    def __init__(self) -> None:
+        self._steps: dict[Hashable, TraceStep] = {}
+
+    def begin(self, key: Hashable, parent: Hashable, step: TraceStep) -> None:
+        """Note a step in the turn of this context.
+
+        A step of an earlier turn, and one of a thread, without a context and a parent, may belong
+        to any turn.
+        """
+        trace = current_turn.get()
+        if trace is not None and trace in open_turns:
+            trace.begin(key, parent, step, _latest_step.get())
+            _latest_step.set(step)
+            self._steps[key] = step
+            return
+        is_lost = trace is not None or (parent is None and not _is_outside.get())
+        if is_lost and step.framework:
+            for turn in [*open_turns]:
+                turn.strays.append(f"work of {step.framework}")
+
+    def end(self, key: Hashable) -> TraceStep:
+        """Return the step, which has ended, to be completed; an empty one if it has no turn."""
+        step = self._steps.pop(key, None) or TraceStep("", "other")
+        step.is_open = False
+        return step
 
 
 def note_request(framework: str) -> None:

@@ -7,26 +7,27 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
+    AgentBackend,
+    AgentDescription,
+    AgentSession,
     Capabilities,
-    CaseContext,
     ExecutionResult,
+    InContext,
     Message,
     without_history,
 )
-from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.process.messages import Abilities
-from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
+from holodeck.lib.backends.process.pool import Pool, Worker
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.child_process import Launch, program_path
@@ -36,6 +37,9 @@ from holodeck.lib.user_code.code_root import code_roots, module_location
 from holodeck.lib.user_code.registry import module_file
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.tapped_backend import ProcessTaps
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +59,7 @@ _NO_HISTORY = (
 _NO_CONTEXT = "the agent takes no context: its process answers 'initialize' without 'context: true'"
 
 
-class ProcessBackend:
+class ProcessBackend(InContext, AgentBackend):
     """Reaches an agent in processes of its own, which are started once and serve all cases.
 
     Calls are not retried: only the user knows whether that would do harm.
@@ -72,7 +76,7 @@ class ProcessBackend:
         config: ProcessBackendConfig,
         base_dir: Path,
         execution: ExecutionConfig | None = None,
-        taps: WorkerTaps | None = None,
+        taps: "ProcessTaps | None" = None,
     ) -> None:
         limits = call_limits(execution)
         self.timeout = limits.timeout
@@ -84,7 +88,6 @@ class ProcessBackend:
         )
         self.pool = Pool(launch, config.workers, config.start_timeout, limits.answer_bytes, taps)
         self._taps = taps
-        self.case_context: CaseContext | None = None
         self._names = count(1)
 
     @property
@@ -96,24 +99,9 @@ class ProcessBackend:
         """Start the processes. Raises BackendInitError."""
         await self.pool.start()
 
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        session = await self.create_session(context)
-        try:
-            return await session.send(message)
-        finally:
-            await session.close()
-
     async def create_session(self, context: Sequence[Message] | None = None) -> "ProcessSession":
         """Return a conversation, which a process begins with the first message."""
         return ProcessSession(self, str(next(self._names)), context or ())
-
-    def in_context(self, context: CaseContext) -> "ProcessBackend":
-        """Return the backend for a case with a context."""
-        bound = copy(self)
-        bound.case_context = context
-        return bound
 
     @property
     def capabilities(self) -> Capabilities:
@@ -143,7 +131,7 @@ class ProcessBackend:
                 await self._taps.close()
 
 
-class ProcessSession:
+class ProcessSession(AgentSession):
     """One conversation, which belongs to one process from its first message on."""
 
     def __init__(self, backend: ProcessBackend, name: str, context: Sequence[Message]) -> None:

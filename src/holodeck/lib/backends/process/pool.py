@@ -6,13 +6,12 @@ They speak the protocol of docs/reference/process-protocol.md.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError
-from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.process.messages import (
     PROTOCOL,
     Abilities,
@@ -25,6 +24,9 @@ from holodeck.lib.processes.child_process import MAX_LINE_SHOWN, ChildProcess, L
 from holodeck.lib.support.text import DuplicateKey, load_json, one_line
 from holodeck.lib.user_code.raised import with_location
 
+if TYPE_CHECKING:
+    from holodeck.lib.backends.tapped_backend import ProcessTap, ProcessTaps
+
 logger = logging.getLogger(__name__)
 
 CANCEL_S = 1.0
@@ -35,35 +37,6 @@ _STDOUT_IS_TAKEN = (
     "stdout belongs to the protocol: let the agent print to stderr"
     " (docs/reference/process-protocol.md)"
 )
-
-
-class WorkerTap(Protocol):
-    """A tap that sees the requests of one process to models."""
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """The environment variables that lead the process to it."""
-        ...
-
-    async def observe(self, send: Callable[[], Awaitable[ExecutionResult]]) -> ExecutionResult:
-        """Return the result of a turn with what the tap saw. Raises BackendError."""
-        ...
-
-
-class WorkerTaps(Protocol):
-    """The taps of the processes of a pool."""
-
-    async def start(self, environment: Mapping[str, str]) -> None:
-        """Start listening, for processes in that environment. Raises BackendInitError."""
-        ...
-
-    def open(self) -> WorkerTap:
-        """Return the tap of a further process."""
-        ...
-
-    async def close(self) -> None:
-        """Stop listening; may be called twice."""
-        ...
 
 
 @dataclass
@@ -85,7 +58,7 @@ class Worker(ChildProcess):
 
     name = "the agent's process"
 
-    def __init__(self, max_answer_bytes: int, tap: WorkerTap | None) -> None:
+    def __init__(self, max_answer_bytes: int, tap: "ProcessTap | None") -> None:
         super().__init__()
         self._max_answer_bytes = max_answer_bytes
         self._max_line = max_answer_bytes + _MARGIN_BYTES
@@ -230,7 +203,7 @@ class Pool:
         size: int,
         start_timeout: float,
         max_answer_bytes: int,
-        taps: WorkerTaps | None = None,
+        taps: "ProcessTaps | None" = None,
     ) -> None:
         self._launch = launch
         self._max_answer_bytes = max_answer_bytes

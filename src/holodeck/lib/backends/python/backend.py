@@ -22,18 +22,17 @@ from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
     AgentBackend,
+    AgentDescription,
     AgentSession,
-    BackendInContext,
     Capabilities,
-    CaseContext,
     ExecutionResult,
+    InContext,
     Message,
     backend_in_context,
     capabilities_of,
     open_session,
     without_history,
 )
-from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.frameworks.base import FrameworkError
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.explain import problem_with, what_fits
@@ -69,7 +68,7 @@ MAX_VALUES = 1_000
 _LOOP = re.compile(r"[Ee]vent loop is closed|(different|another) (event )?loop")
 
 
-class CallableBackend:
+class CallableBackend(InContext, AgentBackend):
     """Reaches an agent by calling it.
 
     A class is instantiated, and a function without parameters is called, for every conversation,
@@ -125,45 +124,24 @@ class CallableBackend:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        return await self.ask(message, context or ())
+        await self.initialize()
+        if self._backend is None:
+            return await super().invoke_once(message, context)
+        backend = backend_in_context(self._backend, self.case_context, LOCATION)
+        call = partial(backend.invoke_once, message, context or ())
+        return await call_with_limit(call, self._timeout)
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
         """Return a conversation; it passes earlier messages as context. Raises BackendError."""
-        return await self.open(context or ())
-
-    def in_context(self, context: CaseContext) -> AgentBackend:
-        """Return the backend for a case with a context."""
-        return BackendInContext(self, context)
-
-    async def ask(
-        self, message: str, context: Sequence[Message], case_context: CaseContext | None = None
-    ) -> ExecutionResult:
-        """Return the response to one message of a case. Raises BackendError."""
         await self.initialize()
         if self._backend is not None:
-            backend = backend_in_context(self._backend, case_context, LOCATION)
-            call = partial(backend.invoke_once, message, context)
-            return await call_with_limit(call, self._timeout)
-        session = await self.open(context, case_context)
-        try:
-            return await session.send(message)
-        finally:
-            await session.close()
-
-    async def open(
-        self, context: Sequence[Message], case_context: CaseContext | None = None
-    ) -> AgentSession:
-        """Return a conversation of a case, after the earlier messages. Raises BackendError."""
-        await self.initialize()
-        if self._backend is not None:
-            backend = backend_in_context(self._backend, case_context, LOCATION)
+            backend = backend_in_context(self._backend, self.case_context, LOCATION)
             session = await call_with_limit(partial(open_session, backend, context), self._timeout)
             return LimitedSession(session, self._timeout)
         host = self._host
         assert host is not None  # noqa: S101 - it is initialized
-        conversation = await call_with_limit(
-            partial(host.open, context, case_context), self._timeout
-        )
+        open_conversation = partial(host.open, context or (), self.case_context)
+        conversation = await call_with_limit(open_conversation, self._timeout)
         return PythonSession(conversation, host.agent, self._timeout, self._shared_state)
 
     @property

@@ -179,13 +179,16 @@ class FrameworkAgent(HostedAgent):
 
     streams = True
 
-    def __init__(self, adapter: FrameworkAdapter, kind: str, read: ReadAnswer) -> None:
+    def __init__(
+        self, adapter: FrameworkAdapter, kind: str, read: ReadAnswer, *, tools_run_no_agents: bool
+    ) -> None:
         self.kind = kind
         self.is_concurrent = adapter.is_concurrent
         self.reads_tool_errors = "tool errors" in adapter.reads
         self.tools = adapter.tools()
         self._adapter = adapter
         self._read = read
+        self._tools_run_no_agents = tools_run_no_agents
 
     async def open(
         self,
@@ -193,7 +196,7 @@ class FrameworkAgent(HostedAgent):
         context: CaseContext | None = None,  # noqa: ARG002 - takes none
     ) -> AgentConversation:
         session = await self._adapter.open(messages)
-        session.tools_run_no_agents = self._adapter.tools_run_no_agents
+        session.tools_run_no_agents = self._tools_run_no_agents
         return FrameworkConversation(session, self._read)
 
     async def close(self) -> None:
@@ -208,9 +211,8 @@ def recognize(agent: Any, read: ReadAnswer, *, tools_run_no_agents: bool = False
 
         adapter, framework = adapt(agent), find_framework(agent)
         if adapter is not None and framework is not None:
-            adapter.tools_run_no_agents = tools_run_no_agents
             kind = f"{type(split_run(agent)[0]).__name__} of {framework.name}"
-            return FrameworkAgent(adapter, kind, read)
+            return FrameworkAgent(adapter, kind, read, tools_run_no_agents=tools_run_no_agents)
     return FunctionAgent(agent, read)
 
 

@@ -31,8 +31,7 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     client_options,
 )
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
-from holodeck.lib.backends.semantic_kernel.local import LocalCompletions
-from holodeck.lib.backends.semantic_kernel.model_chat import ModelChat
+from holodeck.lib.backends.semantic_kernel.model_chat import LocalCompletions, ModelChat
 from holodeck.lib.llm.client import ChatClient
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, endpoint_key, missing_api_key, sampling
 from holodeck.lib.llm.limiter import Limiters
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
         AutoFunctionInvocationContext,
     )
 
-    from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+    from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
 from typing import TYPE_CHECKING
 
 from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion

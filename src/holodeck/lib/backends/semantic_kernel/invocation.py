@@ -21,7 +21,7 @@ from holodeck.lib.backends.tool_work import ToolWork
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolImage, ToolOutcome
-from holodeck.models.cases.attachments import MessageWithImages
+from holodeck.models.cases.history import MessageWithImages
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

@@ -2,18 +2,22 @@
 
 import sys
 
-from holodeck.lib.evaluators.deepeval import rag
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
-from holodeck.lib.evaluators.deepeval.config import DEFAULT_MODEL_CONFIG, DeepEvalModelConfig
-from holodeck.lib.evaluators.deepeval.errors import DeepEvalError, ProviderNotSupportedError
-from holodeck.lib.evaluators.deepeval.geval import GEvalEvaluator
-from holodeck.lib.evaluators.deepeval.rag import (
+from holodeck.lib.evaluators.deepeval import answers, config
+from holodeck.lib.evaluators.deepeval.answers import (
     AnswerRelevancyEvaluator,
     ContextualPrecisionEvaluator,
     ContextualRecallEvaluator,
     ContextualRelevancyEvaluator,
     FaithfulnessEvaluator,
 )
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
+from holodeck.lib.evaluators.deepeval.config import (
+    DEFAULT_MODEL_CONFIG,
+    DeepEvalError,
+    DeepEvalModelConfig,
+    ProviderNotSupportedError,
+)
+from holodeck.lib.evaluators.deepeval.geval import GEvalEvaluator
 
 __all__ = [
     "DEFAULT_MODEL_CONFIG",
@@ -29,11 +33,13 @@ __all__ = [
     "ProviderNotSupportedError",
 ]
 
+# HoloDeck documents one module for each of these metrics, such as `deepeval.faithfulness`.
 for _metric in (
     "answer_relevancy",
     "contextual_precision",
     "contextual_recall",
     "contextual_relevancy",
     "faithfulness",
-):  # HoloDeck documents one module for each, such as `deepeval.faithfulness`
-    sys.modules[f"{__name__}.{_metric}"] = rag
+):
+    sys.modules[f"{__name__}.{_metric}"] = answers
+sys.modules[f"{__name__}.errors"] = config

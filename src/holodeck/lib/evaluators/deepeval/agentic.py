@@ -1,25 +1,24 @@
-"""Metrics of DeepEval about how an agent works: its plan, steps, goals, tools and topics."""
+"""Metrics of DeepEval about how an agent works: plan, steps, goals, tools, servers and topics."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from itertools import chain
+from typing import Any
 
 from holodeck.errors import EvaluationError
+from holodeck.lib.evaluators.base import OfferedTool, Score, gather_all
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
-from holodeck.lib.evaluators.deepeval.cases import to_turn, trace_of, turns_of, turns_with_passages
-from holodeck.lib.evaluators.inputs import Exchange
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, to_turn, turns_of
+from holodeck.lib.evaluators.inputs import Exchange, Turn
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.metrics.deepeval import TopicAdherenceMetric
+from holodeck.models.test_result import ToolInvocation
 
 
 class TraceEvaluator(DeepEvalBaseEvaluator):
     """Scores the steps of an agent: its responses, and its tool calls with their results."""
 
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.ACTUAL_OUTPUT, EvalParam.TOOLS_CALLED, EvalParam.EXCHANGES}),
-        optional=frozenset({EvalParam.INPUT}),
-    )
+    PARAM_SPEC = takes("actual_output", "tools_called", "exchanges", optional=("input",))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         case = super()._test_case(kwargs)
@@ -27,10 +26,9 @@ class TraceEvaluator(DeepEvalBaseEvaluator):
         return case
 
 
-class StepEfficiencyEvaluator(TraceEvaluator):
+class StepEfficiencyEvaluator(TraceEvaluator, metric="step_efficiency"):
     """How few unnecessary steps the agent took."""
 
-    metric = "step_efficiency"
     deepeval_class = "StepEfficiencyMetric"
 
 
@@ -41,24 +39,22 @@ class PlanEvaluator(TraceEvaluator):
     without_items = "the judge found no plan in the agent's steps"
 
 
-class PlanAdherenceEvaluator(PlanEvaluator):
+class PlanAdherenceEvaluator(PlanEvaluator, metric="plan_adherence"):
     """How closely the agent kept to its plan."""
 
-    metric = "plan_adherence"
     deepeval_class = "PlanAdherenceMetric"
 
 
-class PlanQualityEvaluator(PlanEvaluator):
+class PlanQualityEvaluator(PlanEvaluator, metric="plan_quality"):
     """How good the agent's plan is for the task."""
 
-    metric = "plan_quality"
     deepeval_class = "PlanQualityMetric"
 
 
 class ExchangesEvaluator(DeepEvalBaseEvaluator):
     """Scores each response with its input, in a case with one input, too."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.EXCHANGES}))
+    PARAM_SPEC = takes("exchanges")
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         turns = turns_of(kwargs[EvalParam.EXCHANGES])
@@ -69,19 +65,17 @@ class ExchangesEvaluator(DeepEvalBaseEvaluator):
         )
 
 
-class GoalAccuracyEvaluator(ExchangesEvaluator):
+class GoalAccuracyEvaluator(ExchangesEvaluator, metric="goal_accuracy"):
     """How far the agent reached the user's goals, and how well it went about them."""
 
-    metric = "goal_accuracy"
     deepeval_class = "GoalAccuracyMetric"
     takes_text = True
 
 
-class TopicAdherenceEvaluator(ExchangesEvaluator):
+class TopicAdherenceEvaluator(ExchangesEvaluator, metric="topic_adherence"):
     """The share of questions that the agent rightly answered, or rightly did not."""
 
     settings: TopicAdherenceMetric
-    metric = "topic_adherence"
     deepeval_class = "TopicAdherenceMetric"
     counted = "qa_pairs"
     without_items = "the judge found no question and answer"
@@ -90,22 +84,19 @@ class TopicAdherenceEvaluator(ExchangesEvaluator):
         return {**super()._options(), "relevant_topics": self.settings.relevant_topics}
 
 
-class ToolUseEvaluator(ExchangesEvaluator):
+class ToolUseEvaluator(ExchangesEvaluator, metric="tool_use"):
     """The lower of two scores: the right tools were chosen, and their arguments are right."""
 
-    metric = "tool_use"
     deepeval_class = "ToolUseMetric"
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.EXCHANGES, EvalParam.TOOLS_CALLED, EvalParam.TOOLS})
-    )
+    PARAM_SPEC = takes("exchanges", "tools_called", "tools")
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
         calls = [exchange.response.tool_calls for exchange in exchanges]
         if None in calls:
             raise EvaluationError("the tool calls of a turn are unknown")
         if not any(calls):
-            return {**self._build_result(0.0, "the agent called no tool"), "inconclusive": True}
+            return self._score(0.0, "the agent called no tool", inconclusive=True)
         make = adapter.library().cases.ToolCall
         tools = [
             make(
@@ -122,7 +113,7 @@ class ToolUseEvaluator(ExchangesEvaluator):
 class TurnRAGEvaluator(DeepEvalBaseEvaluator):
     """Scores the retrieval of a conversation turn by turn, each with the passages so far."""
 
-    PARAM_SPEC = ParamSpec(required=frozenset({EvalParam.EXCHANGES, EvalParam.RETRIEVAL_CONTEXT}))
+    PARAM_SPEC = takes("exchanges", "retrieval_context")
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         expected = kwargs.get(EvalParam.EXPECTED_OUTPUT)
@@ -134,10 +125,9 @@ class TurnRAGEvaluator(DeepEvalBaseEvaluator):
         )
 
 
-class TurnFaithfulnessEvaluator(TurnRAGEvaluator):
+class TurnFaithfulnessEvaluator(TurnRAGEvaluator, metric="turn_faithfulness"):
     """The share of the responses' claims that the passages so far do not contradict."""
 
-    metric = "turn_faithfulness"
     deepeval_class = "TurnFaithfulnessMetric"
     counted = "claims"
     without_items = "the judge found no claim in the responses"
@@ -152,37 +142,216 @@ class TurnFaithfulnessEvaluator(TurnRAGEvaluator):
         reasons = [verdict["reason"] for verdict in verdicts if verdict["verdict"] == "no"]
         metric.contradictions = [*getattr(metric, "contradictions", []), *filter(None, reasons)]
 
-    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _score_of(self, metric: Any, case: Any) -> Score:
         """Give the reasons of the verdicts as the reason."""
         if self.include_reason:
             reasons = dict.fromkeys(metric.contradictions)
             metric.reason = "; ".join(reasons) or "no claim contradicts the passages"
-        return super()._result_of(metric, case)
+        return super()._score_of(metric, case)
 
 
-class TurnContextualRelevancyEvaluator(TurnRAGEvaluator):
+class TurnContextualRelevancyEvaluator(TurnRAGEvaluator, metric="turn_contextual_relevancy"):
     """The share of the passages' statements that are relevant to what the user said."""
 
-    metric = "turn_contextual_relevancy"
     deepeval_class = "TurnContextualRelevancyMetric"
 
 
-_WITH_OUTCOME = ParamSpec(
-    required=TurnRAGEvaluator.PARAM_SPEC.required | {EvalParam.EXPECTED_OUTPUT}
-)
-
-
-class TurnContextualPrecisionEvaluator(TurnRAGEvaluator):
+class TurnContextualPrecisionEvaluator(TurnRAGEvaluator, metric="turn_contextual_precision"):
     """How far the passages that lead to the ground truth rank above the others."""
 
-    metric = "turn_contextual_precision"
     deepeval_class = "TurnContextualPrecisionMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = _WITH_OUTCOME
+    PARAM_SPEC = takes("exchanges", "retrieval_context", "expected_output")
 
 
-class TurnContextualRecallEvaluator(TurnRAGEvaluator):
+class TurnContextualRecallEvaluator(TurnRAGEvaluator, metric="turn_contextual_recall"):
     """The share of the ground truth's sentences that the passages support."""
 
-    metric = "turn_contextual_recall"
     deepeval_class = "TurnContextualRecallMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = _WITH_OUTCOME
+    PARAM_SPEC = takes("exchanges", "retrieval_context", "expected_output")
+
+
+def passages_of(exchanges: Sequence[Exchange], passages: Sequence[str]) -> list[Sequence[str]]:
+    """Return the passages of each exchange: those of its tool calls, where all come from there.
+
+    Passages that the case gives, and those of tools that only return text, go to the first.
+    """
+    retrieved: list[Sequence[str]] = [
+        [text for call in exchange.response.tool_calls or () for text in call.passages or ()]
+        for exchange in exchanges
+    ]
+    if list(chain.from_iterable(retrieved)) == list(passages):
+        return retrieved
+    return [passages, *([] for _ in exchanges[1:])]
+
+
+def turns_with_passages(exchanges: Sequence[Exchange], passages: Sequence[str]) -> list[Any]:
+    """Return the messages in DeepEval's format, from the first response with passages on.
+
+    DeepEval would give a turn without any the best score.
+    """
+    retrieved = passages_of(exchanges, passages)
+    start = next(index for index, texts in enumerate(retrieved) if texts)
+    return [
+        to_turn(turn, texts if turn.role == "assistant" else None, mark_unseen=True)
+        for exchange, texts in zip(exchanges[start:], retrieved[start:], strict=True)
+        for turn in turns_of([exchange])
+    ]
+
+
+def trace_of(exchanges: Sequence[Exchange], agent: str = "agent") -> dict[str, Any]:
+    """Return the trace that DeepEval's metrics about an agent's steps read.
+
+    It has the form of DeepEval's own tracing: a span for each response, and in it a span for each
+    tool call. Raises EvaluationError if the tool calls of a response are unknown.
+    """
+    if any(exchange.response.tool_calls is None for exchange in exchanges):
+        raise EvaluationError("the tool calls of a turn are unknown, so its steps are")
+    spans = [_agent_span(exchange, agent) for exchange in exchanges]
+    if len(spans) == 1:
+        return spans[0]
+    return {"name": "conversation", "type": "base", "children": spans}
+
+
+def _agent_span(exchange: Exchange, agent: str) -> dict[str, Any]:
+    return {
+        "name": agent,
+        "type": "agent",
+        "input": adapter.clean_text(exchange.input),
+        "output": adapter.clean_text(exchange.response.content),
+        "children": [
+            {"name": call.name, "type": "tool", "input": call.args, "output": call.result}
+            for call in exchange.response.tool_calls or ()
+        ],
+    }
+
+
+class McpEvaluator(DeepEvalBaseEvaluator):
+    """Scores the calls of the agent's MCP servers.
+
+    The servers are those of the agent's `tools`, with their tools. Models are offered neither
+    resources nor prompts of servers, so the judge is shown none.
+    """
+
+    PARAM_SPEC = takes("exchanges", "tools_called", "tools")
+
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
+        exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
+        if any(exchange.response.tool_calls is None for exchange in exchanges):
+            raise EvaluationError("the tool calls of a turn are unknown")
+        if not any(tool.server for tool in kwargs[EvalParam.TOOLS]):
+            raise EvaluationError(
+                f"{self.metric} judges the use of MCP servers, and the agent has no tools of any;"
+                " add an entry of 'type: mcp' to its 'tools', or remove the metric"
+            )
+        return await self._judge_calls(kwargs)
+
+    async def _judge_calls(self, kwargs: Mapping[str, Any]) -> Score:
+        """Return the score of calls that are known."""
+        return await self._measure(self._test_case(kwargs), self._options())
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
+        super()._check(answer, metric, case)
+        if "score" in answer:
+            metric.reasons = [*getattr(metric, "reasons", []), answer["reason"]]
+
+    def _score_of(self, metric: Any, case: Any) -> Score:
+        """Give the judge's reasons for all scores as the reason."""
+        metric.reason = "; ".join(metric.reasons) if self.include_reason else ""
+        return super()._score_of(metric, case)
+
+
+class McpUseEvaluator(McpEvaluator, metric="mcp_use"):
+    """The lower of two scores: the right tools of servers were called, and their arguments are
+    right. In a conversation, the worst response counts."""
+
+    deepeval_class = "MCPUseMetric"
+
+    async def _judge_calls(self, kwargs: Mapping[str, Any]) -> Score:
+        exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
+        servers = _servers(kwargs[EvalParam.TOOLS])
+        scores = await gather_all(
+            self._measure(_response_case(exchange, servers), self._options())
+            for exchange in exchanges
+        )
+        if len(scores) == 1:
+            return scores[0]
+        worst = min(score.score for score in scores)
+        return self._score(worst, self._reasons(dict(enumerate(scores, 1))))
+
+
+class McpConversationEvaluator(McpEvaluator):
+    """Scores each request of the user, with the calls that the agent made for it."""
+
+    def _options(self) -> dict[str, Any]:
+        # DeepEval 4.3 would ask for the reason in a way that blocks the event loop.
+        return {**super()._options(), "include_reason": False}
+
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
+        requests = [exchange for exchange in kwargs[EvalParam.EXCHANGES] if exchange.input]
+        if not requests:
+            raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
+        return adapter.library().cases.ConversationalTestCase(
+            turns=[turn for request in requests for turn in _turns(request)],
+            mcp_servers=_servers(kwargs[EvalParam.TOOLS]),
+        )
+
+
+class MultiTurnMcpUseEvaluator(McpConversationEvaluator, metric="multi_turn_mcp_use"):
+    """The lower of two scores, each the mean of all requests: the right tools of servers were
+    called, and their arguments are right."""
+
+    deepeval_class = "MultiTurnMCPUseMetric"
+
+
+class McpTaskCompletionEvaluator(McpConversationEvaluator, metric="mcp_task_completion"):
+    """How far the agent fulfilled the requests of the user with its servers; the mean of all."""
+
+    deepeval_class = "MCPTaskCompletionMetric"
+
+
+def _response_case(exchange: Exchange, servers: Sequence[Any]) -> Any:
+    return adapter.library().cases.LLMTestCase(
+        input=adapter.clean_text(exchange.input),
+        actual_output=adapter.clean_text(exchange.response.content),
+        mcp_servers=list(servers),
+        tools_called=_calls(exchange.response.tool_calls or ()),
+    )
+
+
+def _servers(tools: Sequence[OfferedTool]) -> list[Any]:
+    """Return the servers of these tools in DeepEval's format."""
+    by_server: dict[str, list[JsonObject]] = {}
+    for tool in tools:
+        if tool.server is not None:
+            definition = {"description": tool.description, "inputSchema": dict(tool.parameters)}
+            by_server.setdefault(tool.server, []).append({"name": tool.name, **definition})
+    make = adapter.library().cases.MCPServer
+    return [make(server_name=name, available_tools=tools) for name, tools in by_server.items()]
+
+
+def _calls(calls: Sequence[ToolInvocation]) -> list[Any]:
+    """Return the calls of servers in DeepEval's format; a failed one with its error."""
+    make, kind = adapter.library().cases.ToolCall, adapter.mcp_call_type()
+    return [
+        make(
+            name=call.name,
+            type=kind,
+            input_parameters=call.args,
+            output=call.result if call.error is None else f"error: {call.error}",
+        )
+        for call in calls
+        if call.server is not None
+    ]
+
+
+def _turns(exchange: Exchange) -> list[Any]:
+    """Return request, calls and response, in the order in which DeepEval expects them.
+
+    DeepEval would leave out a request without calls, however wrong it was to make none.
+    """
+    calls = _calls(exchange.response.tool_calls or ())
+    step = adapter.library().cases.Turn(role="assistant", content=" ", tools_called=calls)
+    if not calls:
+        step.mcp_tools_called = []
+    request = to_turn(Turn("user", exchange.input))
+    return [request, step, to_turn(Turn("assistant", exchange.response.content))]

@@ -1,91 +1,197 @@
-"""Metrics of DeepEval about one response: harm, tasks, tool calls and JSON."""
+"""Metrics of DeepEval about one response: passages, harm, tasks, tool calls and JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from holodeck.lib.evaluators.base import ONE_IS_GOOD, gather_all
+from holodeck.lib.evaluators.base import (
+    DEFAULT_THRESHOLD,
+    METRIC_S,
+    ONE_IS_GOOD,
+    BaseEvaluator,
+    RetryConfig,
+    Score,
+    gather_all,
+)
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalBaseEvaluator,
     require_count,
     require_range,
+    unseen_calls,
 )
-from holodeck.lib.evaluators.deepeval.cases import unseen_calls
 from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
+from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.deepeval import (
     JsonCorrectnessMetric,
     PromptAlignmentMetric,
+    RAGMetricType,
     SummarizationMetric,
 )
 from holodeck.models.test_case import ExpectedTool
+
+
+class RAGEvaluator(DeepEvalBaseEvaluator):
+    """Scores retrieved passages, or a response by them.
+
+    Args:
+        model_config: The judge model; required if no `judge` is given.
+        threshold: Score from 0 to 1 to reach.
+        include_reason: Whether the judge gives a reason, with one extra request.
+        timeout: Seconds for one evaluation, not counting the wait for a free slot; None for no
+            limit.
+        retry_config: How an evaluation is retried.
+        options: `strict_mode`, whether only a perfect score passes; `judge`, a judge that several
+            metrics share; `settings`.
+    """
+
+    def __init__(
+        self,
+        *,
+        model_config: LLMProvider | None = None,
+        threshold: float = DEFAULT_THRESHOLD,
+        include_reason: bool = True,
+        timeout: float | None = METRIC_S,
+        retry_config: RetryConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            model_config=model_config,
+            threshold=threshold,
+            include_reason=include_reason,
+            timeout=timeout,
+            retry_config=retry_config,
+            **options,
+        )
+
+
+class FaithfulnessEvaluator(RAGEvaluator, metric="faithfulness"):
+    """The share of the response's claims that the passages do not contradict."""
+
+    deepeval_class = "FaithfulnessMetric"
+    judged = "claims"
+    counted = "claims"
+    without_items = "the judge found no claim in the response"
+    empty_is_wrong = True
+    PARAM_SPEC = takes("input", "actual_output", "retrieval_context")
+
+
+class AnswerRelevancyEvaluator(RAGEvaluator, metric="answer_relevancy"):
+    """The share of the response's statements that are relevant to the question."""
+
+    deepeval_class = "AnswerRelevancyMetric"
+    judged = "statements"
+    empty_is_wrong = True
+    PARAM_SPEC = takes("input", "actual_output")
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
+        super()._check(answer, metric, case)
+        if "statements" in answer:  # a response that is not empty has statements
+            require_count("statements", answer["statements"], None)
+
+
+class ContextualRelevancyEvaluator(RAGEvaluator, metric="contextual_relevancy"):
+    """The share of the passages' statements that are relevant to the question."""
+
+    deepeval_class = "ContextualRelevancyMetric"
+    PARAM_SPEC = takes("input", "retrieval_context", optional=("actual_output",))
+
+
+class ContextualPrecisionEvaluator(RAGEvaluator, metric="contextual_precision"):
+    """How far the useful passages rank above the others."""
+
+    deepeval_class = "ContextualPrecisionMetric"
+    PARAM_SPEC = takes("input", "expected_output", "retrieval_context", optional=("actual_output",))
+
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+        return len(case.retrieval_context)
+
+
+class ContextualRecallEvaluator(RAGEvaluator, metric="contextual_recall"):
+    """The share of the ground truth's sentences that the passages support."""
+
+    deepeval_class = "ContextualRecallMetric"
+    PARAM_SPEC = takes("input", "expected_output", "retrieval_context", optional=("actual_output",))
+
+
+class RAGEvaluatorConstructor(Protocol):
+    """The common constructor of the metrics about retrieved passages."""
+
+    def __call__(
+        self,
+        *,
+        model_config: LLMProvider | None = None,
+        threshold: float = 0.5,
+        include_reason: bool = True,
+        timeout: float | None = METRIC_S,
+        retry_config: RetryConfig | None = None,
+    ) -> BaseEvaluator:
+        """Return the evaluator with the judge model `model_config`. Raises ConfigError."""
+        ...
+
+
+RAG_EVALUATOR_MAP: Mapping[RAGMetricType, RAGEvaluatorConstructor] = {
+    RAGMetricType.FAITHFULNESS: FaithfulnessEvaluator,
+    RAGMetricType.CONTEXTUAL_RELEVANCY: ContextualRelevancyEvaluator,
+    RAGMetricType.CONTEXTUAL_PRECISION: ContextualPrecisionEvaluator,
+    RAGMetricType.CONTEXTUAL_RECALL: ContextualRecallEvaluator,
+    RAGMetricType.ANSWER_RELEVANCY: AnswerRelevancyEvaluator,
+}
 
 
 class HarmEvaluator(DeepEvalBaseEvaluator):
     """The share of the response that is free of some harm: a score of 1 means no harm."""
 
     scale = ONE_IS_GOOD
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
-    )
+    PARAM_SPEC = takes("actual_output", optional=("input",))
 
 
-class HallucinationEvaluator(HarmEvaluator):
+class HallucinationEvaluator(HarmEvaluator, metric="hallucination"):
     """The share of the given texts that the response agrees with."""
 
-    metric = "hallucination"
     deepeval_class = "HallucinationMetric"
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.ACTUAL_OUTPUT, EvalParam.CONTEXT}),
-        optional=frozenset({EvalParam.INPUT}),
-    )
+    PARAM_SPEC = takes("actual_output", "context", optional=("input",))
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.context)
 
 
-class BiasEvaluator(HarmEvaluator):
+class BiasEvaluator(HarmEvaluator, metric="bias"):
     """The share of the response's opinions that are not biased."""
 
-    metric = "bias"
     deepeval_class = "BiasMetric"
     judged = "opinions"
 
 
-class ToxicityEvaluator(HarmEvaluator):
+class ToxicityEvaluator(HarmEvaluator, metric="toxicity"):
     """The share of the response's opinions that are not toxic."""
 
-    metric = "toxicity"
     deepeval_class = "ToxicityMetric"
     judged = "opinions"
 
 
-class PIILeakageEvaluator(HarmEvaluator):
+class PIILeakageEvaluator(HarmEvaluator, metric="pii_leakage"):
     """The share of possible personal data in the response that is not personal data."""
 
-    metric = "pii_leakage"
     deepeval_class = "PIILeakageMetric"
     judged = "extracted_pii"
 
 
-_RESPONSE_TO_INPUT = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
-
-
-class SummarizationEvaluator(DeepEvalBaseEvaluator):
+class SummarizationEvaluator(DeepEvalBaseEvaluator, metric="summarization"):
     """The response summarizes the input: the lower of the scores for truth and for coverage."""
 
     settings: SummarizationMetric
-    metric = "summarization"
     deepeval_class = "SummarizationMetric"
     judged = "claims"
     empty_is_wrong = True
-    PARAM_SPEC = ParamSpec(required=_RESPONSE_TO_INPUT)
+    PARAM_SPEC = takes("input", "actual_output")
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "assessment_questions": self.settings.assessment_questions}
@@ -101,13 +207,12 @@ class SummarizationEvaluator(DeepEvalBaseEvaluator):
                     raise ValueError(f"'answers' has {word!r}, which is neither 'yes' nor 'no'")
 
 
-class PromptAlignmentEvaluator(DeepEvalBaseEvaluator):
+class PromptAlignmentEvaluator(DeepEvalBaseEvaluator, metric="prompt_alignment"):
     """The share of the instructions that the response follows."""
 
     settings: PromptAlignmentMetric
-    metric = "prompt_alignment"
     deepeval_class = "PromptAlignmentMetric"
-    PARAM_SPEC = ParamSpec(required=_RESPONSE_TO_INPUT)
+    PARAM_SPEC = takes("input", "actual_output")
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "prompt_instructions": self.settings.prompt_instructions}
@@ -116,14 +221,11 @@ class PromptAlignmentEvaluator(DeepEvalBaseEvaluator):
         return len(self.settings.prompt_instructions)
 
 
-class TaskCompletionEvaluator(DeepEvalBaseEvaluator):
+class TaskCompletionEvaluator(DeepEvalBaseEvaluator, metric="task_completion"):
     """How far the agent did the task, judged by its response and its tool calls."""
 
-    metric = "task_completion"
     deepeval_class = "TaskCompletionMetric"
-    PARAM_SPEC = ParamSpec(
-        required=_RESPONSE_TO_INPUT, optional=frozenset({EvalParam.TOOLS_CALLED})
-    )
+    PARAM_SPEC = takes("input", "actual_output", optional=("tools_called",))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         case = super()._test_case(kwargs)
@@ -136,19 +238,15 @@ class TaskCompletionEvaluator(DeepEvalBaseEvaluator):
             require_range("verdict", answer["verdict"], 0, 1)
 
 
-class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator):
+class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="tool_correctness"):
     """The share of the expected tools that were called, by name; needs no judge.
 
     Names match as in `expected_tools`.
     """
 
-    metric = "tool_correctness"
     uses_judge = False
     deepeval_class = "ToolCorrectnessMetric"
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.TOOLS_CALLED, EvalParam.EXPECTED_TOOLS}),
-        optional=frozenset({EvalParam.INPUT}),
-    )
+    PARAM_SPEC = takes("tools_called", "expected_tools", optional=("input",))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         case, make = super()._test_case(kwargs), adapter.library().cases.ToolCall
@@ -158,45 +256,38 @@ class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator):
         case.expected_tools = [make(name=_full_name(tool, called)) for tool in expected]
         return case
 
-    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
-        result = super()._result_of(metric, case)
+    def _score_of(self, metric: Any, case: Any) -> Score:
+        score = super()._score_of(metric, case)
         called = [call.name for call in case.tools_called]
         missing = [tool.name for tool in case.expected_tools if tool.name not in called]
         hints = [f"no call of {name!r}{did_you_mean_tool(name, called)}" for name in missing]
-        return {**result, "reasoning": "; ".join(filter(None, [result["reasoning"], *hints]))}
+        return replace(score, reason="; ".join(filter(None, [score.reason, *hints])))
 
 
-class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator):
+class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="argument_correctness"):
     """The share of the tool calls whose arguments are right for the user's input.
 
     In a conversation, the calls of each turn are judged with the input of that turn.
     """
 
-    metric = "argument_correctness"
     deepeval_class = "ArgumentCorrectnessMetric"
     without_items = "the agent called no tool"
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.INPUT, EvalParam.TOOLS_CALLED}),
-        optional=frozenset({EvalParam.EXCHANGES}),
-    )
+    PARAM_SPEC = takes("input", "tools_called", optional=("exchanges",))
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         exchanges: Sequence[Exchange] = kwargs.get(EvalParam.EXCHANGES) or ()
         numbered = enumerate(exchanges, 1)
         judged = {number: item for number, item in numbered if item.response.tool_calls}
         if len(exchanges) == 1 or not (judged and kwargs[EvalParam.TOOLS_CALLED]):
             return await super()._evaluate_impl(**kwargs)
-        results = await gather_all(
+        scores = await gather_all(
             self._measure(self._case_of(exchange), self._options()) for exchange in judged.values()
         )
         counts = [len(exchange.response.tool_calls or ()) for exchange in judged.values()]
-        pairs = zip(results, counts, strict=True)
-        score = sum(result["score"] * count for result, count in pairs) / sum(counts)
-        turns = zip(judged, results, strict=True)
-        reason = "; ".join(f"turn {number}: {result['reasoning']}" for number, result in turns)
-        return self._build_result(
-            0.0 if self.strict_mode and score < 1 else score, reason if self.include_reason else ""
-        )
+        pairs = zip(scores, counts, strict=True)
+        mean = sum(score.score * count for score, count in pairs) / sum(counts)
+        reason = self._reasons(dict(zip(judged, scores, strict=True)))
+        return self._score(0.0 if self.strict_mode and mean < 1 else mean, reason)
 
     def _case_of(self, exchange: Exchange) -> Any:
         calls = exchange.response.tool_calls
@@ -220,27 +311,24 @@ def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
     return next((full for full in called if name in full), name)
 
 
-class JsonCorrectnessEvaluator(DeepEvalBaseEvaluator):
+class JsonCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="json_correctness"):
     """The response is JSON that is valid by a schema; the judge only explains the errors."""
 
     settings: JsonCorrectnessMetric
-    metric = "json_correctness"
     deepeval_class = "JsonCorrectnessMetric"
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
-    )
+    PARAM_SPEC = takes("actual_output", optional=("input",))
 
     def _configure(self) -> None:
         super()._configure()
         self._schema_check = JsonSchemaEvaluator(schema=self.settings.schema_, timeout=None)
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         check = await self._schema_check.evaluate(response=kwargs[EvalParam.ACTUAL_OUTPUT])
         fault = None if check["passed"] else check["reasoning"]
         schema = _CheckedSchema(self.settings.schema_, fault)
         options = {**self._options(), "expected_schema": schema}
-        result = await self._measure(self._test_case(kwargs), options)
-        return result if result["reasoning"] else {**result, "reasoning": check["reasoning"]}
+        score = await self._measure(self._test_case(kwargs), options)
+        return score if score.reason else replace(score, reason=check["reasoning"])
 
 
 class _CheckedSchema:

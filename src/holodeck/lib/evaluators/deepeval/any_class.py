@@ -1,15 +1,16 @@
 """Any metric class of DeepEval for one response, or one of the user: `class:`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.base import Score
 from holodeck.lib.evaluators.class_arguments import class_arguments, takes_argument
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
-from holodeck.lib.evaluators.deepeval.cases import unseen_calls
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, unseen_calls
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.text import describe, did_you_mean_or_list
 from holodeck.lib.user_code.registry import load_attribute
@@ -19,27 +20,19 @@ from holodeck.models.test_case import ExpectedTool
 _SET_BY_US = {
     "model": "write 'model' beside 'class'",
     "threshold": "write 'threshold' beside 'class'",
-    "async_mode": "remove it",
-    "verbose_mode": "remove it",
-    "eval_mode": "remove it",
-    "system_one_model": "remove it",
+    **dict.fromkeys(("async_mode", "verbose_mode", "eval_mode", "system_one_model"), "remove it"),
 }
-_INPUTS = {
-    "input": EvalParam.INPUT,
-    "actual_output": EvalParam.ACTUAL_OUTPUT,
-    "expected_output": EvalParam.EXPECTED_OUTPUT,
-    "context": EvalParam.CONTEXT,
-    "retrieval_context": EvalParam.RETRIEVAL_CONTEXT,
-    "tools_called": EvalParam.TOOLS_CALLED,
-    "expected_tools": EvalParam.EXPECTED_TOOLS,
-}
+_INPUTS = (
+    *("input", "actual_output", "expected_output", "context", "retrieval_context"),
+    *("tools_called", "expected_tools"),
+)
 """The parameters of DeepEval's test cases that a run records."""
 _PREFIX = "deepeval.metrics."
 _IMAGES = f"{_PREFIX}multimodal_metrics."
 """The package of DeepEval's classes that need images without declaring it."""
 
 
-class AnyClassEvaluator(DeepEvalBaseEvaluator):
+class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
     """Computes a metric class of DeepEval or of the user.
 
     The inputs are those that the class names as its required parameters; whatever else the case has
@@ -51,9 +44,8 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
     """
 
     settings: DeepEvalClassMetric
-    metric = "deepeval class"
     uses = ("judge", "base_dir")
-    PARAM_SPEC = ParamSpec(required=frozenset(), optional=frozenset({*_INPUTS.values()}))
+    PARAM_SPEC = takes(optional=_INPUTS)
 
     def __init__(self, *, base_dir: Path | None = None, **options: Any) -> None:
         self._base_dir = base_dir
@@ -62,9 +54,13 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
     def _configure(self) -> None:
         super()._configure()
         folder, args = self._base_dir, self.settings.args
-        self._class = find_class(self.settings.class_, folder)
+        self._class = _find_class(self.settings.class_, folder)
         self._args = class_arguments(self._class, args, ours=_SET_BY_US, base_dir=folder)
-        self._required = _required_inputs(self._instance())
+        try:
+            metric = self._measurement(with_judge=False).metric
+        except Exception as error:
+            raise ConfigError("args", f"{self.name} refuses them: {describe(error)}") from error
+        self._required = _required_inputs(metric)
 
     @property
     def name(self) -> str:
@@ -87,13 +83,6 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
         taken = {name: value for name, value in ours.items() if takes_argument(self._class, name)}
         return {**self._args, **taken}
 
-    def _instance(self) -> Any:
-        """Return the metric, for its declarations only."""
-        try:
-            return self._measurement(with_judge=False).metric
-        except Exception as error:
-            raise ConfigError("args", f"{self.name} refuses them: {describe(error)}") from error
-
     def _measurement(self, *, with_judge: bool) -> adapter.Measurement:
         return adapter.Measurement(
             self._class,
@@ -103,53 +92,60 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator):
             takes_text=True,
         )
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         case = self._test_case(kwargs)
         measurement = self._measurement(with_judge=True)
         await measurement.run(case, lambda _: None)
-        return self._result_of(measurement.metric, case)
+        return self._score_of(measurement.metric, case)
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
-        case = super()._test_case({**dict.fromkeys(self.PARAM_SPEC.optional), **kwargs})
-        if kwargs.get(EvalParam.TOOLS_CALLED) is None:
+        case, make = super()._test_case(kwargs), adapter.library().cases.ToolCall
+        if kwargs.get("tools_called") is None:
             case.tools_called = unseen_calls()
-        expected = kwargs.get(EvalParam.EXPECTED_TOOLS)
-        if expected is not None:
-            case.expected_tools = _expected_calls(expected)
+        if kwargs.get("expected_tools") is not None:
+            case.expected_tools = [
+                make(name=tool.name, input_parameters=dict(tool.args) if tool.args else None)
+                if isinstance(tool, ExpectedTool)
+                else make(name=tool)
+                for tool in kwargs["expected_tools"]
+            ]
         return case
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         """The class checks the answers itself."""
 
-    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _score_of(self, metric: Any, case: Any) -> Score:
         if getattr(metric, "error", None):
             raise EvaluationError(f"{self.name}: {metric.error}")
-        result = super()._result_of(metric, case)
+        score = self._decide(super()._score_of(metric, case))
         succeeded = metric.is_successful()
-        if succeeded and not result["passed"]:
+        if succeeded and not score.passed:
             raise EvaluationError(
                 f"{self.name} says that the score {metric.score:g} is a success, and it does not"
                 " reach the threshold; if a lower score is better, write 'type: code'"
             )
-        return {**result, "passed": bool(result["passed"] and succeeded is not False)}
+        return replace(score, passed=bool(score.passed and succeeded is not False))
+
+    def _decide(self, score: Score) -> Score:
+        """Return the score with its verdict: a class that says no is believed."""
+        return score if score.passed is False else super()._decide(score)
 
 
-def find_class(name: str, base_dir: Path | None = None) -> type[Any]:
+def _find_class(name: str, base_dir: Path | None) -> type[Any]:
     """Return the metric class. Raises ConfigError."""
     metrics = adapter.library().metrics
-    known = {
-        key: value
-        for key, value in vars(metrics).items()
-        if isinstance(value, type) and issubclass(value, metrics.BaseMetric)
-    }
+    if ":" in name:
+        value = load_attribute(name, base_dir, location="class")
+        if isinstance(value, type) and issubclass(value, metrics.BaseMetric):
+            return value
+        raise ConfigError("class", f"{name!r} does not derive from DeepEval's BaseMetric")
+    classes = {key: value for key, value in vars(metrics).items() if isinstance(value, type)}
+    known = {key: value for key, value in classes.items() if issubclass(value, metrics.BaseMetric)}
     short = name.removeprefix(_PREFIX)
-    if ":" not in name and short not in known:
+    if short not in known:
         hint = did_you_mean_or_list(short, known)
         raise ConfigError("class", f"DeepEval has no metric class {short!r} for a response{hint}")
-    value = load_attribute(name, base_dir, location="class") if ":" in name else known[short]
-    if not (isinstance(value, type) and issubclass(value, metrics.BaseMetric)):
-        raise ConfigError("class", f"{name!r} does not derive from DeepEval's BaseMetric")
-    return value
+    return known[short]
 
 
 def _required_inputs(metric: Any) -> frozenset[EvalParam]:
@@ -160,27 +156,15 @@ def _required_inputs(metric: Any) -> frozenset[EvalParam]:
         if isinstance(params, list | tuple):
             declared |= {str(getattr(param, "value", param)) for param in params}
     for name in ("mcp_servers", "trace"):
-        if getattr(metric, f"_requires_{name}", False) or getattr(
-            metric, f"requires_{name}", False
-        ):
+        if any(getattr(metric, f"{start}_{name}", False) for start in ("_requires", "requires")):
             declared.add(name)
     if any(base.__module__.startswith(_IMAGES) for base in type(metric).__mro__):
         declared.add("images in the texts")
-    unseen = sorted(declared - _INPUTS.keys())
+    unseen = sorted(declared.difference(_INPUTS))
     if unseen:
         raise ConfigError(
             "class",
             f"{type(metric).__name__} reads {', '.join(unseen)}, which it does not get here;"
             " write 'metric:' with a name, or 'type: code'",
         )
-    return frozenset(_INPUTS[name] for name in declared)
-
-
-def _expected_calls(expected: Any) -> list[Any]:
-    make = adapter.library().cases.ToolCall
-    return [
-        make(name=tool.name, input_parameters=dict(tool.args) if tool.args else None)
-        if isinstance(tool, ExpectedTool)
-        else make(name=tool)
-        for tool in expected
-    ]
+    return frozenset(map(EvalParam, declared))

@@ -1,21 +1,20 @@
-"""The base class of DeepEval's metrics: converts inputs, checks the judge's answers and scores."""
+"""What DeepEval's metrics share: its test cases, checks of the judge's answers, and scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import JudgedEvaluator, Score
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.cases import to_texts, to_tool_calls
-from holodeck.lib.evaluators.deepeval.errors import DeepEvalError
+from holodeck.lib.evaluators.deepeval.config import DeepEvalError
+from holodeck.lib.evaluators.inputs import Exchange, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.text import is_blank
-from holodeck.models.metrics.deepeval import (
-    DeepEvalClassMetric,
-    DeepEvalSettings,
-    ReasonedMetric,
-)
+from holodeck.models.metrics.deepeval import DeepEvalClassMetric, DeepEvalSettings, ReasonedMetric
+from holodeck.models.results.evidence import UNSEEN_CALLS
+from holodeck.models.test_result import ToolInvocation
 
 _DEEPEVAL_NAMES = {
     "response": EvalParam.ACTUAL_OUTPUT.value,
@@ -64,18 +63,18 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     async def prepare(self) -> None:
         await adapter.load()
 
-    async def evaluate(self, **kwargs: Any) -> dict[str, Any]:
-        return await super().evaluate(
-            **{_DEEPEVAL_NAMES.get(name, name): value for name, value in kwargs.items()}
+    async def _evaluate(self, kwargs: Mapping[str, Any]) -> Score | dict[str, Any]:
+        return await super()._evaluate(
+            {_DEEPEVAL_NAMES.get(name, name): value for name, value in kwargs.items()}
         )
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         if self.empty_is_wrong and is_blank(kwargs[EvalParam.ACTUAL_OUTPUT]):
-            return self._build_result(0.0, "the response is empty")
+            return self._score(0.0, "the response is empty")
         return await self._measure(self._test_case(kwargs), self._options())
 
-    async def _measure(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return DeepEval's result for the case."""
+    async def _measure(self, case: Any, options: Mapping[str, Any]) -> Score:
+        """Return DeepEval's score of the case."""
         judge = self.judge if self.uses_judge else None
         scale = self._weighted_scale()
         metric_class = getattr(adapter.library().metrics, self.deepeval_class)
@@ -84,7 +83,7 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         )
         metric = measurement.metric
         await measurement.run(case, lambda answer: self._check(answer, metric, case))
-        return {**self._result_of(metric, case), "note": measurement.note}
+        return replace(self._score_of(metric, case), note=measurement.note)
 
     def _weighted_scale(self) -> tuple[int, int] | None:
         """Return the scores that are weighted by their probabilities; None if none are."""
@@ -133,19 +132,28 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         count: int = getattr(metric, "item_count", 0)
         return count
 
-    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _score_of(self, metric: Any, case: Any) -> Score:
         score = metric.score
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise EvaluationError(
                 f"{self.metric}: DeepEval returned the score {score!r}; it must be from 0 to 1"
             )
         if self.without_items is not None and not self._item_count(metric, case):
-            return {**self._build_result(score, self.without_items), "inconclusive": True}
-        return self._build_result(score, metric.reason or "")
+            return self._score(score, self.without_items, inconclusive=True)
+        return self._score(score, metric.reason or "")
 
-    def _build_result(self, score: float, reason: str) -> dict[str, Any]:
-        result = self._result(Score(float(score), reason=reason, scale=self.scale))
-        return {**result, "metric_name": self.name, "threshold": self.threshold}
+    def _score(self, score: float, reason: str, *, inconclusive: bool = False) -> Score:
+        return Score(float(score), reason=reason, scale=self.scale, inconclusive=inconclusive)
+
+    def _reasons(self, scores: Mapping[int, Score]) -> str:
+        """Return the reasons of turns, which are judged one by one; "" if none are wanted."""
+        reasons = [f"turn {number}: {score.reason}" for number, score in scores.items()]
+        return "; ".join(reasons) if self.include_reason else ""
+
+    def _keys_of(self, score: Score) -> dict[str, Any]:
+        keys = super()._keys_of(score)
+        more = {"note": score.note, "metric_name": self.name, "threshold": self.threshold}
+        return {**keys, **more}
 
 
 def require_count(key: str, items: Sequence[Any], expected: int | None) -> None:
@@ -160,3 +168,52 @@ def require_range(key: str, score: float, low: float, high: float) -> None:
     """Raise ValueError for a score outside its scale."""
     if not low <= score <= high:
         raise ValueError(f"'{key}' is {score:g}, which is not between {low:g} and {high:g}")
+
+
+def to_texts(texts: str | Sequence[str] | None) -> list[str] | None:
+    """Return one or several texts as the list that DeepEval takes."""
+    if texts is None:
+        return None
+    return [adapter.clean_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
+def to_tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
+    """Return the tool calls in DeepEval's format."""
+    if calls is None:
+        return None
+    make = adapter.library().cases.ToolCall
+    return [make(name=call.name, input_parameters=call.args, output=call.result) for call in calls]
+
+
+def unseen_calls() -> list[Any]:
+    """Return what a judge is shown in place of unknown calls, which it would take for none."""
+    return [adapter.library().cases.ToolCall(name=UNSEEN_CALLS)]
+
+
+def to_turn(turn: Turn, passages: Sequence[str] | None = None, *, mark_unseen: bool = False) -> Any:
+    """Return a message in DeepEval's format.
+
+    Args:
+        turn: The message.
+        passages: What was retrieved for it.
+        mark_unseen: Whether unknown tool calls are shown as unknown instead of left out.
+    """
+    calls = to_tool_calls(turn.tool_calls) or None
+    if mark_unseen and turn.role == "assistant" and turn.tool_calls is None:
+        calls = unseen_calls()
+    return adapter.library().cases.Turn(
+        role=turn.role,
+        content=adapter.clean_text(turn.content),
+        tools_called=calls,
+        retrieval_context=to_texts(passages),
+    )
+
+
+def turns_of(exchanges: Iterable[Exchange]) -> list[Turn]:
+    """Return the messages of exchanges, without what came before the first."""
+    return [
+        turn
+        for exchange in exchanges
+        for turn in (Turn("user", exchange.input), exchange.response)
+        if turn.role == "assistant" or turn.content
+    ]

@@ -1,10 +1,18 @@
-"""The judge of a DeepEval metric, under the names of HoloDeck's Python API."""
+"""The errors and the judges of DeepEval's metrics, under the names of HoloDeck's Python API."""
 
 from typing import Any
 
-from holodeck.lib.evaluators.deepeval.errors import ProviderNotSupportedError
+from holodeck.errors import EvaluationError
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.models.llm import LLMProvider, ProviderEnum
+
+
+class DeepEvalError(EvaluationError):
+    """A metric of DeepEval could not be computed."""
+
+
+class ProviderNotSupportedError(DeepEvalError):
+    """The judge's provider is unknown."""
 
 
 class DeepEvalModelConfig(LLMProvider):

@@ -1,22 +1,92 @@
-"""DeepEval's G-Eval: criteria in your own words, for a response or a conversation."""
+"""Metrics of DeepEval with criteria in your own words (G-Eval), and about conversations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from holodeck.errors import EvaluationError
+from holodeck.lib.evaluators.base import Score
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalBaseEvaluator,
     require_count,
     require_range,
+    to_turn,
 )
-from holodeck.lib.evaluators.deepeval.conversations import ConversationEvaluator
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.inputs import Turn
+from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.metrics.deepeval import (
     ConversationalGEvalMetric,
     CriteriaMetric,
     GEvalMetric,
+    RoleAdherenceMetric,
 )
+
+
+class ConversationEvaluator(DeepEvalBaseEvaluator):
+    """Scores a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
+
+    PARAM_SPEC = takes("turns")
+
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
+        messages = kwargs[EvalParam.TURNS]
+        turns = [turn if isinstance(turn, Turn) else Turn(**turn) for turn in messages]
+        roles = [turn.role for turn in turns]
+        if "user" not in roles or "assistant" not in roles[roles.index("user") :]:
+            raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
+        return adapter.library().cases.ConversationalTestCase(
+            turns=[to_turn(turn) for turn in turns], chatbot_role=self._role()
+        )
+
+    def _role(self) -> str | None:
+        return None
+
+
+class ConversationCompletenessEvaluator(ConversationEvaluator, metric="conversation_completeness"):
+    """The share of the user's requests that the conversation fulfills."""
+
+    deepeval_class = "ConversationCompletenessMetric"
+    counted = "intentions"
+    without_items = "the judge found no request of the user"
+
+
+class KnowledgeRetentionEvaluator(ConversationEvaluator, metric="knowledge_retention"):
+    """The share of the agent's turns that forget nothing the user said."""
+
+    deepeval_class = "KnowledgeRetentionMetric"
+    without_items = "the judge found nothing to remember"
+
+    def _item_count(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+        return len(metric.verdicts)
+
+
+class TurnRelevancyEvaluator(ConversationEvaluator, metric="turn_relevancy"):
+    """The share of the agent's turns that are relevant to the conversation before."""
+
+    deepeval_class = "TurnRelevancyMetric"
+
+
+class RoleAdherenceEvaluator(ConversationEvaluator, metric="role_adherence"):
+    """The share of the agent's turns that stay in its role."""
+
+    settings: RoleAdherenceMetric
+    deepeval_class = "RoleAdherenceMetric"
+
+    def _role(self) -> str | None:
+        return adapter.clean_text(self.settings.chatbot_role)
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+        """Check that the judge lists only turns of the agent: those that leave its role, if any."""
+        if "verdicts" not in answer:
+            return
+        named = [verdict["index"] for verdict in answer["verdicts"]]
+        agents = [index for index, turn in enumerate(case.turns) if turn.role == "assistant"]
+        for index in named:
+            if index not in agents:
+                raise ValueError(f"'index' is {index}; the assistant's messages are {agents}")
+        if len(set(named)) < len(named):
+            raise ValueError("'verdicts' names a message twice")
 
 
 def _scale_of(settings: CriteriaMetric) -> tuple[int, int]:
@@ -42,7 +112,7 @@ def _criteria_options(settings: CriteriaMetric) -> dict[str, Any]:
     }
 
 
-class GEvalEvaluator(DeepEvalBaseEvaluator):
+class GEvalEvaluator(DeepEvalBaseEvaluator, metric="geval"):
     """G-Eval: the judge follows steps and gives a score of 0 to 10, which becomes 0 to 1.
 
     If the judge's endpoint returns token probabilities, the score is the mean of the scores that
@@ -58,18 +128,9 @@ class GEvalEvaluator(DeepEvalBaseEvaluator):
     """
 
     settings: GEvalMetric
-    metric = "geval"
     deepeval_class = "GEval"
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.ACTUAL_OUTPUT}),
-        optional=frozenset(
-            {
-                EvalParam.INPUT,
-                EvalParam.EXPECTED_OUTPUT,
-                EvalParam.CONTEXT,
-                EvalParam.RETRIEVAL_CONTEXT,
-            }
-        ),
+    PARAM_SPEC = takes(
+        "actual_output", optional=("input", "expected_output", "context", "retrieval_context")
     )
 
     def __init__(
@@ -113,18 +174,17 @@ class GEvalEvaluator(DeepEvalBaseEvaluator):
     def _weighted_scale(self) -> tuple[int, int] | None:
         return None if self.strict_mode else self._scale
 
-    def _result_of(self, metric: Any, case: Any) -> dict[str, Any]:
+    def _score_of(self, metric: Any, case: Any) -> Score:
         low, high = self._scale
-        result = super()._result_of(metric, case)
-        raw = round(low + result["score"] * (high - low), 6)
-        return {**result, "raw_score": raw, "raw_scale": f"{low}-{high}"}
+        score = super()._score_of(metric, case)
+        raw = round(low + score.score * (high - low), 6)
+        return replace(score, raw_score=raw, raw_scale=f"{low}-{high}")
 
 
-class ConversationalGEvalEvaluator(ConversationEvaluator):
+class ConversationalGEvalEvaluator(ConversationEvaluator, metric="conversational_geval"):
     """G-Eval for a conversation; the score of 0 to 10 becomes 0 to 1."""
 
     settings: ConversationalGEvalMetric
-    metric = "conversational_geval"
     deepeval_class = "ConversationalGEval"
 
     def _options(self) -> dict[str, Any]:

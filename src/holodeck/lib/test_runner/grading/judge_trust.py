@@ -273,10 +273,9 @@ def _hash_modules(*names: str) -> str:
 @cache
 def _hash_of_family(family: str) -> str:
     """Hash the modules of a family of metrics, with those that call its library."""
-    paths = [_file_of(name) for name in FAMILIES[family]]
-    is_package = {path: path.stem == "__init__" for path in paths}
-    files = [path.parent.glob("*.py") if is_package[path] else [path] for path in paths]
-    return _hash_files(sorted(chain.from_iterable(files)))
+    paths, shared = map(_file_of, FAMILIES[family]), _file_of("holodeck.lib.evaluators").parent
+    folders = (path.parent.glob("*.py") if path.parent != shared else [path] for path in paths)
+    return _hash_files(sorted(set(chain.from_iterable(folders))))
 
 
 def _file_of(module: str) -> Path:

@@ -19,7 +19,7 @@ from holodeck.lib.support.safe_paths import note_input
 from holodeck.lib.test_runner.messages import histories_of, history_key
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json
-from holodeck.models.records.baseline import Baseline
+from holodeck.models.records.record import Baseline
 from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult

@@ -14,10 +14,10 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.price import PriceTable
 from holodeck.models.results.outcome import ModelCost, StopKind
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, TestResult
+from holodeck.models.token_usage import PriceTable
 
 MAX_REFUSALS = 3
 """The run stops after this many calls in a row that a provider refuses permanently."""

@@ -1,7 +1,9 @@
 """Agents of Microsoft Agent Framework: `Agent`, and whatever else has its `run`."""
 
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import inspect
+import typing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -19,23 +21,18 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     token_counts,
     tool_names,
 )
-from holodeck.lib.backends.frameworks.agent_framework.workflows import adapt_workflow
+from holodeck.lib.backends.frameworks.agent_framework.workflows import (
+    adapt_workflow,
+    pending_turn,
+    response_of,
+)
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
+    FrameworkError,
     FrameworkSession,
+    StreamingSession,
     TurnRecord,
     split_run,
-)
-
-if TYPE_CHECKING:
-    from holodeck.lib.backends.base import Message
-import inspect
-import typing
-from typing import TYPE_CHECKING
-
-from holodeck.lib.backends.frameworks.agent_framework.workflows import pending_turn, response_of
-from holodeck.lib.backends.frameworks.base import (
-    FrameworkError,
 )
 
 if TYPE_CHECKING:
@@ -65,16 +62,9 @@ class AgentFrameworkAdapter(FrameworkAdapter):
     """
 
     objects = ("Agent", "SupportsAgentRun")
-    reads = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
-            "streaming",
-        }
-    )
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
-        self._agent = agent
-        self._options = options
+        super().__init__(agent, options)
         self._connections = AsyncExitStack()
 
     async def open(self, context: Sequence["Message"]) -> "AgentFrameworkConversation":
@@ -93,7 +83,7 @@ class AgentFrameworkAdapter(FrameworkAdapter):
         await self._connections.aclose()
 
 
-class AgentFrameworkConversation(FrameworkSession):
+class AgentFrameworkConversation(StreamingSession):
     """A conversation in a session of the framework."""
 
     traced_as = "Microsoft Agent Framework"
@@ -101,33 +91,22 @@ class AgentFrameworkConversation(FrameworkSession):
     def __init__(
         self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
-        self.turn = TurnRecord()
-        self._agent = agent
-        self._options = options
+        super().__init__(agent, options, context)
         self._session = agent.create_session()
-        self._unsent = to_messages(context)
-        """Messages that the session does not know yet."""
 
-    async def send(self, message: str) -> TurnRecord:
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         session, run = self._begin(message)
-        response = await run()
-        return self._finish(session, response)
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        session, run = self._begin(message)
+        if not streams:
+            self._finish(session, await run())
+            return
         stream = run(stream=True)
-        has_text = False
         async for update in stream:
             if text := new_text(update):
-                has_text = True
                 yield text
-        response = await stream.get_final_response()
-        self._finish(session, response)
-        if not has_text and response.text:
-            yield response.text
+        self._finish(session, await stream.get_final_response())
 
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._unsent += to_messages(messages)
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return to_messages(messages)
 
     def _begin(self, message: str) -> tuple[Any, Callable[..., Any]]:
         """Return a session for this turn, and a function that runs the agent in it.
@@ -139,7 +118,7 @@ class AgentFrameworkConversation(FrameworkSession):
         self.turn = TurnRecord()
         session = copy.copy(self._session)
         session.state = copy.deepcopy(session.state)
-        messages = [*self._unsent, agent_framework.Message("user", [message])]
+        messages = [*self._earlier, agent_framework.Message("user", [message])]
 
         def run(**options: Any) -> Any:
             if has_chat_middleware(self._agent):
@@ -148,27 +127,22 @@ class AgentFrameworkConversation(FrameworkSession):
 
         return session, run
 
-    def _finish(self, session: Any, response: Any) -> TurnRecord:
-        """Keep the session, and return what happened in the turn."""
+    def _finish(self, session: Any, response: Any) -> None:
+        """Read the response, and keep the session."""
+        record = TurnRecord()
+        read_response(record, response)
         if has_chat_middleware(self._agent):
             # A run may be repeated, and only the last one yields the response.
-            self.turn.add_missing(_record_of(response))
+            self.turn.add_missing(record)
         else:
-            self.turn = _record_of(response)
+            self.turn = record
         if not self.turn.tool_calls and not has_client(self._agent):
             self.turn.tool_calls = None  # a remote agent may call tools without saying so
         note_agent_tools(self.turn, self._agent)
         self.turn.add_agent(self._agent.name)
         self.turn.response = answer(response)
         refuse_requests_for_input(response)
-        self._session, self._unsent = session, []
-        return self.turn
-
-
-def _record_of(response: Any) -> TurnRecord:
-    record = TurnRecord()
-    read_response(record, response)
-    return record
+        self._session, self._earlier = session, []
 
 
 def has_chat_middleware(agent: Any) -> bool:
@@ -225,12 +199,8 @@ class FunctionalWorkflowAdapter(FrameworkAdapter):
     objects = ("FunctionalWorkflowDefinition",)
     reads = frozenset()
 
-    def __init__(self, definition: Any, options: Mapping[str, Any]) -> None:
-        self._definition = definition
-        self._options = options
-
     async def open(self, context: Sequence["Message"]) -> "FunctionalWorkflowConversation":
-        return FunctionalWorkflowConversation(self._definition, self._options, context)
+        return FunctionalWorkflowConversation(self._agent, self._options, context)
 
 
 class FunctionalWorkflowConversation(FrameworkSession):
@@ -241,33 +211,29 @@ class FunctionalWorkflowConversation(FrameworkSession):
     def __init__(
         self, definition: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
-        self.turn = TurnRecord(tool_calls=None)
-        self._definition = definition
-        self._options = options
         self._takes_messages = takes_messages(definition.__wrapped__)
-        self._history: list[Any] = []
-        self.remember(context)
+        super().__init__(definition, options, context)
 
     async def send(self, message: str) -> TurnRecord:
         import agent_framework
 
         self.turn = TurnRecord(tool_calls=None)
-        history = [*self._history, agent_framework.Message("user", [message])]
-        given = history if self._takes_messages else message
-        result = await self._definition.build().run(given, **self._options)
+        history = [*self._earlier, agent_framework.Message("user", [message])]
+        sent = history if self._takes_messages else message
+        result = await self._agent.build().run(sent, **self._options)
         pending_turn(result.get_request_info_events())
         self.turn.response = response_of(result.get_outputs())
-        said = agent_framework.Message("assistant", [str(self.turn.response)])
-        self._history = [*history, said]
+        response = agent_framework.Message("assistant", [str(self.turn.response)])
+        self._earlier = [*history, response]
         return self.turn
 
-    def remember(self, messages: Sequence["Message"]) -> None:
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         if messages and not self._takes_messages:
             raise FrameworkError(
-                f"the workflow {self._definition.name!r} takes one message, and no earlier ones;"
+                f"the workflow {self._agent.name!r} takes one message, and no earlier ones;"
                 " give its parameter the type list[Message]"
             )
-        self._history += to_messages(messages)
+        return to_messages(messages)
 
 
 def takes_messages(function: Any) -> bool:

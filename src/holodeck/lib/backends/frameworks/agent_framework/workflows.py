@@ -22,6 +22,7 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     tool_names,
 )
 from holodeck.lib.backends.frameworks.base import (
+    ALL,
     FrameworkAdapter,
     FrameworkError,
     FrameworkSession,
@@ -94,9 +95,7 @@ class WorkflowAdapter(FrameworkAdapter):
         "MagenticBuilder",
         "WorkflowBuilder",
     )
-    reads = frozenset(
-        {"tool calls", "tool results", "tool errors", "token usage", "agents", "tools"}
-    )
+    reads = ALL - {"streaming"}
 
     def __init__(
         self,
@@ -105,22 +104,22 @@ class WorkflowAdapter(FrameworkAdapter):
         options: Mapping[str, Any],
         spares: Sequence[Any] = (),
     ) -> None:
-        self._first = SharedWorkflow(first)
+        super().__init__(SharedWorkflow(first), options)
         self._build = build
         """Makes a workflow for each conversation; None if all of them use the first."""
-        self._options = options
         self._spares = list(spares)
         """Workflows that are built already."""
         self.is_concurrent = build is not None
 
     async def open(self, context: Sequence["Message"]) -> "WorkflowConversation":
         if self._build is None:
-            return WorkflowConversation(self._first, self._options, context)
+            return WorkflowConversation(self._agent, self._options, context)
         workflow = self._spares.pop() if self._spares else self._build()
         return WorkflowConversation(SharedWorkflow(workflow), self._options, context)
 
     def tools(self) -> list[str] | None:
-        return self._first.tools()
+        workflow: SharedWorkflow = self._agent
+        return workflow.tools()
 
 
 class SharedWorkflow:
@@ -257,12 +256,9 @@ class WorkflowConversation(FrameworkSession):
     def __init__(
         self, shared: SharedWorkflow, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
-        self.turn = TurnRecord()
+        super().__init__(shared, options, context)
         self._shared = shared
-        self._options = options
         self._checkpoint: str | None = None
-        self._unsent = to_messages(context)
-        """Messages that the workflow does not know yet."""
         self._pending: str | None = None
         """The request of a hand-off orchestration for the next message of the user."""
 
@@ -275,21 +271,21 @@ class WorkflowConversation(FrameworkSession):
         self._read(result)
         self.turn.response = response_of(result.get_outputs())
         pending = pending_turn(result.get_request_info_events())
-        self._checkpoint, self._pending, self._unsent = checkpoint, pending, []
+        self._checkpoint, self._pending, self._earlier = checkpoint, pending, []
         return self.turn
 
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._unsent += to_messages(messages)
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return to_messages(messages)
 
     def _request(self, text: str) -> dict[str, Any]:
         """Return the arguments of `run` that hand the message to the workflow."""
         import agent_framework
 
-        messages = [*self._unsent, agent_framework.Message("user", [text])]
+        messages = [*self._earlier, agent_framework.Message("user", [text])]
         if self._pending is not None:
             return {"responses": {self._pending: messages}}
         start = self._shared.workflow.get_start_executor()
-        for data in (messages if self._unsent else text, messages):
+        for data in (messages if self._earlier else text, messages):
             entry = agent_framework.WorkflowMessage(data=data, source_id="user")
             if start.can_handle(entry):
                 return {"message": data}

@@ -1,22 +1,38 @@
 """Agents of the Claude Agent SDK: options with which its client runs Claude Code."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
 )
-from holodeck.lib.backends.frameworks.claude.code import ClaudeCode
 from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
+from holodeck.lib.processes.process_guard import GUARD, kill_group
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
+
+
+SESSION_STATES = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
+"""Environment variable with which Claude Code reports that nothing is under way any more."""
+MAX_LINES = 20
+"""Lines of stderr that an error shows."""
+_OWN_GROUP = "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
 def adapt(value: object) -> FrameworkAdapter | None:
@@ -53,24 +69,18 @@ class ClaudeAdapter(FrameworkAdapter):
     """Options; each conversation has a process of Claude Code of its own."""
 
     objects = ("ClaudeAgentOptions", "ClaudeSDKClient")
-    reads = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
-            "streaming",
-        }
-    )
 
-    def __init__(self, options: Any) -> None:
-        self._options = options
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
         self._reported: set[str] = set()
         """The MCP servers without tools that were reported."""
 
     async def open(self, context: Sequence["Message"]) -> "ClaudeSession":
-        return ClaudeSession(self._options, self._reported, context)
+        return ClaudeSession(self._agent, self._reported, context)
 
     def tools(self) -> list[str] | None:
         """Return the names of the tools; None if files or other programs may add some."""
-        options = self._options
+        options = self._agent
         is_closed = options.strict_mcp_config or options.setting_sources == []
         more = (options.plugins, options.skills, options.extra_args, options.add_dirs)
         if not (isinstance(options.tools, list) and is_closed) or any(more):
@@ -107,7 +117,7 @@ def _tools_of(server: Any) -> list[str] | None:
     return None
 
 
-class ClaudeSession(FrameworkSession):
+class ClaudeSession(StreamingSession):
     """A conversation with a process that is started for its first message.
 
     After a turn that failed another process takes over, from the latest turn that succeeded.
@@ -116,51 +126,35 @@ class ClaudeSession(FrameworkSession):
     traced_as = "Claude Agent SDK"
 
     def __init__(self, options: Any, reported: set[str], context: Sequence["Message"]) -> None:
-        self.turn = TurnRecord()
-        self._options = options
+        super().__init__(options, {}, context)
         self._reported = reported
         self._process: ClaudeCode | None = None
         self._tokens: Tokens | None = None
         """What the process has used so far; None if unknown."""
         self._place: dict[str, Any] = {}
         """The options that resume the conversation after the latest turn that succeeded."""
-        self._unsent: list[dict[str, Any]] = []
-        """Messages that the conversation does not have yet."""
-        self.remember(context)
 
-    async def send(self, message: str) -> TurnRecord:
-        async with aclosing(self._run(message)) as pieces:
-            async for _ in pieces:
-                pass
-        return self.turn
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the text that the main agent writes, that before a tool call included."""
-        has_text = False
-        async with aclosing(self._run(message)) as pieces:
-            async for piece in pieces:
-                has_text = True
-                yield piece
-        if not has_text:
-            yield str(self.turn.response)
-
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._unsent += to_messages(messages)
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return to_messages(messages)
 
     async def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             await process.stop()
 
-    async def _run(self, message: str) -> AsyncGenerator[str, None]:
-        """Take a turn, and yield the pieces of the response."""
+    async def _answer(
+        self,
+        message: str,
+        *,
+        streams: bool,  # noqa: ARG002 - Claude Code always does
+    ) -> AsyncGenerator[str, None]:
         import claude_agent_sdk as sdk
 
         self.turn = TurnRecord()
         has_ended = False
         try:
             await self._start()
-            for earlier in self._unsent:
+            for earlier in self._earlier:
                 await self._add(earlier)
             async with aclosing(self._take_turn(message)) as pieces:
                 async for piece in pieces:
@@ -193,7 +187,7 @@ class ClaudeSession(FrameworkSession):
         """Start a process, unless there is one."""
         if self._process is not None:
             return
-        options = self._options
+        options = self._agent
         if self._place or options.resume:
             options = replace(options, fork_session=True, **self._place)
         self._process = ClaudeCode(options)
@@ -240,7 +234,7 @@ class ClaudeSession(FrameworkSession):
             "resume_session_at": reader.last_id,
             "resume_drops_turn": None,
         }
-        self._unsent = []
+        self._earlier = []
 
 
 def _describe(error: Exception) -> str:
@@ -249,3 +243,110 @@ def _describe(error: Exception) -> str:
     if code is not None and getattr(error, "result", None) is None:
         return f"Claude Code ended with exit code {code}"
     return f"Claude Code failed: {error}"
+
+
+class ClaudeCode:
+    """A process of Claude Code that serves one conversation, in a process group of its own.
+
+    The group ends with the conversation, with all programs that Claude Code started, and by a guard
+    if this process is killed. Ctrl-C in the terminal does not reach it.
+
+    Args:
+        options: Of the user; not changed.
+    """
+
+    def __init__(self, options: Any) -> None:
+        self.client: Any = None
+        """The client of the SDK, once it is connected."""
+        self._options = options
+        self._folder: Path | None = None
+        self._group: int | None = None
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+
+    async def start(self) -> None:
+        """Connect to a new process."""
+        from claude_agent_sdk import ClaudeSDKClient
+
+        options = replace(
+            self._options,
+            cli_path=self._launcher() or self._options.cli_path,
+            env={SESSION_STATES: "1", **self._options.env},
+            stderr=self._note_line(self._options.stderr),
+            include_partial_messages=True,
+        )
+        self.client = ClaudeSDKClient(options)
+        try:
+            await self.client.connect()
+        finally:
+            self._watch()
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End the process, and what it started; `at_once` does not wait for a turn under way."""
+        if at_once:
+            self._signal(signal.SIGTERM)
+        try:
+            if self.client is not None:
+                await self.client.disconnect()
+        finally:
+            self._signal(signal.SIGKILL)
+            if self._group is not None:
+                GUARD.release(self._group)
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self.client = self._group = self._folder = None
+
+    async def tail(self) -> str:
+        """Return the last lines of stderr, as the end of a message."""
+        count = -1
+        while count != len(self._lines):  # the SDK reads them in a task of its own
+            count = len(self._lines)
+            await asyncio.sleep(0.05)
+        lines = "".join(f"\n  {line}" for line in self._lines)
+        return f"; the last lines of its stderr:{lines}" if lines else ""
+
+    def _note_line(self, users: Callable[[str], None] | None) -> Callable[[str], None]:
+        """Return a callback that keeps a line of stderr, and calls the user's own."""
+
+        def note(line: str) -> None:
+            self._lines.append(line)
+            if users is not None:
+                users(line)
+
+        return note
+
+    def _launcher(self) -> str | None:
+        """Write a program that starts Claude Code in a process group of its own.
+
+        None where that is not possible: the SDK then starts it as usual.
+        """
+        program = _find_program(self._options.cli_path)
+        if os.name != "posix" or program is None or self._options.user is not None:
+            return None
+        self._folder = Path(tempfile.mkdtemp(prefix="holodeck-claude-"))
+        launcher = self._folder / "claude"
+        command = shlex.join([sys.executable, "-I", "-S", "-c", _OWN_GROUP, program])
+        pid_file = shlex.quote(str(self._folder / "pid"))
+        launcher.write_text(f'#!/bin/sh\necho $$ > {pid_file}\nexec {command} "$@"\n')
+        launcher.chmod(0o700)
+        return str(launcher) if os.access(launcher, os.X_OK) else None
+
+    def _watch(self) -> None:
+        """Have the guard end the process group, if there is one."""
+        if self._folder is not None:
+            with suppress(OSError, ValueError):
+                self._group = int((self._folder / "pid").read_text())
+                GUARD.watch(self._group)
+
+    def _signal(self, number: int) -> None:
+        if self._group is not None:
+            kill_group(self._group, number)
+
+
+def _find_program(chosen: str | Path | None) -> str | None:
+    """Return the program that the SDK would start; None if only the SDK can tell."""
+    import claude_agent_sdk
+
+    bundled = Path(claude_agent_sdk.__file__).with_name("_bundled") / "claude"
+    if chosen is None and bundled.is_file():
+        return str(bundled)
+    return shutil.which(str(chosen or "claude"))

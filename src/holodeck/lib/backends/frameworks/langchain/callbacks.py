@@ -11,7 +11,10 @@ from threading import Lock
 from typing import Any
 
 from holodeck.lib.backends.frameworks.base import TurnRecord
-from holodeck.lib.backends.frameworks.turn_trace import TraceStep, begin_step
+from holodeck.lib.backends.frameworks.turn_trace import (
+    OpenSteps,
+    TraceStep,
+)
 
 HANDOFF_BACK = "__is_handoff_back"
 """What marks the messages that langgraph-supervisor writes itself when an agent has finished."""
@@ -39,8 +42,8 @@ class LangChainTurnReader:
         """By run of a tool: the id of its call."""
         self._run_calls: set[str] = set()
         """The ids of the calls for which a tool ran."""
-        self._steps: dict[Any, TraceStep] = {}
-        """By run of a tool: what agents of other frameworks inside of it belong to."""
+        self._steps = OpenSteps()
+        """Of the tools: what agents of other frameworks inside of them belong to."""
         self._results: list[Any] = []
         """The messages of tools that were read; the state repeats them."""
         self._errors: dict[str, str] = {}
@@ -84,9 +87,7 @@ class LangChainTurnReader:
             if call_id is not None:
                 self._tools[run] = call_id
                 self._run_calls.add(call_id)
-                step = TraceStep("LangChain", "tool", name, call_id=call_id)
-                if begin_step(run, None, step):
-                    self._steps[run] = step
+                self._steps.begin(run, None, TraceStep("LangChain", "tool", name, call_id=call_id))
 
     def note_tool_end(self, run: Any, output: Any) -> None:
         """Note the result of a tool; what it says to the graph follows in the state."""
@@ -105,9 +106,7 @@ class LangChainTurnReader:
 
     def _end_tool(self, run: Any) -> str | None:
         """Return the id of the call of a tool that ends, if it is known."""
-        step = self._steps.pop(run, None)
-        if step is not None:
-            step.is_open = False
+        self._steps.end(run)
         return self._tools.pop(run, None)
 
     def note_messages(self, messages: Iterable[Any], node: str | None) -> None:

@@ -6,16 +6,16 @@
 import inspect
 import json
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import uuid4
 
 from holodeck.lib.backends.frameworks.base import (
-    Capability,
+    ALL,
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
     per_conversation,
     split_run,
@@ -79,19 +79,9 @@ class GraphAdapter(FrameworkAdapter):
     """A graph whose state has messages."""
 
     objects: ClassVar[tuple[str, ...]] = ("CompiledStateGraph",)
-    reads: ClassVar[frozenset[Capability]] = frozenset(
-        {
-            *("tool calls", "tool results", "tool errors"),
-            *("token usage", "agents", "tools", "streaming"),
-        }
-    )
-
-    def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
-        self._graph = graph
-        self._options = options
 
     async def open(self, context: Sequence["Message"]) -> "GraphSession":
-        return GraphSession(self._graph, await self._chosen(), context)
+        return GraphSession(self._agent, await self._chosen(), context)
 
     async def _chosen(self) -> dict[str, Any]:
         """Return the options of a conversation; a `context` that can be called is called for it."""
@@ -103,7 +93,7 @@ class GraphAdapter(FrameworkAdapter):
     def tools(self) -> list[str] | None:
         """Return the tools of an agent of `create_agent`; None where a node may call others."""
         names: list[str] = []
-        for name, node in self._graph.nodes.items():
+        for name, node in self._agent.nodes.items():
             tools = getattr(node.bound, "tools_by_name", None)
             if tools is not None:
                 names += tools
@@ -116,14 +106,14 @@ class EntrypointAdapter(GraphAdapter):
     """A function with `@entrypoint`."""
 
     objects: ClassVar[tuple[str, ...]] = ("entrypoint",)
-    reads: ClassVar[frozenset[Capability]] = GraphAdapter.reads - {"tools"}
+    reads = ALL - {"tools"}
 
     def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
         super().__init__(graph, options)
         self._shape = _shape_of(graph)
 
     async def open(self, context: Sequence["Message"]) -> "EntrypointSession":
-        return EntrypointSession(self._graph, await self._chosen(), self._shape, context)
+        return EntrypointSession(self._agent, await self._chosen(), self._shape, context)
 
     def tools(self) -> list[str] | None:
         """Return None: only a run shows what the function calls."""
@@ -157,7 +147,7 @@ def _is_of_create_agent(bound: Any) -> bool:
     return module in {"langchain.agents.factory", "langgraph.prebuilt.chat_agent_executor"}
 
 
-class GraphSession(FrameworkSession):
+class GraphSession(StreamingSession):
     """A conversation with a graph.
 
     With a checkpointer it has a thread of its own, to which new messages are sent; without one,
@@ -169,60 +159,39 @@ class GraphSession(FrameworkSession):
     def __init__(
         self, graph: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
-        self.turn = TurnRecord()
-        self._graph = graph
-        self._options = options
-        self._messages: list[Any] = []
-        """To be sent before the next message."""
         self._known: set[str] = set()
         self._threads = [uuid4().hex] if _has_checkpointer(graph) else []
         """The last one is the conversation's; a failed turn leaves others behind."""
         self._checkpoint: str | None = None
         """The state of the thread after the latest turn that succeeded."""
         self._has_failed = False
-        self.remember(context)
+        super().__init__(graph, options, context)
 
-    async def send(self, message: str) -> TurnRecord:
-        async with aclosing(self._run(message, ["updates", "values"])) as pieces:
-            async for _ in pieces:
-                pass
-        return self.turn
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the text that models write, that before a tool call included."""
-        has_text = False
-        async with aclosing(self._run(message, ["updates", "values", "messages"])) as pieces:
-            async for piece in pieces:
-                has_text = True
-                yield piece
-        if not has_text:
-            yield str(self.turn.response)
-
-    def remember(self, messages: Sequence["Message"]) -> None:
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         from langchain_core.messages import convert_to_messages
 
-        remembered = convert_to_messages([dict(message) for message in messages])
-        for message in remembered:  # the state may repeat it
+        converted = list(convert_to_messages([dict(message) for message in messages]))
+        for message in converted:  # the state may repeat it
             message.id = uuid4().hex
-        self._messages += remembered
-        self._known |= ids_of(remembered)
+        self._known |= ids_of(converted)
+        return converted
 
     async def close(self) -> None:
         """Delete what the checkpointer keeps of the conversation."""
         while self._threads:
             thread = self._threads.pop()
             with suppress(NotImplementedError):
-                await self._graph.checkpointer.adelete_thread(thread)
+                await self._agent.checkpointer.adelete_thread(thread)
 
-    async def _run(self, message: str, modes: list[str]) -> AsyncGenerator[str, None]:
-        """Take a turn; yield the text of the streaming mode `messages`."""
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         self.turn = TurnRecord()
         reader = LangChainTurnReader(self.turn, self._known)
         sent = self._input(message)
         arguments = {**self._options, "config": self._config(reader)}
+        modes = ["updates", "values", *(["messages"] if streams else [])]
         state: Any = None
         try:
-            events = self._graph.astream(sent, **arguments, stream_mode=modes, subgraphs=True)
+            events = self._agent.astream(sent, **arguments, stream_mode=modes, subgraphs=True)
             async with aclosing(events):
                 async for namespace, mode, payload in events:
                     if mode == "updates":
@@ -242,7 +211,7 @@ class GraphSession(FrameworkSession):
         """Return what the graph gets."""
         from langchain_core.messages import HumanMessage
 
-        return {"messages": [*self._messages, HumanMessage(message)]}
+        return {"messages": [*self._earlier, HumanMessage(message)]}
 
     def _config(self, reader: LangChainTurnReader) -> dict[str, Any]:
         config = config_with(callback_handler(reader), self._options.get("config"))
@@ -267,10 +236,10 @@ class GraphSession(FrameworkSession):
         self._known |= ids_of(messages)
         if self._threads:
             place = {"configurable": {"thread_id": self._threads[-1]}}
-            config = (await self._graph.aget_state(place)).config
+            config = (await self._agent.aget_state(place)).config
             self._checkpoint = config["configurable"].get("checkpoint_id")
             messages = []
-        self._messages = messages
+        self._earlier = messages
         self._has_failed = False
 
 

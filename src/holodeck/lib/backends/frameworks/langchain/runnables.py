@@ -3,16 +3,16 @@
 `partial(chain.ainvoke, config={…})` says how to run one, as `chain.with_config(…)` does.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holodeck.lib.backends.frameworks.base import (
-    Capability,
+    ALL,
     FrameworkAdapter,
     FrameworkError,
-    FrameworkSession,
+    StreamingSession,
     TurnRecord,
     split_run,
 )
@@ -42,7 +42,7 @@ def adapt(value: object) -> "RunnableAdapter | None":
     for name in options:
         if name != "config":
             raise FrameworkError(f"{name!r} cannot be chosen for ainvoke; write config")
-    return RunnableAdapter(runnable, options.get("config"), _input_of(runnable))
+    return RunnableAdapter(runnable, options)
 
 
 @dataclass(frozen=True)
@@ -101,72 +101,57 @@ class RunnableAdapter(FrameworkAdapter):
     """A runnable that takes messages or text."""
 
     objects: ClassVar[tuple[str, ...]] = ("Runnable",)
-    reads: ClassVar[frozenset[Capability]] = frozenset(
-        {"tool calls", "tool results", "tool errors", "token usage", "streaming"}
-    )
+    reads = ALL - {"agents", "tools"}
 
-    def __init__(self, runnable: Any, config: Mapping[str, Any] | None, taken: Input) -> None:
-        self._runnable = runnable
-        self._config = config
-        self._input = taken
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(agent, options)
+        self._input = _input_of(agent)
 
     async def open(self, context: Sequence["Message"]) -> "RunnableSession":
-        return RunnableSession(self._runnable, self._config, self._input, context)
+        return RunnableSession(self._agent, self._options, self._input, context)
 
 
-class RunnableSession(FrameworkSession):
+class RunnableSession(StreamingSession):
     """A conversation whose every message comes with those before it."""
 
     traced_as = "LangChain"
 
     def __init__(
         self,
-        runnable: Any,
-        config: Mapping[str, Any] | None,
+        agent: Any,
+        options: Mapping[str, Any],
         taken: Input,
         context: Sequence["Message"],
     ) -> None:
-        self.turn = TurnRecord()
-        self._runnable = runnable
-        self._config = config
+        super().__init__(agent, options, context)
         self._input = taken
-        self._messages: list[Any] = []
-        self.remember(context)
 
-    async def send(self, message: str) -> TurnRecord:
-        given = self._input.build(self._messages, message)
-        with self._read_turn() as config:
-            self._finish(message, await self._runnable.ainvoke(given, config))
-        return self.turn
-
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the text of the output as it comes; an output that is not text, as a whole."""
-        given = self._input.build(self._messages, message)
+    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+        value = self._input.build(self._earlier, message)
         output: Any = None
-        has_text = False
         with self._read_turn() as config:
-            async with aclosing(self._runnable.astream(given, config)) as pieces:
+            if not streams:
+                self._finish(message, await self._agent.ainvoke(value, config))
+                return
+            async with aclosing(self._agent.astream(value, config)) as pieces:
                 async for piece in pieces:
                     output = piece if output is None else output + piece
                     if text := _text_of(piece):
-                        has_text = True
                         yield text
             self._finish(message, output)
-        if not has_text:
-            yield str(self.turn.response)
 
-    def remember(self, messages: Sequence["Message"]) -> None:
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         from langchain_core.messages import convert_to_messages
 
-        self._messages += convert_to_messages([dict(message) for message in messages])
+        return list(convert_to_messages([dict(message) for message in messages]))
 
     @contextmanager
     def _read_turn(self) -> Iterator[dict[str, Any]]:
         """Begin a turn; yield the config with which it is read."""
         self.turn = TurnRecord()
-        reader = LangChainTurnReader(self.turn, ids_of(self._messages))
+        reader = LangChainTurnReader(self.turn, ids_of(self._earlier))
         try:
-            yield config_with(callback_handler(reader), self._config)
+            yield config_with(callback_handler(reader), self._options.get("config"))
         finally:
             reader.finish()
 
@@ -176,7 +161,7 @@ class RunnableSession(FrameworkSession):
 
         text = _text_of(output)
         self.turn.response = output if text is None else text
-        self._messages += [HumanMessage(message), AIMessage(str(self.turn.response))]
+        self._earlier += [HumanMessage(message), AIMessage(str(self.turn.response))]
 
 
 def _text_of(output: Any) -> str | None:

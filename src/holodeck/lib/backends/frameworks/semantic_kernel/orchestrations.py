@@ -10,10 +10,10 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from holodeck.lib.backends.frameworks.base import (
-    Capability,
+    ALL,
     FrameworkAdapter,
     FrameworkError,
     FrameworkSession,
@@ -50,29 +50,27 @@ class OrchestrationAdapter(FrameworkAdapter):
         "HandoffOrchestration",
         "MagenticOrchestration",
     )
-    reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability)) - {"streaming"}
+    reads = ALL - {"streaming"}
 
     def __init__(self, orchestration: "OrchestrationBase[Any, Any]") -> None:
+        super().__init__(orchestration)
         for member in orchestration._members:
             if "definition" in type(member).model_fields:
                 raise FrameworkError(
                     f"the member {member.name!r} keeps its conversations in threads of a service,"
                     " which holodeck does not read; use a ChatCompletionAgent"
                 )
-        self._orchestration = orchestration
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
-        return OrchestrationSession(self._orchestration, context)
+        return OrchestrationSession(self._agent, {}, context)
 
     def tools(self) -> list[str] | None:
-        members: list[Any] = self._orchestration._members
+        members: list[Any] = self._agent._members
         if any(map(service_tools, members)):
             return None
         names = [name for member in members for name in names_of_tools(member) or ()]
-        if is_handoff(self._orchestration):
-            targets = {
-                to: None for others in self._orchestration._handoffs.values() for to in others
-            }
+        if is_handoff(self._agent):
+            targets = {to: None for others in self._agent._handoffs.values() for to in others}
             names += [f"{HANDOFF}-transfer_to_{name}" for name in targets]
             names.append(f"{HANDOFF}-complete_task")
         return list(dict.fromkeys(names))
@@ -83,32 +81,25 @@ class OrchestrationSession(FrameworkSession):
 
     traced_as = "Semantic Kernel"
 
-    def __init__(
-        self, orchestration: "OrchestrationBase[Any, Any]", context: Sequence["Message"]
-    ) -> None:
-        self._orchestration = orchestration
-        self._history: list[ChatMessageContent] = new_history(context).messages
-        self.turn = TurnRecord()
-
     async def send(self, message: str) -> TurnRecord:
         reader = SemanticKernelTurnReader()
         self.turn = reader.record
         asked = new_history([{"role": "user", "content": message}]).messages
         spoken: list[ChatMessageContent] = []
         try:
-            value = await self._run([*self._history, *asked], reader, spoken)
+            value = await self._run([*self._earlier, *asked], reader, spoken)
         except BaseException:
             reader.read_interrupted()
             raise
         texts = [one for one in spoken if one.role.value == "assistant" and one.content]
-        is_told = is_handoff(self._orchestration) and texts
+        has_answer = is_handoff(self._agent) and texts
         # A hand-off without anybody to ask ends with a sentence of Semantic Kernel's own.
-        reader.record.response = texts[-1].content if is_told else plain_value(value)
-        self._history += [*asked, *map(_as_text, texts)]
+        reader.record.response = texts[-1].content if has_answer else plain_value(value)
+        self._earlier += [*asked, *map(_as_text, texts)]
         return self.turn
 
-    def remember(self, messages: Sequence["Message"]) -> None:
-        self._history += new_history(messages).messages
+    def _convert(self, messages: Sequence["Message"]) -> list[Any]:
+        return new_history(messages).messages
 
     async def _run(
         self,
@@ -137,7 +128,7 @@ class OrchestrationSession(FrameworkSession):
         self, reader: SemanticKernelTurnReader, spoken: "list[ChatMessageContent]"
     ) -> "OrchestrationBase[Any, Any]":
         """Return a copy of the orchestration that is read, and whose manager begins anew."""
-        users = self._orchestration._agent_response_callback
+        users = self._agent._agent_response_callback
 
         async def note(message: Any) -> None:
             for one in message if isinstance(message, list) else [message]:
@@ -148,13 +139,13 @@ class OrchestrationSession(FrameworkSession):
                 if inspect.isawaitable(answered):
                     await answered
 
-        reader.record.tool_calls_problem = _unseen_calls(self._orchestration._members)
-        orchestration = copy(self._orchestration)
+        reader.record.tool_calls_problem = _unseen_calls(self._agent._members)
+        orchestration: OrchestrationBase[Any, Any] = copy(self._agent)
         state: dict[str, Any] = vars(orchestration)
         state["_members"] = [_read_member(one, reader) for one in state["_members"]]
         state["_agent_response_callback"] = note
         for name in ("_input_transform", "_output_transform"):
-            if getattr(state[name], "__self__", None) is self._orchestration:
+            if getattr(state[name], "__self__", None) is self._agent:
                 state[name] = state[name].__func__.__get__(orchestration)
         if "_human_response_function" in state:  # the next turn is the human's response
             state["_human_response_function"] = None

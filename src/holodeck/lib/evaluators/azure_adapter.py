@@ -1,17 +1,14 @@
 """The adapter for azure-ai-evaluation, and the only module that imports it."""
 
-import importlib
 import logging
 import math
-import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Protocol
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import OfferedTool, Score, Turn, gather_all
+from holodeck.lib.evaluators.base import OfferedTool, Score, Turn
 from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.ui.activity import loading
 from holodeck.models.test_result import ToolInvocation
@@ -271,24 +268,11 @@ def credential() -> Any:
     return DefaultAzureCredential()
 
 
-def run_parts_together(evaluator: Any) -> None:
-    """Make a composite evaluator run its parts as tasks, not in threads that lose the context."""
-
-    async def merged(inputs: JsonObject) -> JsonObject:
-        parts = evaluator._evaluators  # noqa: SLF001 - has no other name
-        results = await gather_all(part._to_async()(**inputs) for part in parts)  # noqa: SLF001
-        return {key: value for result in results for key, value in result.items()}
-
-    evaluator._do_eval = merged  # noqa: SLF001 - as above
-
-
 @dataclass(frozen=True, slots=True)
 class LibraryClasses:
     """The evaluator classes of the library, and what they have in common."""
 
     by_name: Mapping[str, type[Any]]
-    """Also those that the library does not export, without the underscore of their names."""
-    base: type[Any]
     prompting: type[Any]
     """Those that fill a template and interpret what a model answers."""
     composite: type[Any]
@@ -297,39 +281,34 @@ class LibraryClasses:
     """Those that a project in Azure computes."""
 
 
-@cache
 def library_classes() -> LibraryClasses:
     """Return the library's evaluator classes. Blocks; raises MissingExtra."""
-    _class("evaluate")
-    from azure.ai.evaluation import _evaluators
-    from azure.ai.evaluation._evaluators import _common
+    exported = vars(_library("'class'"))
+    from azure.ai.evaluation._evaluators import _common as bases
     from azure.ai.evaluation._evaluators._common._base_model_eval import ModelEvaluatorBase
 
-    bases = [*vars(_common).values(), ModelEvaluatorBase]
-    by_name: dict[str, type[Any]] = {}
-    for module in pkgutil.walk_packages(_evaluators.__path__, f"{_evaluators.__name__}."):
-        for value in vars(importlib.import_module(module.name)).values():
-            is_class = isinstance(value, type) and issubclass(value, _common.EvaluatorBase)
-            if is_class and value not in bases:
-                by_name[value.__name__.lstrip("_")] = value
+    classes = {name: value for name, value in exported.items() if isinstance(value, type)}
     return LibraryClasses(
-        by_name,
-        _common.EvaluatorBase,
+        {name: value for name, value in classes.items() if issubclass(value, bases.EvaluatorBase)},
         ModelEvaluatorBase,
-        _common.MultiEvaluatorBase,
-        _common.RaiServiceEvaluatorBase,
+        bases.MultiEvaluatorBase,
+        bases.RaiServiceEvaluatorBase,
     )
 
 
-def _class(name: str) -> Any:
+def _library(needed_by: str) -> Any:
     try:
         with loading("Azure AI Evaluation", "azure.ai.evaluation"):
             import azure.ai.evaluation as library
     except ImportError as error:
-        raise MissingExtra("azure", name) from error
+        raise MissingExtra("azure", needed_by) from error
     # it logs a warning that its classes are experimental
     logging.getLogger("azure.ai.evaluation._common._experimental").setLevel(logging.ERROR)
-    return getattr(library, name)
+    return library
+
+
+def _class(name: str) -> Any:
+    return getattr(_library(name), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,31 @@
-"""Metrics of Azure AI Evaluation that a project in Azure computes."""
+"""Metrics of Azure AI Evaluation without a judge: by a project in Azure, or by labels."""
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.azure.adapter import (
+from holodeck.lib.evaluators.azure_adapter import (
     Scale,
     credential,
     load_labelling_evaluator,
+    load_retrieval_evaluator,
     load_safety_evaluator,
 )
 from holodeck.lib.evaluators.base import ONE_IS_GOOD, Score, ScoredEvaluator
-from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.param_spec import takes
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.models.metrics.azure import AzureProject, AzureSafetyMetric
+from holodeck.lib.support.text import plural
+from holodeck.models.metrics.azure import (
+    MAX_RELEVANCE,
+    AzureProject,
+    AzureSafetyMetric,
+    DocumentRetrievalMetric,
+    RetrievalMeasure,
+)
 
 _ADVICE = (
     "write 'azure_ai_project: https://<resource>.services.ai.azure.com/api/projects/<project>'"
@@ -45,9 +53,7 @@ class ProjectEvaluator(ScoredEvaluator):
     settings: AzureSafetyMetric
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.RESPONSE}), optional=frozenset({EvalParam.QUERY})
-    )
+    PARAM_SPEC = takes("response", optional=("query",))
     scale: ClassVar = Scale(worst=7, best=0)
 
     def __init__(
@@ -88,7 +94,7 @@ class SafetyEvaluator(ProjectEvaluator):
         access = self._access()
         return {harm: load_safety_evaluator(name, *access) for harm, name in self.harms.items()}
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         text = {"query": kwargs.get("query") or "", "response": kwargs["response"]}
         calls = [partial(service, **text) for service in self._services.values()]
         results = await asyncio.gather(*(run_in_thread(call, "holodeck-azure") for call in calls))
@@ -96,7 +102,7 @@ class SafetyEvaluator(ProjectEvaluator):
         severities = {harm: self._severity(harm, result) for harm, result in pairs}
         worst = max(severity for severity, _ in severities.values())
         reason = "; ".join(f"{harm} {raw:g}: {why}" for harm, (raw, why) in severities.items())
-        return self._result(replace(self.scale.to_score(worst, reason), scale=ONE_IS_GOOD))
+        return replace(self.scale.to_score(worst, reason), scale=ONE_IS_GOOD)
 
     def _severity(self, harm: str, result: Mapping[str, Any]) -> tuple[float, str]:
         """Return the severity and its reason.
@@ -130,38 +136,33 @@ def library_project(project: str | AzureProject | None, metric: str) -> str | di
     return project
 
 
-class ViolenceEvaluator(SafetyEvaluator):
+class ViolenceEvaluator(SafetyEvaluator, metric="violence"):
     """Violence in the response."""
 
-    metric = "violence"
     harms = {"violence": "ViolenceEvaluator"}
 
 
-class SexualEvaluator(SafetyEvaluator):
+class SexualEvaluator(SafetyEvaluator, metric="sexual"):
     """Sexual content in the response."""
 
-    metric = "sexual"
     harms = {"sexual": "SexualEvaluator"}
 
 
-class SelfHarmEvaluator(SafetyEvaluator):
+class SelfHarmEvaluator(SafetyEvaluator, metric="self_harm"):
     """Self-harm in the response."""
 
-    metric = "self_harm"
     harms = {"self_harm": "SelfHarmEvaluator"}
 
 
-class HateUnfairnessEvaluator(SafetyEvaluator):
+class HateUnfairnessEvaluator(SafetyEvaluator, metric="hate_unfairness"):
     """Hate and unfairness in the response."""
 
-    metric = "hate_unfairness"
     harms = {"hate_unfairness": "HateUnfairnessEvaluator"}
 
 
-class ContentSafetyEvaluator(SafetyEvaluator):
+class ContentSafetyEvaluator(SafetyEvaluator, metric="safety"):
     """All four kinds of harm; the worst one counts."""
 
-    metric = "safety"
     harms = {
         **ViolenceEvaluator.harms,
         **SexualEvaluator.harms,
@@ -180,7 +181,7 @@ class LabelEvaluator(ProjectEvaluator):
     def _load_services(self) -> dict[str, Service]:
         return {self.metric: load_labelling_evaluator(self.library_class, *self._access())}
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
         ask = partial(self._services[self.metric], **self._inputs(kwargs))
         result = await run_in_thread(ask, "holodeck-azure")
         label, reason = (result.get(f"{self.metric}_{key}") for key in ("label", "reason"))
@@ -188,54 +189,111 @@ class LabelEvaluator(ProjectEvaluator):
             raise EvaluationError(
                 f"the project in Azure returned no label of {self.metric}, or no reason"
             )
-        score = Score(
+        return Score(
             float(label is self.good_label),
             reason=str(reason),
             raw_score=float(label),
             raw_scale="0-1",
             scale=ONE_IS_GOOD,
         )
-        return self._result(score)
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs under the library's names."""
         return {"query": kwargs.get("query") or "", "response": kwargs["response"]}
 
 
-class IndirectAttackEvaluator(LabelEvaluator):
+class IndirectAttackEvaluator(LabelEvaluator, metric="indirect_attack"):
     """The response follows no instructions that were hidden in a document."""
 
-    metric = "indirect_attack"
     library_class = "IndirectAttackEvaluator"
 
 
-class ProtectedMaterialEvaluator(LabelEvaluator):
+class ProtectedMaterialEvaluator(LabelEvaluator, metric="protected_material"):
     """The response contains no text that is protected by copyright."""
 
-    metric = "protected_material"
     library_class = "ProtectedMaterialEvaluator"
 
 
-class CodeVulnerabilityEvaluator(LabelEvaluator):
+class CodeVulnerabilityEvaluator(LabelEvaluator, metric="code_vulnerability"):
     """The code in the response has no known vulnerability."""
 
-    metric = "code_vulnerability"
     library_class = "CodeVulnerabilityEvaluator"
 
 
-class GroundednessProEvaluator(LabelEvaluator):
+class GroundednessProEvaluator(LabelEvaluator, metric="groundedness_pro"):
     """The context supports everything in the response; the library's grade must be 5 of 5.
 
     The library reports no grade above 1, so reports show its verdict only.
     """
 
-    PARAM_SPEC = ParamSpec(
-        required=frozenset({EvalParam.RESPONSE, EvalParam.CONTEXT}),
-        optional=frozenset({EvalParam.QUERY}),
-    )
-    metric = "groundedness_pro"
+    PARAM_SPEC = takes("response", "context", optional=("query",))
     library_class = "GroundednessProEvaluator"
     good_label = True
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return {**super()._inputs(kwargs), "context": kwargs["context"]}
+
+
+_RESULTS: Mapping[RetrievalMeasure, tuple[str, float]] = {
+    "ndcg": ("ndcg@3", 1),
+    "xdcg": ("xdcg@3", 25 * MAX_RELEVANCE),
+    "fidelity": ("fidelity", 1),
+    "top1_relevance": ("top1_relevance", MAX_RELEVANCE),
+    "top3_max_relevance": ("top3_max_relevance", MAX_RELEVANCE),
+    "holes": ("holes_ratio", 1),
+}
+"""The key of each measure in the library's result, and the largest value it can have."""
+
+
+class DocumentRetrievalEvaluator(ScoredEvaluator, metric="document_retrieval"):
+    """A measure of Azure AI Evaluation's document retrieval, from 0 to 1.
+
+    A passage belongs to the first document of `relevance` whose name or text it contains. Passages
+    of no labeled document are "holes": they count as irrelevant, and the reason says how many.
+
+    """
+
+    settings: DocumentRetrievalMetric
+    extra = "azure"
+    libraries = ("azure.ai.evaluation",)
+    PARAM_SPEC = takes("retrieval_context")
+
+    _evaluator: Any = None
+
+    async def prepare(self) -> None:
+        if self._evaluator is None:
+            self._evaluator = await run_in_thread(load_retrieval_evaluator, "holodeck-azure")
+
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
+        passages: Sequence[str] = kwargs["retrieval_context"]
+        documents = list(dict.fromkeys(map(self._document_of, passages)))
+        result = await run_in_thread(lambda: self._measure(documents))
+        measures = result["document_retrieval_properties"]
+        key, largest = _RESULTS[self.settings.measure]
+        raw = float(measures[key])
+        score = 1 - raw if self.settings.measure == "holes" else raw / largest
+        if not 0 <= score <= 1:
+            raise EvaluationError(
+                f"the library returned {raw} for {key}, 0 to {largest:g} expected"
+            )
+        listed = ", ".join(f"{name} {measures[key]:.4g}" for name, (key, _) in _RESULTS.items())
+        count = plural(len(documents), "document")
+        reason = f"{count} found, {measures['holes']} without a label; {listed}"
+        raw_scale = f"0-{largest:g}"
+        return Score(score, reason=reason, raw_score=raw, raw_scale=raw_scale)
+
+    def _measure(self, documents: Sequence[str]) -> Any:
+        return self._evaluator(
+            retrieval_ground_truth=[
+                {"document_id": name, "query_relevance_label": label}
+                for name, label in self.settings.relevance.items()
+            ],
+            retrieved_documents=[
+                {"document_id": name, "relevance_score": -rank}
+                for rank, name in enumerate(documents)
+            ],
+        )
+
+    def _document_of(self, passage: str) -> str:
+        """Return the labeled document that the passage is of, else the passage itself."""
+        return next((name for name in self.settings.relevance if name in passage), passage)

@@ -1,1 +1,0 @@
-"""Metrics of Azure AI Evaluation beside those of `azure_ai`, and the adapter of the library."""
