@@ -170,12 +170,16 @@ class CaseCaches:
                 )
             return None
         # Imported here because most cases have no cache.
-        from holodeck.lib.conversation.recordings import Recordings  # noqa: PLC0415
         from holodeck.lib.conversation.response_cache import ResponseCache, model_cache_facts  # noqa: PLC0415
 
         model = with_judge_defaults(llm, is_agents_own=llm is self._agent.model)
-        recordings = Recordings(self._folder, case.cache_key, self._redact)
-        return ResponseCache(recordings, self._mode, model_cache_facts(model))
+        return ResponseCache(
+            self._folder,
+            case.cache_key,
+            self._mode,
+            clean=self._redact,
+            model=model_cache_facts(model),
+        )
 
     def _redact(self, value: dict[str, Any]) -> dict[str, Any]:
         return self._redactor.redact_report(value)
