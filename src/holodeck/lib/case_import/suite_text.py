@@ -123,12 +123,12 @@ def _parse_pattern(written: str) -> tuple[str, re.Pattern[str]]:
             "--redact", f"found {written!r}; expected NAME=REGEX such as 'order=A-[0-9]+'"
         )
     try:
-        compiled = re.compile(pattern)
+        expression = re.compile(pattern)
     except re.error as error:
         raise ConfigError("--redact", f"{pattern!r} is no regular expression: {error}") from error
-    if compiled.search("") is not None:
+    if expression.search("") is not None:
         raise ConfigError("--redact", f"{pattern!r} matches the empty text, so it marks everything")
-    return f"<{name}>", compiled
+    return f"<{name}>", expression
 
 
 class SuiteText(NamedTuple):

@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.conversation.messages import (
@@ -37,8 +37,6 @@ from holodeck.models.results.evidence import unknown_reason
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
-
-    from holodeck.lib.conversation.engine import Conversation
 
 
 class History:
@@ -128,10 +126,30 @@ def _remove(queue: list[Message], gone: Sequence[Message]) -> None:
     queue[:] = [message for message in queue if id(message) not in ids]
 
 
+class RunningConversation(Protocol):
+    """The conversation behind a state."""
+
+    description: str
+    config: Any
+    history: History
+    agents: list[Any]
+    fields: Mapping[str, Any]
+    has_checkpoints: bool
+    unseen_tool_calls: bool
+    span_store: SpanStore | None
+
+    @property
+    def thread_id(self) -> str: ...
+    @property
+    def current_turn(self) -> int: ...
+    def add_message(self, message: Mapping[str, Any]) -> None: ...
+    def rollback_messages_to(self, index: int) -> list[Message]: ...
+
+
 class ScenarioState:
     """The conversation so far. What it returns are copies; add_message() adds to it."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: RunningConversation) -> None:
         self._executor = conversation
 
     def __repr__(self) -> str:
