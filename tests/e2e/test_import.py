@@ -8,7 +8,7 @@ import yaml
 
 import holodeck
 from holodeck.cli.main import run
-from holodeck.lib.case_import.personal_data import make_redact
+from holodeck.lib.case_import.suite_text import make_redact
 
 AGENT = """\
 name: shop

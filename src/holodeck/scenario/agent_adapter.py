@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from threading import RLock
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from holodeck.config.providers import missing_key_message
@@ -17,7 +17,7 @@ from holodeck.errors import BackendError, ConfigError, Refusal
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioUsageError
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judge import Judge, Judges
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.scenario.config import (
@@ -40,8 +40,6 @@ class AgentAdapter(ABC):
         """Return a text, a message, a list of messages, or the result that ends it all."""
 
 
-T = TypeVar("T")
-
 _lock = RLock()
 
 
@@ -54,7 +52,7 @@ def _judges() -> Judges:
     return Judges()
 
 
-class ModelAgent(AgentAdapter, Generic[T]):
+class ModelAgent(AgentAdapter):
     """A participant that asks a model.
 
     Its settings are attributes, which a subclass may set without calling our constructor.
@@ -69,24 +67,23 @@ class ModelAgent(AgentAdapter, Generic[T]):
     system_prompt: str | None = None
     _extra_params: Mapping[str, Any] = MappingProxyType({})
     """Further arguments of the model."""
-    _own_client: ModelClient[T] | None = None
+    _own_client: ModelClient | None = None
     _kind: ClassVar[str] = "simulator"
 
-    def _set_model(self, model: str | None, chosen: Mapping[str, Any]) -> None:
-        """Set the attributes of the model, from the configured one if necessary.
-
-        Raises ConfigError.
-        """
+    def __init__(
+        self, *, model: str | None = None, system_prompt: str | None = None, **arguments: Any
+    ) -> None:
         owner = type(self).__name__
-        name, arguments = _with_default(owner, model, chosen)
-        model_settings(owner, name, arguments)
+        name, known = _with_default(owner, model, without_voice(owner, arguments))
+        model_settings(owner, name, known)
         self.model = name
-        self.api_base = arguments.pop("api_base", None)
-        self.api_key = arguments.pop("api_key", None)
-        if "temperature" in arguments:  # else the recorded responses of earlier versions change
-            self.temperature = arguments.pop("temperature")
-        self.max_tokens = arguments.pop("max_tokens", None)
-        self._extra_params = arguments
+        self.system_prompt = system_prompt
+        self.api_base = known.pop("api_base", None)
+        self.api_key = known.pop("api_key", None)
+        if "temperature" in known:  # else the recorded responses of earlier versions change
+            self.temperature = known.pop("temperature")
+        self.max_tokens = known.pop("max_tokens", None)
+        self._extra_params = known
 
     def _model_settings(self) -> ModelSettings:
         """Return the model by the attributes. Raises ConfigError."""
@@ -99,16 +96,12 @@ class ModelAgent(AgentAdapter, Generic[T]):
         }
         return settings_for(type(self).__name__, self.model, arguments)
 
-    def _make_client(self, model: ChatModel) -> T:
-        """Return what asks the model."""
-        raise NotImplementedError
-
     @property
-    def _client(self) -> ModelClient[T]:
+    def _client(self) -> ModelClient:
         with _lock:
             if self._own_client is None:
                 self._own_client = ModelClient(
-                    type(self).__name__, self._model_settings, self._kind, self._make_client
+                    type(self).__name__, self._model_settings, self._kind
                 )
             return self._own_client
 
@@ -143,14 +136,6 @@ def settings_for(owner: str, model: str | None, arguments: Mapping[str, Any]) ->
     return model_settings(owner, *_with_default(owner, model, arguments))
 
 
-def client_for(
-    owner: str, model: str | None, arguments: Mapping[str, Any]
-) -> ModelClient[ChatModel]:
-    """Return a client of a model, the configured one if None. Raises ConfigError."""
-    settings = settings_for(owner, model, arguments)
-    return ModelClient(owner, lambda: settings, "simulator", lambda chat: chat)
-
-
 def _with_default(
     owner: str, model: str | None, given: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
@@ -180,28 +165,22 @@ def _with_default(
     return model, {**(base.given() if same else {}), **own}
 
 
-class ModelClient(Generic[T]):
+class ModelClient:
     """The client of an agent's model, which closes after the last run on an event loop.
 
     Args:
         owner: The class that needs it, for messages.
         settings: Returns the model; if it has changed, there is a new client.
         kind: The kind of work; each kind has slots of its own.
-        make: Makes what asks the model.
     """
 
     def __init__(
-        self,
-        owner: str,
-        settings: Callable[[], ModelSettings],
-        kind: str,
-        make: Callable[[ChatModel], T],
+        self, owner: str, settings: Callable[[], ModelSettings], kind: str = "simulator"
     ) -> None:
         self._owner = owner
         self._settings = settings
         self._kind = kind
-        self._make = make
-        self._made: list[tuple[ModelSettings, ChatModel, T]] = []
+        self._made: list[tuple[ModelSettings, ChatModel, Judge]] = []
         self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
     @property
@@ -213,26 +192,30 @@ class ModelClient(Generic[T]):
         sent = {key: value for key, value in body.items() if key not in left_out}
         return {**facts, "body": sent} if sent else facts
 
-    def get(self) -> T:
-        """Return the client. Raises ScenarioUsageError without an API key."""
+    def get(self) -> ChatModel:
+        """Return the model. Raises ScenarioUsageError without an API key."""
+        return self._current()[1]
+
+    def judge(self) -> Judge:
+        """Return the model as a judge. Raises ScenarioUsageError without an API key."""
+        return self._current()[2]
+
+    def _current(self) -> tuple[ModelSettings, ChatModel, Judge]:
         settings = self._settings()
         with _lock:
             if not self._made or self._made[-1][0] != settings:
-                self._made.append((settings, *self._build(settings)))
-            return self._made[-1][2]
-
-    def _build(self, settings: ModelSettings) -> tuple[ChatModel, T]:
-        llm = settings.llm
-        problem = None if settings.options.client else missing_key_message(llm)
-        if problem is not None:
-            # Not an error of the constructor: a script may contain all messages, and a replay
-            # calls no model.
-            name = f"{llm.provider.value}/{llm.name}"
-            text = problem.partition(", or")[0]
-            raise ScenarioUsageError(self._owner, f"model '{name}': {text}")
-        chat = _judges().model(llm, self._kind, options=settings.options)
-        model = ExplainedModel(chat, self._owner, llm)
-        return model, self._make(model)
+                llm = settings.llm
+                problem = None if settings.options.client else missing_key_message(llm)
+                if problem is not None:
+                    # Not an error of the constructor: a script may contain all messages, and a
+                    # replay calls no model.
+                    name = f"{llm.provider.value}/{llm.name}"
+                    text = problem.partition(", or")[0]
+                    raise ScenarioUsageError(self._owner, f"model '{name}': {text}")
+                chat = _judges().model(llm, self._kind, options=settings.options)
+                model = ExplainedModel(chat, self._owner, llm)
+                self._made.append((settings, model, Judge(model)))
+            return self._made[-1]
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:

@@ -8,8 +8,7 @@ from typing import Any, TypeVar, cast
 
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.recordings import NotRecorded, Recordings
-from holodeck.lib.conversation.response_cache import CacheKey, ResponseCache
+from holodeck.lib.conversation.response_cache import CacheKey, NotRecorded, ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.script_run import running as context_scenario
 from holodeck.lib.secrets.redact import Redactor
@@ -91,7 +90,7 @@ class _CachedFunction:
         folder = (
             Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
         )
-        cache = ResponseCache(Recordings(folder, config.cache_key, _clean), mode)
+        cache = ResponseCache(folder, config.cache_key, mode, clean=_clean)
         return cache, self._key_arguments(run, args, kwargs)
 
     def _key_arguments(

@@ -15,8 +15,6 @@ from holodeck.lib.conversation.criteria_judge import (
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import is_list_of_criteria
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
-from holodeck.lib.judging.judge import Judge
-from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.spans.evidence import (
     MAX_LOOKUPS,
     TOKEN_THRESHOLD,
@@ -24,7 +22,7 @@ from holodeck.lib.spans.evidence import (
     evidence_of,
     mentions_spans,
 )
-from holodeck.scenario.agent_adapter import ModelAgent, without_voice
+from holodeck.scenario.agent_adapter import ModelAgent
 from holodeck.scenario.cache import scenario_cache
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ class SpanSettings:
         return SpanEvidence(spans, (), *limits) if is_needed else None
 
 
-class JudgeAgent(ModelAgent[Judge]):
+class JudgeAgent(ModelAgent):
     """Decides by criteria whether the agent passes.
 
     Args:
@@ -97,16 +95,10 @@ class JudgeAgent(ModelAgent[Judge]):
     criteria: Sequence[str] | None = None
     _kind = "judge"
 
-    def __init__(  # noqa: PLR0913 - as documented
+    def __init__(
         self,
         *,
         criteria: Sequence[str] | None = None,
-        model: str | None = None,
-        api_base: str | None = None,
-        api_key: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        system_prompt: str | None = None,
         token_threshold: int = TOKEN_THRESHOLD,
         max_discovery_steps: int = MAX_LOOKUPS,
         include_traces: bool | None = None,
@@ -121,34 +113,25 @@ class JudgeAgent(ModelAgent[Judge]):
                 f"{list(criteria)!r} contains an empty criterion; write a text for each, or leave"
                 " them out and write judge([…]) in the script",
             )
+        super().__init__(**model_arguments)
         self.criteria = criteria
-        self.system_prompt = system_prompt
         self._span_settings = SpanSettings(
             token_threshold, max_discovery_steps, include_traces, span_collector
         )
-        arguments = {
-            "api_base": api_base,
-            "api_key": api_key,
-            "temperature": temperature,
-            "max_tokens": max_tokens,
-        }
-        self._set_model(model, arguments | without_voice("JudgeAgent", model_arguments))
-
-    def _make_client(self, model: ChatModel) -> Judge:
-        return Judge(model)
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return the verdict; an empty list while the conversation has to go on."""
         has_nothing_to_judge = not (self.criteria or input.judgment_request)
         if has_nothing_to_judge and input.scenario_state.has_checkpoints:
             return []
-        spans = self._span_settings.evidence(input, input.judgment_criteria or self.criteria or [])
+        criteria = input.judgment_criteria or self.criteria or []
+        spans = self._span_settings.evidence(input, criteria)
         if spans is None:
             decided = await self._decided(input)
         else:
             decided = await self._decided_with_spans(input, spans)
         if isinstance(decided, ScenarioResult):
-            require_same_criteria(decided.criteria, input.judgment_criteria or self.criteria or [])
+            require_same_criteria(decided.criteria, criteria)
             # A cached verdict has the messages of its own run.
             return decided.model_copy(update={"messages": input.messages})
         return decided
@@ -168,7 +151,7 @@ class JudgeAgent(ModelAgent[Judge]):
 
     def _judge(self, spans: SpanEvidence | None = None) -> CriteriaJudge:
         return CriteriaJudge(
-            self._client.get(), self.criteria, instructions=self.system_prompt, spans=spans
+            self._client.judge(), self.criteria, instructions=self.system_prompt, spans=spans
         )
 
     def cache_facts(self) -> dict[str, object]:

@@ -19,10 +19,12 @@ from holodeck.lib.conversation.script import agent, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.llm.model import ChatModel
-from holodeck.scenario.agent_adapter import AgentAdapter, ModelClient, client_for
+from holodeck.scenario.agent_adapter import AgentAdapter, ModelClient, settings_for
 from holodeck.scenario.cache import scenario_cache
 
 NAME = "RedTeamAgent"
+_ATTACK = frozenset(inspect.signature(RedTeamUser).parameters)
+"""The arguments that say how to attack; the others are those of the models."""
 TEMPERATURE = 0.7
 Check = Callable[[ScenarioState], Awaitable[Any] | Any]
 """A function that asserts something about the conversation so far."""
@@ -66,109 +68,62 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
         *,
         strategy: RedTeamStrategy,
         target: str,
-        total_turns: int = 30,
         metaprompt_model: str | None = None,
         model: str | None = None,
-        metaprompt_template: str | None = None,
-        attack_plan: str | None = None,
-        score_responses: bool = True,
-        fast_refusal_detection: bool = True,
-        success_score: int | None = 9,
-        success_confirm_turns: int = 2,
-        injection_probability: float = 0.0,
-        techniques: Sequence[AttackTechnique] | None = None,
-        max_backtracks: int | None = None,
         api_base: str | None = None,
         api_key: str | None = None,
         temperature: float = TEMPERATURE,
         metaprompt_temperature: float | None = None,
-        max_tokens: int | None = None,
-        **extra_params: Any,
+        **arguments: Any,
     ) -> None:
-        super().__init__(
-            strategy=strategy,
-            target=target,
-            total_turns=total_turns,
-            metaprompt_template=metaprompt_template,
-            attack_plan=attack_plan,
-            score_responses=score_responses,
-            success_score=success_score,
-            success_confirm_turns=success_confirm_turns,
-            fast_refusal_detection=fast_refusal_detection,
-            injection_probability=injection_probability,
-            techniques=techniques,
-            max_backtracks=max_backtracks,
-        )
-        if metaprompt_template is not None and not strategy.needs_metaprompt_plan:
+        attack = {name: arguments.pop(name) for name in _ATTACK if name in arguments}
+        super().__init__(strategy=strategy, target=target, **attack)
+        if attack.get("metaprompt_template") is not None and not strategy.needs_metaprompt_plan:
             warnings.warn(
                 f"{type(strategy).__name__} needs no plan, so metaprompt_template will be ignored",
                 UserWarning,
                 stacklevel=2,
             )
-        planner = metaprompt_model or model
-        self.metaprompt_model = planner
+
+        def client(model: str | None, **settings: Any) -> ModelClient:
+            endpoint = {"api_base": api_base, "api_key": api_key}
+            resolved = settings_for(NAME, model, endpoint | settings)
+            return ModelClient(NAME, lambda: resolved)
+
+        self.metaprompt_model = planner = metaprompt_model or model
         of_planner = temperature if metaprompt_temperature is None else metaprompt_temperature
-        endpoint: dict[str, Any] = {"api_base": api_base, "api_key": api_key}
-        settings = {"temperature": temperature, "max_tokens": max_tokens, **extra_params}
-        self._clients: dict[Task, ModelClient[ChatModel]] = {
-            "attack": client_for(NAME, model, endpoint | settings),
-            "plan": client_for(NAME, planner, endpoint | {"temperature": of_planner}),
-            "score": client_for(NAME, planner, endpoint | {"temperature": 0.0}),
+        self._clients: dict[Task, ModelClient] = {
+            "attack": client(model, temperature=temperature, **arguments),
+            "plan": client(planner, temperature=of_planner),
+            "score": client(planner, temperature=0.0),
         }
 
     @classmethod
-    def crescendo(
-        cls,
-        *,
-        target: str,
-        total_turns: int = 30,
-        success_score: int | None = 9,
-        success_confirm_turns: int = 2,
-        injection_probability: float = 0.0,
-        techniques: Sequence[AttackTechnique] | None = None,
-        **kwargs: Any,
-    ) -> "RedTeamAgent":
+    def crescendo(cls, *, target: str, **arguments: Any) -> "RedTeamAgent":
         """Return an attacker that begins harmlessly and asks for more in four phases.
 
-        `kwargs` are further arguments of the class.
+        `arguments` are further arguments of the class.
         """
-        return cls(
-            strategy=CrescendoStrategy(),
-            target=target,
-            total_turns=total_turns,
-            success_score=success_score,
-            success_confirm_turns=success_confirm_turns,
-            injection_probability=injection_probability,
-            techniques=techniques,
-            **kwargs,
-        )
+        return cls(strategy=CrescendoStrategy(), target=target, **arguments)
 
     @classmethod
-    def goat(  # noqa: PLR0913 - as documented
+    def goat(
         cls,
         *,
         target: str,
-        total_turns: int = 30,
-        success_score: int | None = 9,
-        success_confirm_turns: int = 2,
-        injection_probability: float = 0.0,
         goat_techniques: Sequence[Technique] | None = None,
         encoding_techniques: Sequence[AttackTechnique] | None = None,
         techniques: Sequence[AttackTechnique] | None = None,
-        **kwargs: Any,
+        **arguments: Any,
     ) -> "RedTeamAgent":
         """Return an attacker that chooses techniques of persuasion turn by turn, without a plan.
 
         Args:
             target: The goal: what the agent under test should refuse.
-            total_turns: How many turns the attack has.
-            success_score: The score that counts as success.
-            success_confirm_turns: How many answers in a row must reach it.
-            injection_probability: How likely a message is encoded.
             goat_techniques: The catalogue; `DEFAULT_GOAT_TECHNIQUES` if not given.
             encoding_techniques: The encodings to draw from.
             techniques: The older name of `encoding_techniques`.
-            kwargs: Further arguments of the class.
+            arguments: Further arguments of the class.
         """
         if techniques is not None and encoding_techniques is not None:
             raise TypeError("goat() takes only one of encoding_techniques and techniques")
@@ -179,16 +134,9 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
                 DeprecationWarning,
                 stacklevel=2,
             )
-        return cls(
-            strategy=GoatStrategy(goat_techniques),
-            target=target,
-            total_turns=total_turns,
-            success_score=success_score,
-            success_confirm_turns=success_confirm_turns,
-            injection_probability=injection_probability,
-            techniques=techniques if encoding_techniques is None else encoding_techniques,
-            **kwargs,
-        )
+        encodings = techniques if encoding_techniques is None else encoding_techniques
+        strategy = GoatStrategy(goat_techniques)
+        return cls(strategy=strategy, target=target, techniques=encodings, **arguments)
 
     def marathon_script(
         self, checks: Sequence[Check] | None = None, final_checks: Sequence[Check] | None = None

@@ -7,12 +7,11 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.llm.model import ChatModel
-from holodeck.scenario.agent_adapter import ModelAgent, without_voice
+from holodeck.scenario.agent_adapter import ModelAgent
 from holodeck.scenario.cache import scenario_cache
 
 
-class UserSimulatorAgent(ModelAgent[ChatModel]):
+class UserSimulatorAgent(ModelAgent):
     """Plays the user of the scenario's description.
 
     Args:
@@ -41,15 +40,9 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
     agent_first: bool = False
     language: str | None = None
 
-    def __init__(  # noqa: PLR0913 - as documented
+    def __init__(
         self,
         *,
-        model: str | None = None,
-        api_base: str | None = None,
-        api_key: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        system_prompt: str | None = None,
         persona: str | None = None,
         facts: Sequence[str] = (),
         opening: str | None = None,
@@ -59,19 +52,12 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
     ) -> None:
         if isinstance(facts, str):
             raise ConfigError("UserSimulatorAgent.facts", "is one text; write a list: facts=['…']")
-        self.system_prompt = system_prompt
+        super().__init__(**model_arguments)
         self.persona = persona
         self.facts = tuple(facts)
         self.opening = opening
         self.agent_first = agent_first
         self.language = language
-        arguments = {
-            "api_base": api_base,
-            "api_key": api_key,
-            "temperature": temperature,
-            "max_tokens": max_tokens,
-        }
-        self._set_model(model, arguments | without_voice("UserSimulatorAgent", model_arguments))
 
     @property
     def _persona(self) -> Persona:
@@ -83,14 +69,11 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
             language=self.language,
         )
 
-    def _make_client(self, model: ChatModel) -> ChatModel:
-        return model
-
     @scenario_cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
         """Return the user's next message, or the end of the conversation."""
         model = self._client.get()
-        return await SimulatedUser(model, self._persona, instructions=self.system_prompt).call(
+        return await SimulatedUser(model, self._persona, instructions=self.system_prompt).reply(
             input
         )
 

@@ -75,15 +75,15 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     case with a `todo` cannot pass. What is not imported is listed with its line.
     """
     from holodeck.errors import ConfigError, NothingSelected
-    from holodeck.lib.case_import.personal_data import (
+    from holodeck.lib.case_import.read import read_source
+    from holodeck.lib.case_import.suite_text import (
         choose,
         leave_out_duplicates,
         make_redact,
         redact_case,
+        render_suite,
         split_turns,
     )
-    from holodeck.lib.case_import.read import read_source
-    from holodeck.lib.case_import.suite_text import render_suite
     from holodeck.lib.reports.formats import check_writable, write_report_text
 
     cli_context = context.ensure_object(CliContext)
@@ -101,7 +101,7 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     leave_out_duplicates(imported)
     choose(imported, limit, sample, seed)
     for note in imported.notes:
-        echo(cli_context.brief(redact(str(note))), err=True)
+        echo(cli_context.brief(redact(note)), err=True)
     if not imported.cases:
         raise NothingSelected(f"{source} holds no conversation to import")
     name = (

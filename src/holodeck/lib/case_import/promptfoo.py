@@ -11,7 +11,6 @@ from typing import Any
 from holodeck.config.yaml.source import KeyPath, Source
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import Imported, ImportedCase
-from holodeck.lib.case_import.messages import ConversationReader
 from holodeck.lib.support.safe_paths import file_inside
 
 _SIMILAR = 0.75
@@ -24,60 +23,41 @@ _IGNORED_KEYS = {
 """Keys of an assertion without which the case is at least as strict."""
 
 
-@dataclass(frozen=True)
-class Translation:
-    """What an assertion becomes; `problem` says why it becomes nothing."""
-
-    metric: dict[str, Any] | None = None
-    criterion: str | None = None
-    problem: str | None = None
-    notes: tuple[str, ...] = ()
-
-
-def translate(written: dict[str, Any]) -> Translation:
-    """Return what an assertion means here; placeholders in it are filled in already."""
-    kind, value = written.get("type"), written.get("value")
-    make = _KINDS.get(kind) if isinstance(kind, str) else None
-    unknown = [key for key in written if key not in _PLAIN_KEYS | _IGNORED_KEYS.keys()]
-    found: Made = ""
-    if make is None:
-        found = "has no equivalent"
-    elif written.get("weight") == 0:
-        found = "has the weight 0, so it decides nothing"
-    elif unknown:
-        found = f"has {', '.join(map(repr, unknown))}"
-    elif isinstance(value, str) and value.startswith("file://"):
-        found = f"its value is in {value}"
-    else:
-        found = make(value, written.get("threshold"))
-        if (
-            isinstance(found, dict)
-            and "criterion" in found
-            and written.get("threshold") is not None
-        ):
-            found = "has a threshold, and criteria pass or fail"
-    if isinstance(found, str):
-        return Translation(problem=f"the assertion {kind!r} is not imported: {found}")
-    notes = [f"{key!r} is left out: {why}" for key, why in _IGNORED_KEYS.items() if key in written]
-    if "criterion" in found:
-        return Translation(criterion=found["criterion"], notes=tuple(notes))
-    return Translation(metric=found, notes=tuple(notes))
-
-
 Made = dict[str, Any] | str
 """A metric, a criterion, or why there is none."""
+
+
+def translate(written: dict[str, Any]) -> Made:
+    """Return what an assertion means here; placeholders in it are filled in already."""
+    kind, value, threshold = (written.get(key) for key in ("type", "value", "threshold"))
+    make = _KINDS.get(kind) if isinstance(kind, str) else None
+    unknown = [key for key in written if key not in _PLAIN_KEYS | _IGNORED_KEYS.keys()]
+    made: Made
+    if make is None:
+        made = "has no equivalent"
+    elif written.get("weight") == 0:
+        made = "has the weight 0, so it decides nothing"
+    elif unknown:
+        made = f"has {', '.join(map(repr, unknown))}"
+    elif isinstance(value, str) and value.startswith("file://"):
+        made = f"its value is in {value}"
+    else:
+        made = make(value, threshold)
+        if isinstance(made, dict) and "criterion" in made and threshold is not None:
+            made = "has a threshold, and criteria pass or fail"
+    return f"the assertion {kind!r} is not imported: {made}" if isinstance(made, str) else made
 
 
 def _texts(value: object, *, several: bool) -> list[str] | str:
     """Return the texts of a value, or what is wrong with it."""
     if several and isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
-    found = value if several else [value]
-    if not isinstance(found, list) or not found:
+    items = value if several else [value]
+    if not isinstance(items, list) or not items:
         return "no text is given"
-    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in found):
+    if not all(type(item) in (str, int, float) for item in items):
         return "the value is no text"
-    texts = [str(one) for one in found]
+    texts = [str(item) for item in items]
     return texts if all(text.strip() for text in texts) else "a text is empty"
 
 
@@ -196,26 +176,25 @@ class _Reader:
         self._data = source.data()
         self._todo: list[str] = []
         """What every case lacks."""
+        default = self._data.get("defaultTest")
+        self._default: Mapping[str, Any] = default if isinstance(default, Mapping) else {}
 
     def read(self) -> None:
         """Read the prompts, then the tests with each of them."""
         self._note_other_keys()
-        default = self._data.get("defaultTest")
-        default = default if isinstance(default, Mapping) else {}
-        self._note_unknown(default, ("defaultTest",))
+        self._note_unknown(self._default, ("defaultTest",))
         prompts = list(self._prompts())
         tests = self._data.get("tests")
-        if not isinstance(tests, list):
-            if tests is not None:
-                self._note(("tests",), f"tests in {tests!r} are not imported; write them as a list")
+        if tests is not None and not isinstance(tests, list):
+            self._note(("tests",), f"tests in {tests!r} are not imported; write them as a list")
             return
-        for index, test in enumerate(tests):
+        for index, test in enumerate(tests or []):
             path: KeyPath = ("tests", index)
             if not isinstance(test, Mapping):
                 self._note(path, f"the test is not imported: {test!r}")
                 continue
             self._note_unknown(test, path)
-            self._add_tests(test, default, path, prompts)
+            self._add_tests(test, path, prompts)
 
     def _note(self, path: KeyPath, text: str) -> None:
         self._imported.note(self._location(path), text)
@@ -228,24 +207,19 @@ class _Reader:
 
     def _note_other_keys(self) -> None:
         for key, value in self._data.items():
-            if key in {"prompts", "tests"} or (key == "defaultTest" and isinstance(value, Mapping)):
-                continue
-            if key == "description":
+            if key in {"prompts", "tests", "description"} or value is self._default:
                 continue
             if key in {"providers", "targets"} and isinstance(value, list | str):
-                self._note_providers(key, value)
-            else:
-                self._note((key,), f"{key!r} is not imported")
-                if key not in _HARMLESS_TOP_KEYS:
-                    self._todo.append(self._todo_for((key,)))
-
-    def _note_providers(self, key: str, value: list[Any] | str) -> None:
-        for index, one in enumerate([value] if isinstance(value, str) else value):
-            name = one
-            if isinstance(one, Mapping):
-                name = one.get("id") or next(iter(one), "?")
-            path = (key,) if isinstance(value, str) else (key, index)
-            self._note(path, f"the provider {name!r} is not imported; agent.yaml names the agent")
+                for index, provider in enumerate([value] if isinstance(value, str) else value):
+                    name = provider
+                    if isinstance(provider, Mapping):
+                        name = provider.get("id") or next(iter(provider), "?")
+                    text = f"the provider {name!r} is not imported; agent.yaml names the agent"
+                    self._note((key,) if isinstance(value, str) else (key, index), text)
+                continue
+            self._note((key,), f"{key!r} is not imported")
+            if key not in _HARMLESS_TOP_KEYS:
+                self._todo.append(self._todo_for((key,)))
 
     def _note_unknown(self, test: Mapping[str, Any], path: KeyPath) -> None:
         for key in test:
@@ -255,15 +229,15 @@ class _Reader:
     def _prompts(self) -> Iterator[_Prompt]:
         written = self._data.get("prompts")
         single = isinstance(written, str)
-        for index, one in enumerate([written] if single else written or []):
+        for index, prompt in enumerate([written] if single else written or []):
             path: KeyPath = ("prompts",) if single else ("prompts", index)
-            label = None
-            if isinstance(one, Mapping):
-                label = one.get("label") or one.get("id")
-                for key in one:
+            label, text = None, prompt
+            if isinstance(prompt, Mapping):
+                label = prompt.get("label") or prompt.get("id")
+                text = prompt.get("raw", prompt.get("id"))
+                for key in prompt:
                     if key not in {"label", "id", "raw"}:
                         self._note((*path, key), f"{key!r} of a prompt is not imported")
-            text = one.get("raw", one.get("id")) if isinstance(one, Mapping) else one
             if not isinstance(text, str):
                 self._note(path, "the prompt is not imported: it is no text")
                 continue
@@ -272,7 +246,7 @@ class _Reader:
             except (ConfigError, OSError, ValueError) as error:
                 self._note(path, f"the prompt {text!r} is not imported: {error}")
                 continue
-            yield from (_Prompt(_as_chat(found), path, label) for found in texts)
+            yield from (_Prompt(_as_chat(text), path, label) for text in texts)
 
     def _texts_of(self, written: str) -> list[str]:
         """Return the prompts of an entry, which may name a file. Raises ConfigError."""
@@ -287,14 +261,8 @@ class _Reader:
             return [text]
         return [part.strip() for part in re.split(r"(?m)^---\s*$", text) if part.strip()]
 
-    def _add_tests(
-        self,
-        test: Mapping[str, Any],
-        default: Mapping[str, Any],
-        path: KeyPath,
-        prompts: list[_Prompt],
-    ) -> None:
-        variables = {**_mapping(default.get("vars")), **_mapping(test.get("vars"))}
+    def _add_tests(self, test: Mapping[str, Any], path: KeyPath, prompts: list[_Prompt]) -> None:
+        variables = {**_mapping(self._default.get("vars")), **_mapping(test.get("vars"))}
         lists = {key: value for key, value in variables.items() if isinstance(value, list)}
         combinations = list(
             itertools.islice(itertools.product(*lists.values()), _MAX_COMBINATIONS + 1)
@@ -305,66 +273,65 @@ class _Reader:
         for combination in combinations:
             values = {**variables, **dict(zip(lists, combination, strict=True))}
             for prompt in prompts:
-                self._add_case(test, default, path, prompt, values)
+                self._add_case(test, path, prompt, values)
 
     def _add_case(
-        self,
-        test: Mapping[str, Any],
-        default: Mapping[str, Any],
-        path: KeyPath,
-        prompt: _Prompt,
-        values: Mapping[str, Any],
+        self, test: Mapping[str, Any], path: KeyPath, prompt: _Prompt, values: Mapping[str, Any]
     ) -> None:
+        location = self._location(path)
         try:
             filled = _filled(prompt.text, values)
         except _Unfilled as error:
-            self._note(
-                prompt.path,
-                f"the prompt is not imported for the test at {self._location(path)}: {error}",
-            )
+            text = f"the prompt is not imported for the test at {location}: {error}"
+            self._note(prompt.path, text)
             return
-        description = test.get("description")
-        name = str(description) if description else None
+        name = str(test["description"]) if test.get("description") else None
         messages = filled if isinstance(filled, list) else [{"role": "user", "content": filled}]
         before = len(self._imported.cases)
-        location = self._location(path)
-        ConversationReader(location, self._imported, name).read(
-            (location, message) for message in messages
-        )
+        self._imported.add(location, ((location, message) for message in messages), name)
         for case in self._imported.cases[before:]:
             if prompt.label is not None:
                 case.tags.append(str(prompt.label))
             case.todo += self._todo
-            owners: tuple[tuple[Mapping[str, Any], KeyPath], ...]
-            owners = ((default, ("defaultTest",)), (test, path))
-            for owner, at in owners:
-                left_out = owner.keys() - _TEST_KEYS - _HARMLESS_KEYS
-                case.todo += [self._todo_for((*at, key)) for key in left_out]
-                self._add_checks(case, owner.get("assert"), (*at, "assert"), values)
+            self._add_checks(case, self._default, ("defaultTest",), values)
+            self._add_checks(case, test, path, values)
 
     def _add_checks(
-        self, case: ImportedCase, written: object, path: KeyPath, values: Mapping[str, Any]
+        self,
+        case: ImportedCase,
+        test: Mapping[str, Any],
+        path: KeyPath,
+        values: Mapping[str, Any],
     ) -> None:
-        for index, one in enumerate(written if isinstance(written, list) else []):
-            at = (*path, index)
-            if not isinstance(one, Mapping):
-                self._leave_todo(case, at, f"the assertion is not imported: {one!r}")
-                continue
-            try:
-                found = translate(_filled(dict(one), values))
-            except _Unfilled as error:
-                self._leave_todo(case, at, f"the assertion is not imported: {error}")
-                continue
-            for note in found.notes:
-                self._note(at, note)
-            if found.problem is not None:
-                self._leave_todo(case, at, found.problem)
-            if found.metric is not None:
-                case.evaluations.append(found.metric)
-            if found.criterion is not None:
-                case.criteria.append(found.criterion)
+        left_out = test.keys() - _TEST_KEYS - _HARMLESS_KEYS
+        case.todo += [self._todo_for((*path, key)) for key in left_out]
+        written, at = test.get("assert"), (*path, "assert")
         if written is not None and not isinstance(written, list):
-            self._leave_todo(case, path, f"the assertions are not imported: {written!r}")
+            self._leave_todo(case, at, f"the assertions are not imported: {written!r}")
+            return
+        for index, assertion in enumerate(written or []):
+            self._add_check(case, assertion, (*at, index), values)
+
+    def _add_check(
+        self, case: ImportedCase, assertion: object, path: KeyPath, values: Mapping[str, Any]
+    ) -> None:
+        if not isinstance(assertion, Mapping):
+            self._leave_todo(case, path, f"the assertion is not imported: {assertion!r}")
+            return
+        try:
+            made = translate(_filled(dict(assertion), values))
+        except _Unfilled as error:
+            made = f"the assertion is not imported: {error}"
+        if isinstance(made, str):
+            self._leave_todo(case, path, made)
+            return
+        for key, why in _IGNORED_KEYS.items():
+            if key in assertion:
+                self._note(path, f"{key!r} is left out: {why}")
+        if "criterion" in made:
+            case.criteria.append(made["criterion"])
+        else:
+            case.evaluations.append(made)
 
     def _leave_todo(self, case: ImportedCase, path: KeyPath, problem: str) -> None:
         """Note an assertion that is not imported; its case cannot pass until it is written."""
@@ -380,20 +347,20 @@ def _as_chat(text: str) -> str | list[Any]:
     """Return the messages of a prompt of a chat, which is JSON; else the text."""
     if text.lstrip().startswith("["):
         try:
-            found = json.loads(text)
+            messages = json.loads(text)
         except ValueError:
             return text
-        if isinstance(found, list) and all(isinstance(one, Mapping) for one in found):
-            return found
+        if isinstance(messages, list) and all(isinstance(item, Mapping) for item in messages):
+            return messages
     return text
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:
     """Return a template with the variables filled in. Raises _Unfilled."""
     if isinstance(value, Mapping):
-        return {key: _filled(one, values) for key, one in value.items()}
+        return {key: _filled(item, values) for key, item in value.items()}
     if isinstance(value, list):
-        return [_filled(one, values) for one in value]
+        return [_filled(item, values) for item in value]
     if not isinstance(value, str):
         return value
 
@@ -401,10 +368,9 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
         name = match[1]
         if name not in values:
             raise _Unfilled(f"no variable {name!r} is given")
-        found = values[name]
-        if isinstance(found, Mapping | list):
-            return json.dumps(found)
-        text = str(found)
+        if isinstance(values[name], Mapping | list):
+            return json.dumps(values[name])
+        text = str(values[name])
         if text.startswith("file://"):
             raise _Unfilled(f"the variable {name!r} is in {text}")
         return text

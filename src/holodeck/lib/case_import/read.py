@@ -3,17 +3,19 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from holodeck.config.cases.suite_files import is_yaml
 from holodeck.config.yaml.nodes import decode_text
 from holodeck.config.yaml.source import Source, read_bytes
 from holodeck.errors import ConfigError
-from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedCall, LoggedTurn
-from holodeck.lib.case_import.messages import (
+from holodeck.lib.case_import.case import (
     CONVERSATION_KEYS,
-    ConversationReader,
+    Imported,
+    ImportedCase,
     Located,
+    LoggedCall,
+    LoggedTurn,
     is_message,
 )
 from holodeck.lib.case_import.promptfoo import KEYS, read_promptfoo
@@ -48,19 +50,18 @@ def json_values(text: str, name: str, imported: Imported) -> Iterator[Located]:
 def read_conversations(values: list[Located], imported: Imported) -> None:
     """Add a case for each conversation; values are conversations, or the messages of one."""
     if values and all(is_message(value) and _messages(value) is None for _, value in values):
-        ConversationReader(values[0][0], imported).read(values)
+        imported.add(values[0][0], values)
         return
     for location, value in values:
         messages = value if isinstance(value, list) else _messages(value)
         if messages is None:
-            found = ", ".join(value) if isinstance(value, Mapping) else repr(value)
-            imported.note(location, f"no conversation, left out: {one_line(found, 80)}")
+            text = ", ".join(value) if isinstance(value, Mapping) else repr(value)
+            imported.note(location, f"no conversation, left out: {one_line(text, 80)}")
             continue
-        messages = [*messages, *_answers(value)]
-        name = _name(value) if isinstance(value, Mapping) else None
-        ConversationReader(location, imported, name).read(
-            (location, message) for message in messages
-        )
+        written = value if isinstance(value, Mapping) else {}
+        name = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), None)
+        said = ((location, message) for message in [*messages, *_answers(value)])
+        imported.add(location, said, name)
 
 
 def read_transcripts(values: list[Located], imported: Imported) -> None:
@@ -76,12 +77,7 @@ def read_transcripts(values: list[Located], imported: Imported) -> None:
         for location, _ in conversations.pop(""):
             imported.note(location, "left out: it does not say to which conversation it belongs")
     for key, messages in conversations.items():
-        ConversationReader(messages[0][0], imported, key or None).read(messages)
-
-
-def has_messages(value: object) -> bool:
-    """Whether a value is a conversation."""
-    return isinstance(value, list) or _messages(value) is not None
+        imported.add(messages[0][0], messages, key or None)
 
 
 def _messages(value: object) -> list[Any] | None:
@@ -94,9 +90,9 @@ def _messages(value: object) -> list[Any] | None:
     if isinstance(value.get("input"), str) and "output" in value:  # of the Responses API
         return [{"role": "user", "content": value["input"]}]
     for key in _ENVELOPES:
-        found = _messages(value.get(key))
-        if found is not None:
-            return found
+        messages = _messages(value.get(key))
+        if messages is not None:
+            return messages
     return None
 
 
@@ -110,16 +106,8 @@ def _answers(value: object) -> list[Any]:
         return [first["message"]] if isinstance(first.get("message"), Mapping) else []
     if isinstance(output, list):
         return output
-    for key in ("response", "body", "completion"):
-        if isinstance(value.get(key), Mapping):
-            found = _answers(value[key])
-            if found:
-                return found
-    return []
-
-
-def _name(value: Mapping[str, Any]) -> str | None:
-    return next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
+    inner = (_answers(value.get(key)) for key in ("response", "body", "completion"))
+    return next(filter(None, inner), [])
 
 
 def _items(text: str, name: str) -> Iterator[Located]:
@@ -140,7 +128,7 @@ def _items(text: str, name: str) -> Iterator[Located]:
 
 
 def _lines(text: str, name: str, imported: Imported) -> Iterator[Located]:
-    found = False
+    is_json = False
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip("\ufeff \t\r"):
             continue
@@ -149,9 +137,9 @@ def _lines(text: str, name: str, imported: Imported) -> Iterator[Located]:
         except (ValueError, RecursionError) as error:
             imported.note(f"{name}:{number}", f"left out: cannot be read as JSON: {error}")
             continue
-        found = True
+        is_json = True
         yield f"{name}:{number}", value
-    if not found:
+    if not is_json:
         raise ConfigError(name, "holds neither JSON nor JSON Lines")
 
 
@@ -165,28 +153,17 @@ def read_results(run: str, results: Sequence[TestResult], imported: Imported) ->
             continue
         if shown.processed_files or any(turn.processed_files for turn in shown.turns):
             imported.note(location, "files are not imported")
-        turns = [_turn(part) for part in shown.parts]
+        history = [message.model_dump(exclude_none=True) for message in shown.history or ()]
+        before = f"{location}: 'history'"
         imported.cases.append(
             ImportedCase(
                 location=location,
-                turns=turns,
+                turns=[_turn(part) for part in shown.parts],
                 name=result.test_name,
                 tags=list(result.tags),
-                history=_history(shown, location, imported),
+                history=imported.read_turns((before, message) for message in history),
             )
         )
-
-
-def _history(result: TestResult, location: str, imported: Imported) -> list[LoggedTurn]:
-    """Return the turns before the case."""
-    if not result.history:
-        return []
-    earlier = Imported()
-    messages = ((location, one.model_dump(exclude_none=True)) for one in result.history)
-    ConversationReader(location, earlier).read(messages)
-    for note in earlier.notes:
-        imported.note(note.location, f"'history': {note.text}")
-    return earlier.cases[0].turns if earlier.cases else []
 
 
 def _turn(part: TestResult | TurnResult) -> LoggedTurn:
@@ -197,11 +174,10 @@ def _turn(part: TestResult | TurnResult) -> LoggedTurn:
 def _call(call: ToolInvocation) -> LoggedCall:
     arguments = None if "args" in call.unknown else dict(call.args)
     result = str(call.result) if call.is_result_known and call.error is None else call.error
-    return LoggedCall(call.full_name, arguments, None, result)
+    return LoggedCall(call.full_name, arguments, result)
 
 
 Format = Literal["openai", "jsonl", "record", "promptfoo"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 MAX_LOG_BYTES = 500_000_000
 _KINDS = (
     "a chat log (openai), a transcript (jsonl), a run record (record) or a configuration of"
@@ -220,12 +196,15 @@ def read_source(source: str, store: RunStore, written_as: Format | None = None) 
     Raises ConfigError if the source cannot be read, or if its format is unknown.
     """
     imported, path = Imported(), Path(source)
+    if not path.is_file() and written_as not in (None, "record"):
+        raise ConfigError(source, "no such file")
     if not path.is_file() or written_as == "record":
-        if written_as not in (None, "record"):
-            raise ConfigError(source, "no such file")
         _read_run(source, store, imported)
     elif written_as == "promptfoo" or (written_as is None and is_yaml(path)):
-        _read_yaml(path, imported)
+        configuration = Source.read(path)
+        if not any(key in configuration.data() for key in KEYS):
+            raise ConfigError(source, f"is no configuration of promptfoo; expected {_KINDS}")
+        read_promptfoo(configuration, path.absolute().parent, imported)
     else:
         _read_json(path, store, imported, written_as)
     return imported
@@ -238,37 +217,25 @@ def _read_run(name: str, store: RunStore, imported: Imported) -> None:
     read_results(run.id, run.results, imported)
 
 
-def _read_yaml(path: Path, imported: Imported) -> None:
-    source = Source.read(path)
-    if not any(key in source.data() for key in KEYS):
-        raise ConfigError(str(path), f"is no configuration of promptfoo; expected {_KINDS}")
-    read_promptfoo(source, path.absolute().parent, imported)
-
-
 def _read_json(path: Path, store: RunStore, imported: Imported, written_as: Format | None) -> None:
     name = str(path)
     text = decode_text(read_bytes(path, name, MAX_LOG_BYTES), name)
     values = list(json_values(text, name, imported))
-    first = values[0][1] if values else None
-    if (
-        written_as is None
-        and isinstance(first, dict)
-        and {"event", "schema_version"} <= first.keys()
-    ):
+    first = values[0][1] if values and written_as is None else None
+    first = first if isinstance(first, dict) else {}
+    if {"event", "schema_version"} <= first.keys():
         _read_run(name, store, imported)
-    elif written_as == "jsonl" or (written_as is None and _is_transcript(first)):
+    elif written_as == "jsonl" or (
+        # The first line is a message that names its conversation.
+        any(first.get(key) is not None for key in CONVERSATION_KEYS)
+        and is_message(first)
+        and _messages(first) is None
+    ):
         read_transcripts(values, imported)
-    elif written_as == "openai" or any(has_messages(one) or is_message(one) for _, one in values):
+    elif written_as == "openai" or any(
+        isinstance(value, list) or is_message(value) or _messages(value) is not None
+        for _, value in values
+    ):
         read_conversations(values, imported)
     else:
         raise ConfigError(name, f"its format is unknown; expected {_KINDS}; name it with --from")
-
-
-def _is_transcript(value: object) -> bool:
-    """Whether the first line is a message that names its conversation."""
-    return (
-        is_message(value)
-        and isinstance(value, dict)
-        and any(value.get(key) is not None for key in CONVERSATION_KEYS)
-        and not has_messages(value)
-    )

@@ -1,21 +1,134 @@
-"""Imported cases as the text of a suite file, with what the log recorded in comments."""
+"""Imported cases chosen, without personal data, and as the text of a suite file."""
 
 import json
+import random
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import yaml
 
 from holodeck.config.yaml.source import Source
 from holodeck.errors import ConfigError
-from holodeck.lib.case_import.case import TODO, ImportedCase, LoggedCall, LoggedTurn
-from holodeck.lib.support.text import inert, one_line, replace_surrogates
+from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedTurn
+from holodeck.lib.secrets.redact import is_secret_entry
+from holodeck.lib.support.text import inert, one_line, plural, replace_surrogates
 
 Expect = Literal["nothing", "recorded"]
+T = TypeVar("T")
+TODO = "write what a right response must do, then remove this line"
 _MAX_COMMENT = 300
 UNKNOWN_ANSWER = "(no response was recorded)"
 _INDENT = "    "
+
+
+def leave_out_duplicates(imported: Imported) -> None:
+    """Keep the first case of those in which the user says the same, and note the others.
+
+    Upper and lower case, white space and punctuation make no difference, expectations do.
+    """
+    first: dict[object, ImportedCase] = {}
+    for case in imported.cases:
+        key = (case.user_key, repr(case.evaluations), repr(case.criteria))
+        kept = first.setdefault(key, case)
+        if kept is not case:
+            imported.note(case.location, f"left out: the user says the same at {kept.location}")
+    imported.cases = list(first.values())
+
+
+def split_turns(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
+    """Return a case for each turn, with the turns before as its history."""
+    parts = []
+    for case in cases:
+        for index, turn in enumerate(case.turns):
+            is_last = index == len(case.turns) - 1
+            name = f"{case.label} (turn {index + 1})" if len(case.turns) > 1 else case.name
+            history = [*case.history, *case.turns[:index]]
+            part = replace(case, turns=[turn], name=name, history=history)
+            if not is_last:  # what is expected is expected of the last response
+                part = replace(part, evaluations=[], criteria=[], todo=[])
+            parts.append(part)
+    return parts
+
+
+def choose(imported: Imported, limit: int | None, sample: int | None, seed: int) -> None:
+    """Keep a random sample, or the first cases, in the order of the source, and note the others."""
+    cases = imported.cases
+    if sample is not None and sample < len(cases):
+        kept = sorted(random.Random(seed).sample(range(len(cases)), sample))  # noqa: S311
+        imported.cases = [cases[index] for index in kept]
+        left = plural(len(cases) - sample, "case")
+        imported.note("--sample", f"{left} not chosen (seed {seed})")
+    cases = imported.cases
+    if limit is not None and limit < len(cases):
+        imported.cases = cases[:limit]
+        imported.note("--limit", f"{plural(len(cases) - limit, 'case')} left out")
+
+
+PATTERNS: Mapping[str, str] = {
+    "email": r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+    "iban": r"(?<![\w-])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7} ?[A-Z0-9]{1,4}(?![\w-])",
+    "card": r"(?<![\d.-])(?:\d{4}[ -]){3}\d{1,7}(?![\d-])",
+    "phone": r"(?<![\w.+-])(?:\+\d[\d ()./-]{6,18}\d|\(0?\d{2,5}\)[ -]?\d[\d -]{4,12}\d"
+    r"|0\d{1,4}[ /-]\d[\d -]{4,12}\d|\d{3}[ .-]\d{3}[ .-]\d{4})(?![\w-])",
+}
+"""What is replaced by `<name>`, in this order; `--redact NAME=REGEX` adds further patterns."""
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
+Redact = Callable[[str], str]
+
+
+def make_redact(redact_secrets: Redact, more: Iterable[str] = ()) -> Redact:
+    """Return a function that replaces secrets and personal data; `more` are `NAME=REGEX`.
+
+    Raises ConfigError for a pattern that is not valid.
+    """
+    patterns = [(f"<{name}>", re.compile(pattern)) for name, pattern in PATTERNS.items()]
+    patterns += map(_parse_pattern, more)
+
+    def redact(text: str) -> str:
+        text = redact_secrets(text)
+        for replacement, pattern in patterns:
+            text = pattern.sub(replacement, text)
+        return text
+
+    return redact
+
+
+def redact_case(case: T, redact: Redact) -> T:
+    """Return the case without secrets and personal data, wherever they are."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return redact(value)
+        if isinstance(value, Mapping):
+            return {
+                redact(str(key)): "***" if is_secret_entry(key, item) else clean(item)
+                for key, item in value.items()
+            }
+        if is_dataclass(value) and not isinstance(value, type):
+            names = [column.name for column in fields(value)]
+            return replace(value, **{name: clean(getattr(value, name)) for name in names})
+        return [clean(item) for item in value] if isinstance(value, list) else value
+
+    cleaned: T = clean(case)
+    return cleaned
+
+
+def _parse_pattern(written: str) -> tuple[str, re.Pattern[str]]:
+    name, equals, pattern = written.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not pattern:
+        raise ConfigError(
+            "--redact", f"found {written!r}; expected NAME=REGEX such as 'order=A-[0-9]+'"
+        )
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError("--redact", f"{pattern!r} is no regular expression: {error}") from error
+    if expression.search("") is not None:
+        raise ConfigError("--redact", f"{pattern!r} matches the empty text, so it marks everything")
+    return f"<{name}>", expression
 
 
 class SuiteText(NamedTuple):
@@ -80,7 +193,7 @@ def render_suite(
     text = "\n".join(head) + "\n" + "\n\n".join(blocks) + "\n"
     if Source.of(text, name).data() != {**header, "test_cases": plain}:
         raise ConfigError(source, "a text in it cannot be written as YAML")
-    return SuiteText(text, sum("todo" in one for one in plain))
+    return SuiteText(text, sum("todo" in case for case in plain))
 
 
 def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
@@ -89,7 +202,7 @@ def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
     turns = [_turn(turn, expect) for turn in case.turns]
     if expect == "recorded" and any(turn.answer is None for turn in case.turns):
         todo.append("the log lacks a response; write what is expected")
-    if any(not one.answer for one in case.history):
+    if any(not turn.answer for turn in case.history):
         todo.append(f"the log lacks a response in 'history'; replace {UNKNOWN_ANSWER!r}")
     has_checks = bool(case.evaluations or case.criteria or expect == "recorded")
     if not has_checks and not case.todo:
@@ -101,9 +214,8 @@ def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
         "history": [message for turn in case.history for message in _messages(turn)],
         **(turns[0] if len(turns) == 1 else {"turns": turns}),
         "criteria": list(dict.fromkeys(case.criteria)),
+        **({"evaluations": case.evaluations} if case.evaluations else {}),
     }
-    if case.evaluations:
-        written["evaluations"] = case.evaluations
     return {key: _escaped(value) for key, value in written.items() if value}
 
 
@@ -111,17 +223,16 @@ def _turn(turn: LoggedTurn, expect: Expect) -> dict[str, Any]:
     if expect == "nothing" or turn.answer is None:
         return {"input": turn.user}
     metric = {"metric": "exact_match", "ignore_case": True, "normalize_whitespace": True}
-    tools = [_expected_call(call) for call in turn.calls]
+    tools = [
+        {"name": call.name, **({"args": _literals(call.arguments)} if call.arguments else {})}
+        for call in turn.calls
+    ]
     return {
         "input": turn.user,
         **({"expected_tools": tools} if tools else {}),
         "ground_truth": turn.answer,
         "evaluations": [metric],
     }
-
-
-def _expected_call(call: LoggedCall) -> dict[str, Any]:
-    return {"name": call.name, **({"args": _literals(call.arguments)} if call.arguments else {})}
 
 
 def _literals(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -160,14 +271,11 @@ def _block(case: ImportedCase, written: dict[str, Any], expect: Expect) -> Itera
     for number, turn in enumerate(case.turns, 1):
         of_turn = f" of turn {number}" if len(case.turns) > 1 else ""
         if turn.answer is not None:
-            yield f"{_INDENT}# recorded response{of_turn}: {_comment(turn.answer)}"
+            yield f"{_INDENT}# recorded response{of_turn}: {one_line(turn.answer, _MAX_COMMENT)}"
         for call in turn.calls:
             shown = "unknown" if call.arguments is None else json.dumps(call.arguments)
-            yield f"{_INDENT}# recorded tool call{of_turn}: {_comment(f'{call.name} {shown}')}"
-
-
-def _comment(text: str) -> str:
-    return one_line(text, _MAX_COMMENT)
+            text = one_line(f"{call.name} {shown}", _MAX_COMMENT)
+            yield f"{_INDENT}# recorded tool call{of_turn}: {text}"
 
 
 def _dumped(value: dict[str, Any]) -> list[str]:
@@ -180,20 +288,18 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, str):
         return replace_surrogates(value).replace("${", "$${")
     if isinstance(value, dict):
-        return {replace_surrogates(str(key)): _escaped(one) for key, one in value.items()}
+        return {replace_surrogates(str(key)): _escaped(item) for key, item in value.items()}
     return type(value)(map(_escaped, value)) if isinstance(value, list) else value
 
 
 def _unique_names(cases: Sequence[ImportedCase]) -> list[str]:
     """Return the labels, those that occur before with a number."""
-    seen: Counter[str] = Counter()
-    names = []
+    numbers: Counter[str] = Counter()
+    names: dict[str, None] = {}
     for case in cases:
-        label = case.label
-        seen[label] += 1
-        while seen[label] > 1 and f"{label} ({seen[label]})" in seen:
-            seen[label] += 1
-        name = label if seen[label] == 1 else f"{label} ({seen[label]})"
-        seen[name] += name != label
-        names.append(name)
-    return names
+        name = case.label
+        while name in names:
+            numbers[case.label] += 1
+            name = f"{case.label} ({numbers[case.label] + 1})"
+        names[name] = None
+    return list(names)

@@ -17,6 +17,7 @@ from holodeck.lib.conversation.messages import (
     paragraphs_of,
     shorten_lines,
 )
+from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -25,7 +26,7 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
 )
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.spans.evidence import SpanEvidence, evidence_of
+from holodeck.lib.spans.evidence import SpanEvidence, evidence_of, mentions_spans
 from holodeck.lib.support.text import one_line, plural
 
 MAX_SEARCHES = 3
@@ -79,6 +80,7 @@ class CriteriaJudge:
         budget: Most characters of a transcript; the judge can search in what is cut from it.
         optional: Those of the criteria that are reported only.
         spans: What the agent's code recorded; None if no spans were seen, whatever the reason.
+        cache: Keeps the verdicts; None if the model is asked each time.
     """
 
     role = AgentRole.JUDGE
@@ -92,8 +94,10 @@ class CriteriaJudge:
         budget: int = TRANSCRIPT_LIMIT,
         optional: Collection[str] = (),
         spans: SpanEvidence | None = None,
+        cache: ResponseCache | None = None,
     ) -> None:
         self.criteria = criteria
+        self._cache = cache
         self._spans = spans
         self._optional = optional
         self._judge = judge
@@ -143,6 +147,39 @@ class CriteriaJudge:
 
         `context` is what the test says besides the conversation.
         """
+        judge = partial(
+            self._judge_rows, messages, situation, criteria, is_final=is_final, context=context
+        )
+        if self._cache is None:
+            return await judge()
+        # Not in the keys of other verdicts, which were recorded before these existed.
+        with_context = {"additional_context": context} if context else {}
+        about_spans = {"has_spans": False} if any(map(mentions_spans, criteria)) else {}
+        rows: list[CriterionResult] | None = await self._cache.get_for_role(
+            "judge",
+            judge,
+            prompts=PROMPTS,
+            situation=situation,
+            criteria=criteria,
+            optional=[criterion for criterion in criteria if criterion in self._optional],
+            is_final=is_final,
+            messages=messages,
+            **about_spans,
+            **with_context,
+        )
+        if rows is not None or is_final:
+            require_same_criteria(rows or (), criteria)
+        return rows
+
+    async def _judge_rows(
+        self,
+        messages: Sequence[Message],
+        situation: str,
+        criteria: Sequence[str],
+        *,
+        is_final: bool,
+        context: str | None,
+    ) -> list[CriterionResult] | None:
         spans = evidence_of(None, criteria) if self._spans is None else self._spans
         prompt = await self._prompt(
             messages, situation, criteria, spans, is_final=is_final, context=context

@@ -1,4 +1,4 @@
-"""The response cache: cached calls, what identifies them, and cached users and judges."""
+"""The response cache: recorded responses, one JSON file each, and what identifies a call."""
 
 from __future__ import annotations
 
@@ -7,51 +7,60 @@ import hashlib
 import json
 import logging
 import re
+import sys
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import asdict, fields, is_dataclass
 from datetime import date, timedelta
 from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import partial
 from inspect import isclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.criteria_judge import PROMPTS as JUDGE_PROMPTS
-from holodeck.lib.conversation.criteria_judge import CriteriaJudge, require_same_criteria
-from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.conversation.recordings import Recordings, UnreadableRecording
-from holodeck.lib.conversation.simulated_user import PROMPTS as USER_PROMPTS
-from holodeck.lib.conversation.simulated_user import SimulatedUser
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.types import AgentInput, CriterionResult, EndConversation
+from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.conversation.usage import record_cache_hit
-from holodeck.lib.judging.judge import Judge
-from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.spans.evidence import mentions_spans
+from holodeck.lib.support.files import claim, make_folder, release, replace_file
+from holodeck.lib.support.text import one_line
 from holodeck.models.llm import LLMProvider
 
 logger = logging.getLogger(__name__)
 
 Json = Any
+RECORDING_FORMAT = 1
 _POLL_S = 0.05
 """How often a call checks whether another process has recorded the same response."""
 SHARE_S = 300.0
 """How long it waits for that; then it is made, too."""
+_MAX_SHOWN = 80
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+_HOW_TO_RECORD = "run once with cache_mode='record' (or HOLODECK_CACHE_MODE=record)"
 _SECRET = re.compile(r"(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
 _AS_TEXT = (date, time_of_day, timedelta, Decimal, Fraction, UUID, PurePath)
 """Types whose text identifies their values."""
 _AGENT_ROLE = "holodeck.lib.conversation.roles.AgentRole"
 """The name of AgentRole in recordings: where it was before it moved, as keys must not change."""
+_claimed: ContextVar[frozenset[Path]] = ContextVar("holodeck_claimed_calls", default=frozenset())
+"""The locks that the calls around the current one hold."""
+
+
+class NotRecorded(ConfigError):
+    """There is no recorded response to replay."""
+
+
+class UnreadableRecording(ConfigError):
+    """A recorded response that cannot be replayed."""
 
 
 @runtime_checkable
@@ -203,15 +212,31 @@ def model_cache_facts(llm: LLMProvider) -> dict[str, object]:
     return {name: getattr(llm, name) for name in names}
 
 
-@dataclass(frozen=True)
 class ResponseCache:
-    """Replays recorded responses, and records new ones."""
+    """Replays the recorded responses of one cache key, and records new ones.
 
-    recordings: Recordings
-    mode: str
-    """`auto` calls for what is not recorded, `record` for everything, `replay` for nothing."""
-    model: Mapping[str, Any] = field(default_factory=dict)
-    """What the responses of the model depend on."""
+    Args:
+        folder: Contains the files of all cache keys.
+        cache_key: The key that the responses belong to.
+        mode: `auto` calls for what is not recorded, `record` for everything, `replay` for nothing.
+        clean: Hides secrets in what is written and shown.
+        model: What the responses of the model depend on.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cache_key: str,
+        mode: str,
+        *,
+        clean: Callable[[dict[str, Any]], dict[str, Any]] = lambda value: value,
+        model: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._folder = folder / (_file_name(cache_key) or "default")
+        self._cache_key = cache_key
+        self._mode = mode
+        self._clean = clean
+        self._model = dict(model or {})
 
     async def get(
         self, function: str, arguments: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
@@ -221,16 +246,13 @@ class ResponseCache:
         Of several that miss the same response at once, one calls and the others wait for it, for
         SHARE_S seconds at most.
         """
-        ends = time.monotonic() + SHARE_S
-        key = self.recordings.key(function, arguments)
-        recorded = await run_in_thread(partial(self._find, key))
+        key, ends = self.key(function, arguments), time.monotonic() + SHARE_S
+        recorded = self._find(key)
         while not recorded:
-            with self._try_claim(key) as is_claimed:
-                recorded = await run_in_thread(partial(self._find_again, key))
-                if (is_claimed or time.monotonic() > ends) and not recorded:
-                    response = await call()
-                    await run_in_thread(partial(self.recordings.save, key, response))
-                    return response
+            with self.try_claim(key) as is_claimed:
+                recorded = self._find_again(key)
+                if not recorded and (is_claimed or time.monotonic() > ends):
+                    return self._save(key, await call())
             if not recorded:
                 await asyncio.sleep(_POLL_S)
         record_cache_hit()
@@ -240,16 +262,13 @@ class ResponseCache:
         self, function: str, arguments: Mapping[str, Any], call: Callable[[], Any]
     ) -> Any:
         """Do the same as `get` for a function that is not async."""
-        ends = time.monotonic() + SHARE_S
-        key = self.recordings.key(function, arguments)
+        key, ends = self.key(function, arguments), time.monotonic() + SHARE_S
         recorded = self._find(key)
         while not recorded:
-            with self._try_claim(key) as is_claimed:
+            with self.try_claim(key) as is_claimed:
                 recorded = self._find_again(key)
-                if (is_claimed or time.monotonic() > ends) and not recorded:
-                    response = call()
-                    self.recordings.save(key, response)
-                    return response
+                if not recorded and (is_claimed or time.monotonic() > ends):
+                    return self._save(key, call())
             if not recorded:
                 time.sleep(_POLL_S)
         record_cache_hit()
@@ -258,95 +277,207 @@ class ResponseCache:
     async def get_for_role(
         self, role: str, call: Callable[[], Awaitable[Any]], **facts: Any
     ) -> Any:
-        """Return the response of the model in a role; `given` is what it depends on besides."""
-        arguments = CacheKey({}).of_values({"model": dict(self.model), **facts})
+        """Return the response of the model in a role; `facts` are what else it depends on."""
+        arguments = CacheKey({}).of_values({"model": self._model, **facts})
         return await self.get(role, arguments, call)
 
-    def _find(self, key: Mapping[str, Any]) -> list[Any]:
+    def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what identifies a call."""
+        return {"cache_key": self._cache_key, "function": function, "arguments": dict(arguments)}
+
+    @contextmanager
+    def try_claim(self, key: Mapping[str, Any]) -> Iterator[bool]:
+        """Try to be the only one who makes a call; yield whether no other makes it now.
+
+        Others are in this process or in another one. When recording, every caller may make it.
+        Raises ConfigError if nothing can be written.
+        """
+        path = self._path(key)
+        lock = path.with_name(f".{path.stem}.lock")
+        # A cached function may call itself.
+        if self._mode == "record" or lock in _claimed.get():
+            yield True
+            return
         try:
-            recorded = [] if self.mode == "record" else self.recordings.find(key)
+            make_folder(self._folder)
+            handle = claim(lock)
+        except OSError as error:
+            raise ConfigError(str(path), f"the response cannot be written: {error}") from error
+        if handle is None:
+            yield False
+            return
+        token = _claimed.set(_claimed.get() | {lock})
+        try:
+            yield True
+        finally:
+            _claimed.reset(token)
+            release(lock, handle)
+
+    def _find(self, key: Mapping[str, Any]) -> list[Any]:
+        """Return a list of the recorded response; empty if the call has to be made."""
+        try:
+            recorded = self._read(key)
         except UnreadableRecording as error:
-            if self.mode == "replay":
+            if self._mode == "replay":
                 raise
             logger.warning("%s; the call is made again", error)
             return []
-        if not recorded and self.mode == "replay":
-            raise self.recordings.not_recorded_error(key)
+        if not recorded and self._mode == "replay":
+            raise self._not_recorded_error(key)
         return recorded
 
     def _find_again(self, key: Mapping[str, Any]) -> list[Any]:
         """Return what another process has recorded meanwhile."""
-        if self.mode == "record":
-            return []
         with suppress(UnreadableRecording):
-            return self.recordings.find(key)
+            return self._read(key)
         return []
 
-    def _try_claim(self, key: Mapping[str, Any]) -> AbstractContextManager[bool]:
-        """Try to be the only caller of the model; when recording, every caller may be."""
-        return nullcontext(True) if self.mode == "record" else self.recordings.try_claim(key)
+    def _read(self, key: Mapping[str, Any]) -> list[Any]:
+        path = self._path(key)
+        if self._mode == "record" or not path.exists():
+            return []
+        try:
+            return [_unpack(_read(path)["value"])]
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            message = f"cannot be replayed: {error}; delete it to make the call again"
+            raise UnreadableRecording(str(path), message) from error
 
+    def _save(self, key: Mapping[str, Any], response: Any) -> Any:
+        """Write a response atomically, and return it. Raises ConfigError."""
+        path = self._path(key)
+        value = _pack(response, key["function"])
+        cleaned = self._clean({"key": dict(key), "value": value})
+        text = json.dumps({"format": RECORDING_FORMAT, **cleaned}, indent=1)
+        try:
+            replace_file(path, [text.encode()])
+        except OSError as error:
+            raise ConfigError(str(path), f"the response cannot be written: {error}") from error
+        return response
 
-class CachedUser:
-    """A simulated user whose messages are cached."""
-
-    def __init__(self, user: SimulatedUser, response_cache: ResponseCache) -> None:
-        self.role = user.role
-        self._user = user
-        self._response_cache = response_cache
-
-    async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the engine's name
-        returned: str | list[Message] | EndConversation = await self._response_cache.get_for_role(
-            "simulated user",
-            lambda: self._user.call(input),
-            prompts=USER_PROMPTS,
-            persona=self._user.persona,
-            description=input.scenario_state.description,
-            messages=input.messages,
+    def _not_recorded_error(self, key: Mapping[str, Any]) -> NotRecorded:
+        """Return the error for a missing response; it shows where the nearest call differs."""
+        function = key["function"]
+        now = dict(_leaves(self._clean(dict(key))))
+        recorded_calls: dict[Path, dict[str, str]] = {}
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                recorded = _read(path)["key"]
+            except (ValueError, KeyError, TypeError, OSError):
+                continue  # a file that cannot be read is no help here
+            if recorded.get("function") == function:
+                recorded_calls[path] = dict(_leaves(recorded))
+        if not recorded_calls:
+            message = f"nothing is recorded for it in {self._folder}; {_HOW_TO_RECORD}"
+            return NotRecorded(function, message)
+        path, nearest = max(
+            recorded_calls.items(), key=lambda call: len(call[1].items() & now.items())
         )
-        return returned
-
-
-class CachedJudge(CriteriaJudge):
-    """A judge whose verdicts are cached."""
-
-    def __init__(
-        self,
-        judge: Judge,
-        criteria: Sequence[str] | None,
-        response_cache: ResponseCache,
-        *,
-        optional: Collection[str] = (),
-    ) -> None:
-        super().__init__(judge, criteria, optional=optional)
-        self._response_cache = response_cache
-
-    async def rows(
-        self,
-        messages: Sequence[Message],
-        situation: str,
-        criteria: Sequence[str],
-        *,
-        is_final: bool,
-        context: str | None = None,
-    ) -> list[CriterionResult] | None:
-        # Not in the keys of other verdicts, which were recorded before these existed.
-        with_context = {"additional_context": context} if context else {}
-        about_spans = {"has_spans": False} if any(map(mentions_spans, criteria)) else {}
-        rows: list[CriterionResult] | None = await self._response_cache.get_for_role(
-            "judge",
-            partial(
-                super().rows, messages, situation, criteria, is_final=is_final, context=context
-            ),
-            prompts=JUDGE_PROMPTS,
-            situation=situation,
-            criteria=criteria,
-            optional=[criterion for criterion in criteria if criterion in self._optional],
-            is_final=is_final,
-            messages=messages,
-            **about_spans,
-            **with_context,
+        return NotRecorded(
+            function,
+            f"no response to this call is recorded; the nearest is {path}, which differs at"
+            f" {_difference(nearest, now)}; {_HOW_TO_RECORD}",
         )
-        if rows is not None or is_final:
-            require_same_criteria(rows or (), criteria)
-        return rows
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+        return self._folder / f"{_file_name(key['function'])[-80:]}-{digest}.json"
+
+
+def _read(path: Path) -> Any:
+    recorded = json.loads(path.read_text(encoding="utf-8"))
+    if recorded["format"] != RECORDING_FORMAT:
+        raise ValueError(f"it has format {recorded['format']!r}, not {RECORDING_FORMAT}")
+    return recorded
+
+
+def _file_name(name: str) -> str:
+    return _NOT_IN_NAMES.sub("-", name).strip("-.")[:80]
+
+
+def _leaves(value: Any, location: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value that is neither a list nor a mapping, as JSON, by its location."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, item in items:
+            yield from _leaves(item, f"{location}.{name}" if location else str(name))
+    else:
+        yield location, json.dumps(value, ensure_ascii=False)
+
+
+def _difference(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return the first location where two calls differ, and both values."""
+    locations = dict.fromkeys([*now, *recorded])
+    location = next((path for path in locations if recorded.get(path) != now.get(path)), None)
+    if location is None:
+        return "a secret, which is not shown"
+    before, after = recorded.get(location, "nothing"), now.get(location, "nothing")
+    pairs = enumerate(zip(before, after, strict=False))
+    first = next((index for index, (char, other) in pairs if char != other), 0)
+    start = max(0, first - _MAX_SHOWN // 2)
+    return f"{location}: recorded {_excerpt(before, start)}, now {_excerpt(after, start)}"
+
+
+def _excerpt(text: str, start: int) -> str:
+    return ("…" if start else "") + one_line(text[start:], _MAX_SHOWN)
+
+
+def _pack(value: Any, function: str) -> dict[str, Any]:
+    """Return a response of the function as JSON. Raises ConfigError if it cannot be recorded."""
+    if isinstance(value, EndConversation):
+        return {"end": asdict(value)}
+    if isinstance(value, BaseModel):
+        model = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {"model": model, "value": value.model_dump(mode="json")}
+    if isinstance(value, list):
+        return {"list": [_pack(item, function) for item in value]}
+    if _is_json(value):
+        return {"value": value}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"mapping": {key: _pack(item, function) for key, item in value.items()}}
+    raise ConfigError(
+        function,
+        f"returns a {type(value).__name__}, which @scenario.cache cannot record; return a text, a"
+        " number, a message, a pydantic model, or a list or mapping of these",
+    )
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value comes back from JSON as it was; a tuple, for example, does not."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _unpack(packed: dict[str, Any]) -> Any:
+    """Return the response.
+
+    Raises ValueError if its class is missing or has changed, or for what only earlier versions
+    wrote.
+    """
+    match packed:
+        case {"model": name, "value": value}:
+            return _unpack_model(name, value)
+        case {"value": value}:
+            return value
+        case {"end": ending}:
+            return EndConversation(**ending)
+        case {"list": items}:
+            return [_unpack(item) for item in items]
+        case {"mapping": items}:
+            return {key: _unpack(item) for key, item in items.items()}
+    raise ValueError(f"it is a {next(iter(packed), None)} of an earlier version")
+
+
+def _unpack_model(name: str, value: Any) -> Any:
+    module, _, path = name.partition(":")
+    # Only from modules that are imported already: reading a file must not run code.
+    model: Any = sys.modules.get(module)
+    for part in path.split("."):
+        model = getattr(model, part, None)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise ValueError(f"it needs {name}, which is not imported")  # noqa: TRY004 - of a file
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ValueError(f"it no longer fits {name}: {error.errors()[0]['msg']}") from error

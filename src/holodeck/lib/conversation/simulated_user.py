@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from holodeck.lib.conversation.messages import (
     EARLIER,
@@ -12,6 +13,7 @@ from holodeck.lib.conversation.messages import (
     shorten_lines,
     text_of,
 )
+from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
@@ -84,14 +86,33 @@ class SimulatedUser:
     role = AgentRole.USER
 
     def __init__(
-        self, model: ChatModel, persona: Persona, *, instructions: str | None = None
+        self,
+        model: ChatModel,
+        persona: Persona,
+        *,
+        instructions: str | None = None,
+        cache: ResponseCache | None = None,
     ) -> None:
         self._model = model
         self.persona = persona
         self._instructions = INSTRUCTIONS if instructions is None else instructions
+        self._cache = cache
 
-    async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the name is public API
+    async def call(self, input: AgentInput) -> Any:  # noqa: A002 - the name is public API
         """Return the user's next message, or the end of the conversation."""
+        if self._cache is None:
+            return await self.reply(input)
+        return await self._cache.get_for_role(
+            "simulated user",
+            lambda: self.reply(input),
+            prompts=PROMPTS,
+            persona=self.persona,
+            description=input.scenario_state.description,
+            messages=input.messages,
+        )
+
+    async def reply(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - as above
+        """Ask the model for the user's next message, or the end of the conversation."""
         new = [message for message in input.messages if not message.get(EARLIER)]
         turns = [message for message in new if message.get("role") in ("user", "assistant")]
         answers = [text_of(turn) for turn in turns if turn["role"] == "assistant"]

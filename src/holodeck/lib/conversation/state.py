@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import EvaluationError
@@ -17,27 +15,24 @@ from holodeck.lib.conversation.messages import (
     Message,
     deep_copy,
     tool_calls_in,
-    tool_name,
     transcript_of,
 )
-from holodeck.lib.conversation.span_views import (
-    contexts_of,
-    shown_spans,
-    spans_of,
-    traces_of,
-    with_span_calls,
-)
+from holodeck.lib.conversation.messages import tool_name as name_of
 from holodeck.lib.conversation.state_views import (
     ToolCall,
     ToolCalls,
     TraceView,
     TurnView,
     calls_in_messages,
+    calls_of,
+    contexts_of,
     first_text,
-    positions_of,
-    turn_views,
+    shown_spans,
+    traces_of,
+    with_span_calls,
 )
-from holodeck.lib.spans.store import SpanStore
+from holodeck.lib.spans.evidence import reason_for_no_spans
+from holodeck.lib.spans.store import SpanStore, is_ours
 from holodeck.models.results.evidence import unknown_reason
 
 if TYPE_CHECKING:
@@ -53,15 +48,11 @@ class History:
     """
 
     def __init__(self, participants: int, before: Sequence[Message] = ()) -> None:
-        self._participants = participants
-        self._messages: list[Message] = []
-        self._copies: list[Callable[[], Message]] = []
-        self._turns: list[int] = []
+        self._messages: list[Message] = deep_copy(list(before))
+        self._turns = [0] * len(self._messages)
         self._followers: list[list[Message]] = []
-        self._handed_over: dict[int, list[Callable[[], Message]]] = {}
-        self._unread: defaultdict[int, list[Callable[[], Message]]] = defaultdict(list)
-        for message in before:
-            self._append(message, 0)
+        self._unread: list[list[Message]] = [[] for _ in range(participants)]
+        self._handed_over: dict[int, list[Message]] = {}
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -69,12 +60,19 @@ class History:
     @property
     def messages(self) -> list[Message]:
         """A copy of all messages."""
-        return [copy() for copy in self._copies]
+        copied: list[Message] = deep_copy(self._messages)
+        return copied
 
     @property
     def turns(self) -> Sequence[int]:
         """The turn of each message."""
         return self._turns
+
+    @property
+    def positions(self) -> list[int]:
+        """The position of each message's turn among the turns that have messages."""
+        known = {turn: position for position, turn in enumerate(dict.fromkeys(self._turns))}
+        return [known[turn] for turn in self._turns]
 
     @contextmanager
     def follow(self) -> Iterator[list[Message]]:
@@ -93,73 +91,57 @@ class History:
 
     def add(self, message: Message, author: int | None = None, turn: int = 0) -> None:
         """Add a message, and queue it for every participant but its author."""
-        copy = self._append(message, turn)
-        for index in range(self._participants):
-            if index != author:
-                self._unread[index].append(copy)
-
-    def _append(self, message: Message, turn: int) -> Callable[[], Message]:
-        kept: Message = deep_copy(message)
-        # Most messages hold nothing that can be changed, and every participant gets a copy of each.
-        is_flat = not any(isinstance(value, dict | list) for value in kept.values())
-        copy = kept.copy if is_flat else partial(deep_copy, kept)
-        self._messages.append(kept)
-        self._copies.append(copy)
+        message = deep_copy(message)
+        self._messages.append(message)
         self._turns.append(turn)
         for messages in self._followers:
-            messages.append(copy())
-        return copy
+            messages.append(deep_copy(message))
+        for index, queue in enumerate(self._unread):
+            if index != author:
+                queue.append(message)
 
     def rollback(self, index: int) -> list[Message]:
         """Remove all messages from a place on, for every participant; return them."""
         removed = self._messages[index:]
-        for queue in self._unread.values():
-            _remove(queue, self._copies[index:])
+        for queue in self._unread:
+            _remove(queue, removed)
         for messages in self._followers:
             del messages[max(0, len(messages) - len(removed)) :]
-        del self._messages[index:], self._copies[index:], self._turns[index:]
+        del self._messages[index:], self._turns[index:]
         return removed
 
     def unread_messages(self, index: int) -> list[Message]:
         """A copy of the messages that a participant has not been given yet."""
         self._handed_over[index] = list(self._unread[index])
-        return [copy() for copy in self._unread[index]]
+        copied: list[Message] = deep_copy(self._unread[index])
+        return copied
 
     def mark_read(self, index: int) -> None:
         """Take what `unread_messages` returned last off a participant's queue."""
         _remove(self._unread[index], self._handed_over.pop(index))
 
 
-def _remove(queue: list[Callable[[], Message]], gone: Sequence[Callable[[], Message]]) -> None:
-    ids = {id(copy) for copy in gone}
-    queue[:] = [copy for copy in queue if id(copy) not in ids]
+def _remove(queue: list[Message], gone: Sequence[Message]) -> None:
+    ids = {id(message) for message in gone}
+    queue[:] = [message for message in queue if id(message) not in ids]
 
 
 class RunningConversation(Protocol):
     """The conversation behind a state."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def config(self) -> Any: ...
+    description: str
+    config: Any
+    history: History
+    agents: list[Any]
+    fields: Mapping[str, Any]
+    has_checkpoints: bool
+    unseen_tool_calls: bool
+    span_store: SpanStore | None
+
     @property
     def thread_id(self) -> str: ...
     @property
     def current_turn(self) -> int: ...
-    @property
-    def history(self) -> History: ...
-    @property
-    def agents(self) -> Sequence[Any]: ...
-    @property
-    def fields(self) -> Mapping[str, Any]: ...
-    @property
-    def has_checkpoints(self) -> bool: ...
-    @property
-    def unseen_tool_calls(self) -> bool: ...
-    @property
-    def span_store(self) -> SpanStore | None: ...
     def add_message(self, message: Mapping[str, Any]) -> None: ...
     def rollback_messages_to(self, index: int) -> list[Message]: ...
 
@@ -217,7 +199,11 @@ class ScenarioState:
 
         If none can be collected in this process, it warns.
         """
-        return spans_of(self.span_store)
+        spans = shown_spans(self.span_store)
+        if all(map(is_ours, spans)) and (reason := reason_for_no_spans(self.span_store)):
+            message = f"whether the agent made spans is unknown: {reason}"
+            warnings.warn(message, UserWarning, stacklevel=3)
+        return spans
 
     @property
     def traces(self) -> list[TraceView]:
@@ -248,28 +234,34 @@ class ScenarioState:
     @property
     def turns(self) -> list[TurnView]:
         """The turns that have messages, each with its messages and tool calls."""
-        messages, turns = self._messages_and_turns()
+        history, grouped = self._executor.history, defaultdict[int, list[Message]](list)
+        for message, position in zip(history.messages, history.positions, strict=True):
+            grouped[position].append(message)
         calls, positions = self._calls(), self._positions_of_traces()
         traces = {
             positions.get(trace.id): trace
             for trace in traces_of(shown_spans(self.span_store), calls, positions)
         }
-        views = turn_views(messages, turns, calls)
-        return [replace(view, trace=traces.get(view.index)) for view in views]
+        return [
+            TurnView(
+                index,
+                messages,
+                tuple(call for call in calls if call.turn == index),
+                traces.get(index),
+            )
+            for index, messages in grouped.items()
+        ]
 
     def _calls(self) -> list[ToolCall]:
-        calls = calls_in_messages(*self._messages_and_turns())
+        history = self._executor.history
+        calls = calls_in_messages(history.peek, history.positions)
         return with_span_calls(calls, self.span_store, self._positions_of_traces())
 
     def _positions_of_traces(self) -> dict[str, int]:
-        turns = self._executor.history.turns
-        positions = dict(zip(turns, positions_of(turns), strict=True))
+        history = self._executor.history
+        positions = dict(zip(history.turns, history.positions, strict=True))
         traces = {} if self.span_store is None else self.span_store.turns
         return {key: positions[turn] for key, turn in traces.items() if turn in positions}
-
-    def _messages_and_turns(self) -> tuple[list[Message], list[int]]:
-        history = self._executor.history
-        return history.peek, positions_of(history.turns)
 
     def add_message(self, message: Mapping[str, Any]) -> None:
         """Add a message for all participants."""
@@ -284,18 +276,16 @@ class ScenarioState:
 
     def last_message(self) -> Message:
         """The latest message. Raises ValueError if there is none yet."""
-        messages = self._executor.history.peek
+        messages = self.messages
         if not messages:
             raise ValueError("there is no message yet")
-        last: Message = deep_copy(messages[-1])
-        return last
+        return messages[-1]
 
     def last_user_message(self) -> Message:
         """The latest message of the user. Raises ValueError if there is none."""
-        for message in reversed(self._executor.history.peek):
+        for message in reversed(self.messages):
             if message.get("role") == "user":
-                copied: Message = deep_copy(message)
-                return copied
+                return message
         raise ValueError("there is no message of the user yet")
 
     def last_agent_message(self) -> str:
@@ -317,10 +307,11 @@ class ScenarioState:
         If there is none and the agent's tool calls are unknown, it warns; where the backend
         reported them as unknown, it raises EvaluationError.
         """
-        for message in reversed(self._executor.history.peek):
-            for call in _calls_of(message, tool_name):
-                copied: dict[str, Any] = deep_copy(call)
-                return copied
+        for message in reversed(self.messages):
+            if message.get("role") == "assistant":
+                for call in tool_calls_in(message):
+                    if name_of(call) == tool_name:
+                        return call
         self._warn_of_unseen_calls()
         return None
 
@@ -336,10 +327,10 @@ class ScenarioState:
         If there is none and the agent's tool calls are unknown, it warns; where the backend
         reported them as unknown, it raises EvaluationError.
         """
-        calls = [call for call in self._calls() if tool_name in {None, call.name}]
+        calls = calls_of(self._calls(), tool_name)
         if not calls or any(message.get(UNSEEN_CALLS) for message in self._executor.history.peek):
             self._warn_of_unseen_calls()  # the calls of some turns are unknown, and so is a count
-        return ToolCalls(calls, tool_name)
+        return calls
 
     def transcript(self) -> str:
         """The conversation as text, with tool calls and their results."""
@@ -355,9 +346,3 @@ class ScenarioState:
                 UserWarning,
                 stacklevel=3,
             )
-
-
-def _calls_of(message: Message, wanted: str | None) -> list[dict[str, Any]]:
-    if message.get("role") != "assistant":
-        return []
-    return [call for call in tool_calls_in(message) if wanted is None or tool_name(call) == wanted]

@@ -1,9 +1,9 @@
-"""What script steps read from a conversation besides its messages: tool calls and turns."""
+"""What script steps read from a conversation besides its messages: tool calls, turns, spans."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -15,11 +15,21 @@ from holodeck.lib.conversation.messages import (
     tool_calls_in,
     tool_name,
 )
+from holodeck.lib.observability import names
+from holodeck.lib.spans.store import (
+    ROLE,
+    SpanStore,
+    attributes_of,
+    is_ours,
+    sort_spans,
+    trace_id,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 _RESULT_ROLES = {"tool", "function"}
+_CONTEXTS = ("langwatch.rag_contexts", "langwatch.rag.contexts", "retrieval.documents")
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,11 @@ class ToolCalls(Sequence[ToolCall]):
         return [call.output for call in self._calls]
 
 
+def calls_of(calls: Iterable[ToolCall], name: str | None) -> ToolCalls:
+    """Return the calls of one tool, or all calls if the name is None."""
+    return ToolCalls([call for call in calls if name in {None, call.name}], name)
+
+
 @dataclass(frozen=True)
 class TraceView:
     """One trace of a conversation."""
@@ -96,7 +111,7 @@ class TraceView:
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
         """Return the calls of a tool, or of any, that messages or spans of this trace show."""
-        return ToolCalls([call for call in self._calls if name in {None, call.name}], name)
+        return calls_of(self._calls, name)
 
 
 @dataclass(frozen=True)
@@ -111,7 +126,7 @@ class TurnView:
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
         """The calls of one tool or of any in this turn, oldest first."""
-        return ToolCalls([call for call in self._calls if name in {None, call.name}], name)
+        return calls_of(self._calls, name)
 
 
 def calls_in_messages(messages: Sequence[Message], turns: Sequence[int]) -> list[ToolCall]:
@@ -126,7 +141,7 @@ def calls_in_messages(messages: Sequence[Message], turns: Sequence[int]) -> list
             for call in tool_calls_in(message):
                 # A call of the older format has no id; its result has the name of the function.
                 waiting[str(call.get("id") or tool_name(call))] = len(calls)
-                arguments = _parse(tool_arguments(call))
+                arguments = _parsed(tool_arguments(call))
                 calls.append(ToolCall(tool_name(call), arguments, turn=turn, source="message"))
         elif message.get("role") in _RESULT_ROLES:
             answered = str(message.get("tool_call_id") or message.get("name"))
@@ -134,25 +149,6 @@ def calls_in_messages(messages: Sequence[Message], turns: Sequence[int]) -> list
                 output = deep_copy(message.get("content"))
                 calls[index] = replace(calls[index], output=output)
     return calls
-
-
-def positions_of(turns: Sequence[int]) -> list[int]:
-    """Return the positions of turns among those that have messages, counted from 0."""
-    known = {turn: position for position, turn in enumerate(dict.fromkeys(turns))}
-    return [known[turn] for turn in turns]
-
-
-def turn_views(
-    messages: Sequence[Message], turns: Sequence[int], calls: Sequence[ToolCall]
-) -> list[TurnView]:
-    """Return the turns that have messages; `turns` has the turn of each message."""
-    grouped: dict[int, list[Message]] = {}
-    for message, turn in zip(messages, turns, strict=True):
-        grouped.setdefault(turn, []).append(deep_copy(message))
-    return [
-        TurnView(turn, group, tuple(call for call in calls if call.turn == turn))
-        for turn, group in grouped.items()
-    ]
 
 
 def first_text(messages: Iterable[Message], role: str) -> str:
@@ -164,8 +160,94 @@ def first_text(messages: Iterable[Message], role: str) -> str:
     return ""
 
 
-def _parse(arguments: str) -> Any:
+def shown_spans(store: SpanStore | None) -> list[ReadableSpan]:
+    """Return the spans of a conversation, without ours around scenarios and turns."""
+    spans = [] if store is None else store.spans
+    return [span for span in spans if ROLE in attributes_of(span) or not is_ours(span)]
+
+
+def traces_of(
+    spans: Sequence[ReadableSpan], calls: Sequence[ToolCall], positions: Mapping[str, int]
+) -> list[TraceView]:
+    """Return the traces of these spans, the oldest first.
+
+    `positions` has the positions of turns in `state.turns` by the ids of their traces.
+    """
+    by_trace: dict[str, list[ReadableSpan]] = {}
+    for span in sort_spans(spans):
+        by_trace.setdefault(trace_id(span), []).append(span)
+    views = []
+    for key, members in by_trace.items():
+        candidates = calls if key in positions else _calls_in(members, positions)
+        turn = positions.get(key)
+        views.append(TraceView(key, members, tuple(c for c in candidates if c.turn == turn)))
+    return views
+
+
+def with_span_calls(
+    calls: Sequence[ToolCall], store: SpanStore | None, positions: Mapping[str, int]
+) -> list[ToolCall]:
+    """Return the tool calls of messages, and those of spans that no message contains.
+
+    A span of a call that a message contains says what the tool returned, if no message does.
+    """
+    merged = list(calls)
+    open_calls = list(range(len(merged)))
+    spans = [] if store is None else store.agent_spans
+    ended = [span for span in spans if span.end_time is not None]
+    for call in _calls_in(ended, positions):
+        twin = next((at for at in open_calls if _is_same(merged[at], call)), None)
+        if twin is None:
+            merged.append(call)
+            continue
+        open_calls.remove(twin)
+        if merged[twin].output is None:
+            merged[twin] = replace(merged[twin], output=call.output)
+    last = len(positions)
+    return sorted(merged, key=lambda call: last if call.turn is None else call.turn)
+
+
+def _calls_in(spans: Sequence[ReadableSpan], positions: Mapping[str, int]) -> list[ToolCall]:
+    calls = []
+    for span in spans:
+        attributes = attributes_of(span)
+        is_tool = attributes.get("langwatch.span.type") == "tool"
+        if not is_tool and attributes.get(names.OPERATION) != names.EXECUTE_TOOL:
+            continue
+        name = str(attributes.get(names.TOOL_NAME) or span.name)
+        arguments = attributes.get("langwatch.input", attributes.get(names.TOOL_ARGUMENTS))
+        output = attributes.get("langwatch.output", attributes.get(names.TOOL_RESULT))
+        turn = positions.get(trace_id(span))
+        calls.append(ToolCall(name, arguments, output, turn, "span"))
+    return calls
+
+
+def _is_same(call: ToolCall, other: ToolCall) -> bool:
+    is_other_turn = None not in {call.turn, other.turn} and call.turn != other.turn
+    if call.name != other.name or is_other_turn:
+        return False
+    return bool(_parsed(call.input) == _parsed(other.input))
+
+
+def contexts_of(spans: Sequence[ReadableSpan]) -> list[str]:
+    """Return the texts that spans of retrievals hold, oldest first."""
+    return [text for span in sort_spans(spans) for text in _contexts(span)]
+
+
+def _contexts(span: ReadableSpan) -> Iterator[str]:
+    attributes = attributes_of(span)
+    raw = next((attributes[key] for key in _CONTEXTS if attributes.get(key) is not None), None)
+    value = _parsed(raw)
+    items = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    for item in items:
+        content = item.get("content", item) if isinstance(item, dict) else item
+        yield content if isinstance(content, str) else json.dumps(content, default=str)
+
+
+def _parsed(raw: Any) -> Any:
+    if not isinstance(raw, str):
+        return raw
     try:
-        return json.loads(arguments)
+        return json.loads(raw)
     except ValueError:
-        return arguments
+        return raw

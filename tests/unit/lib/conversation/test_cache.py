@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.recordings import Recordings
 from holodeck.lib.conversation.response_cache import CacheKey, ResponseCache
 from holodeck.lib.conversation.simulated_user import Persona
 from holodeck.scenario import AgentInput
@@ -473,14 +472,13 @@ def test_the_names_of_classes_in_existing_recordings_do_not_change():
 
 async def test_a_call_whose_like_never_returns_elsewhere_is_made_here(tmp_path, monkeypatch):
     monkeypatch.setattr("holodeck.lib.conversation.response_cache.SHARE_S", 0.1)
-    recordings = Recordings(tmp_path, "greetings")
-    cache = ResponseCache(recordings, "auto")
+    cache = ResponseCache(tmp_path, "greetings", "auto")
 
     async def answer():
         return "hello"
 
     def elsewhere():  # in a thread, a claim is nobody's who calls here
-        with recordings.try_claim(recordings.key("greet", {})):
+        with cache.try_claim(cache.key("greet", {})):
             claimed.set()
             done.wait()
 

@@ -67,13 +67,9 @@ def returning(value):
 
 
 VALUES = [
-    (1, "two", None),
-    {3, 4},
-    frozenset({"a"}),
-    b"\x00\xff",
-    {1: "number", ("a", "b"): [b"c"]},
-    [Answer(text="a"), (Answer(text="b"),)],
-    {"answer": Answer(text="c")},
+    ["one", 2, None, {"three": [4.0]}],
+    [Answer(text="a"), [Answer(text="b")]],
+    {"answer": Answer(text="c"), "number": 1},
 ]
 
 
@@ -88,16 +84,18 @@ async def test_values_come_back_as_what_they_were(value):
     assert CALLS == ["answer"]
 
 
-@pytest.mark.parametrize("value", [(1, 2), {3}, b"\xff", [Answer(text="a")]], ids=repr)
-async def test_values_come_back_from_a_folder_of_ones_own(value, tmp_path):
-    seen = [await answer_of(returning(value), cache_dir=tmp_path / "kept") for _ in range(2)]
-
-    assert seen == [value, value]
-
-
 @pytest.mark.parametrize(
     "value",
-    [Row(date(2026, 1, 2), Decimal(1)), Point(1, 2), Decimal("0.1"), (one for one in "abc")],
+    [
+        Row(date(2026, 1, 2), Decimal(1)),
+        Point(1, 2),
+        Decimal("0.1"),
+        iter("abc"),
+        (1, 2),
+        {3},
+        b"\xff",
+        {1: "number"},
+    ],
     ids=lambda value: type(value).__name__,
 )
 async def test_what_json_cannot_hold_is_an_error_that_says_what_to_return(value):
@@ -115,7 +113,7 @@ async def test_a_pickle_of_an_earlier_version_is_not_loaded(own_cache, caplog):
 
     assert await answer_of(function) == "said"
     assert CALLS == ["answer", "answer"], "it is a miss"
-    assert "a pickle of an earlier version" in caplog.text
+    assert "it is a pickle of an earlier version" in caplog.text
 
 
 async def test_other_mappings_are_plain_ones_when_they_come_back():

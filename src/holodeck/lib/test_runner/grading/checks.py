@@ -158,12 +158,16 @@ class CaseCaches:
                 )
             return None
         # As above: most cases have no cache.
-        from holodeck.lib.conversation.recordings import Recordings  # noqa: PLC0415
         from holodeck.lib.conversation.response_cache import ResponseCache, model_cache_facts  # noqa: PLC0415
 
         model = with_judge_defaults(llm, is_agents_own=llm is self._agent.model)
-        recordings = Recordings(self._folder, case.cache_key, self._redactor.redact_report)
-        return ResponseCache(recordings, self._mode, model_cache_facts(model))
+        return ResponseCache(
+            self._folder,
+            case.cache_key,
+            self._mode,
+            clean=self._redactor.redact_report,
+            model=model_cache_facts(model),
+        )
 
     @cached_property
     def _redactor(self) -> Redactor:

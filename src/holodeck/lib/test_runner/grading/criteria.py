@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
+from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.judging.judge import Judge
@@ -84,10 +84,8 @@ class CaseCriteria:
         self._texts = [criterion.text for criterion in criteria]
         self._situation = situation
         self.judge_name = judge.name
-        self._judge = (
-            CriteriaJudge(judge, self._texts, optional=self._optional)
-            if response_cache is None
-            else CachedJudge(judge, self._texts, response_cache, optional=self._optional)
+        self._judge = CriteriaJudge(
+            judge, self._texts, optional=self._optional, cache=response_cache
         )
         self.participant: Participant = self._judge if self._texts else CheckpointJudge(self._judge)
         """The judge as a participant of a conversation."""

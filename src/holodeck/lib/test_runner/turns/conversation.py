@@ -11,7 +11,7 @@ from holodeck.config.checks.cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.messages import AgentRole
-from holodeck.lib.conversation.response_cache import CachedUser, ResponseCache
+from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
@@ -129,9 +129,8 @@ class ConversationRunner:
         if self.simulator is not None and attack is not None:
             user = CaseAttacker(attack, self.simulator, case.max_turns, self.response_cache)
         elif self.simulator is not None:
-            simulated = SimulatedUser(self.simulator, persona_of(case.simulate or Simulation()))
-            cache = self.response_cache
-            user = simulated if cache is None else CachedUser(simulated, cache)
+            persona = persona_of(case.simulate or Simulation())
+            user = SimulatedUser(self.simulator, persona, cache=self.response_cache)
         return [user, agent, *([] if self.criteria is None else [self.criteria.participant])]
 
     def _add_result(
