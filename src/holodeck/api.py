@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from inspect import Parameter
 from os import PathLike
@@ -146,18 +146,13 @@ async def arun(
     **settings: Unpack[RunSettings],
 ) -> TestReport:
     """Do what `run()` does on the caller's event loop."""
-    execution = _execution_config(dict(settings))
     loader = ConfigLoader()
-    tested = _load_agent_under_test(loader, path_or_agent, cases, name)
-    agent = _with_evaluations(loader, tested.agent, metrics, model)
-    redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
-    session = TestSession(
-        [tested.in_session(agent, execution, loader, metrics)],
-        redactor,
-        choose_display(progress, redactor.redact),
-        on_result=on_result,
-    )
-    return await session.arun()
+    execution = _execution_config(dict(settings))
+    tested = _agent_under_test(loader, path_or_agent, cases, execution, metrics, name)
+    tested = replace(tested, agent=_with_evaluations(loader, tested.agent, metrics, model))
+    redactor = Redactor(collect(tested.agent, loader.environment(tested.agent.base_dir)))
+    display = choose_display(progress, redactor.redact)
+    return await TestSession([tested], redactor, display, on_result=on_result).arun()
 
 
 def compare_agents(
@@ -208,25 +203,21 @@ async def _compare_agents(
     # Imported here because most runs are about one agent.
     from holodeck.lib.compare.against import ComparisonSession, with_tests_of  # noqa: PLC0415
 
-    execution = _execution_config(dict(settings))
     loader = ConfigLoader()
-    tested = _load_agent_under_test(loader, first, cases, None)
-    agent = _with_evaluations(loader, tested.agent, metrics, model)
-    other = _load_agent_under_test(loader, second, [], None)
-    agents = (agent, with_tests_of(agent, other.agent))
+    execution = _execution_config(dict(settings))
+    tested = _agent_under_test(loader, first, cases, execution, metrics)
+    tested = replace(tested, agent=_with_evaluations(loader, tested.agent, metrics, model))
+    other = _agent_under_test(loader, second, [], execution, metrics)
     folders = (tested.agent.base_dir, other.agent.base_dir)
-    environments = map(loader.environment, folders)
-    secrets = [collect(*pair) for pair in zip(agents, environments, strict=True)]
-    redactor = Redactor([*secrets[0], *secrets[1]])
-    session = ComparisonSession(
-        [
-            under_test.in_session(described, execution, loader, metrics)
-            for under_test, described in zip((tested, other), agents, strict=True)
-        ],
-        redactor,
-        RunDisplay(redactor.redact),
-    )
-    return await session.arun()
+    agent = with_tests_of(tested.agent, other.agent)
+    other = replace(other, agent=agent, settings=tested.settings)
+    secrets = [
+        secret
+        for compared, folder in zip((tested, other), folders, strict=True)
+        for secret in collect(compared.agent, loader.environment(folder))
+    ]
+    redactor = Redactor(secrets)
+    return await ComparisonSession([tested, other], redactor, RunDisplay(redactor.redact)).arun()
 
 
 def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
@@ -237,62 +228,45 @@ def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
     return ConfigLoader().load_agent_yaml(path, suites)
 
 
-@dataclass(frozen=True)
-class _AgentUnderTest:
-    """The agent with its test cases, and how to reach it."""
-
-    agent: Agent
-    config_path: str
-    """What the report names as its configuration."""
-    backend: object | None = None
-    """The agent itself as a Python object; None if `agent.backend` says how to reach it."""
-
-    def in_session(
-        self,
-        agent: Agent,
-        execution: ExecutionConfig,
-        loader: ConfigLoader,
-        metrics: Sequence[Metric] | None,
-    ) -> SessionAgent:
-        """Return it as `agent` describes it, with the settings of the call."""
-        if not agent.has_base_dir:
-            agent = agent.with_base_dir(Path(self.config_path).absolute().parent)
-        return SessionAgent(
-            self.config_path,
-            agent,
-            loader.settings_of(agent, execution),
-            backend=self.backend,
-            evaluators=_evaluators(metrics or ()),
-            config_loader=loader,
-        )
-
-
-def _load_agent_under_test(
+def _agent_under_test(
     loader: ConfigLoader,
     path_or_agent: Any,
     cases: Iterable[Case] | str | Path | None,
-    name: str | None,
-) -> _AgentUnderTest:
+    execution: ExecutionConfig,
+    metrics: Sequence[Metric] | None,
+    name: str | None = None,
+) -> SessionAgent:
+    """Return the agent with its test cases, and with the settings of the call."""
+    backend = None
     if cases is not None and not isinstance(cases, str | Path):
         cases = [{"input": case} if isinstance(case, str) else case for case in cases]
-    if not isinstance(path_or_agent, Agent) and not _is_path(path_or_agent):
-        if cases is None:
-            raise TypeError("run() needs 'cases' for an agent that is not an agent.yaml")
-        is_python = not isinstance(path_or_agent, str | Mapping)
-        default_name = _name_of(path_or_agent)
-        backend = IN_PYTHON if is_python else path_or_agent
-        agent = loader.agent_from({"name": name or default_name, "backend": backend}, cases)
-        return _AgentUnderTest(agent, default_name, path_or_agent if is_python else None)
     if isinstance(path_or_agent, Agent):
-        agent, config_path = path_or_agent, path_or_agent.name
+        agent, source = path_or_agent, path_or_agent.name
+    elif _is_path(path_or_agent):
+        agent, source = loader.load_agent_yaml(path_or_agent), str(path_or_agent)
+    elif cases is None:
+        raise TypeError("run() needs 'cases' for an agent that is not an agent.yaml")
     else:
-        agent, config_path = loader.load_agent_yaml(path_or_agent), str(path_or_agent)
+        source, written = _name_of(path_or_agent), path_or_agent
+        if not isinstance(path_or_agent, str | Mapping):
+            backend, written = path_or_agent, IN_PYTHON
+        agent = loader.agent_from({"name": name or source, "backend": written}, cases)
+        cases = None
     if cases is not None:
         validated = loader.agent_from({"name": agent.name, "backend": IN_PYTHON}, cases)
         agent = agent.model_copy(update={"test_cases": validated.test_cases}).with_locator(None)
     if name is not None:
         agent = agent.model_copy(update={"name": name})
-    return _AgentUnderTest(agent, config_path)
+    if not agent.has_base_dir:
+        agent = agent.with_base_dir(Path(source).absolute().parent)
+    return SessionAgent(
+        source,
+        agent,
+        loader.settings_of(agent, execution),
+        backend=backend,
+        evaluators=_evaluators(metrics or ()),
+        config_loader=loader,
+    )
 
 
 def _is_path(path_or_agent: object) -> bool:
@@ -326,7 +300,9 @@ def _with_evaluations(
     ]
     values: dict[str, Any] = {}
     if written:
-        values["metrics"] = [{"metric": one} if isinstance(one, str) else one for one in written]
+        values["metrics"] = [
+            {"metric": metric} if isinstance(metric, str) else metric for metric in written
+        ]
     if model is not None:
         values["model"] = model
     update: dict[str, Any] = {} if metrics is None else {"metrics": []}
@@ -362,8 +338,9 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
         if not path:
             raise ConfigError("run()", conflict_message(error)) from None
         option = str(path[0])
-        found = settings[option]
-        raise ConfigError(option, f"found {found!r}; expected {expected_value(error)}") from None
+        raise ConfigError(
+            option, f"found {settings[option]!r}; expected {expected_value(error)}"
+        ) from None
 
 
 def _suggested_option(option: str) -> str:

@@ -33,7 +33,7 @@ class CaseFailed(Exception):
     """A case did not pass; the message contains the reasons."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
-        super().__init__("\n".join(line for one in reasons for line in _with_code(one)))
+        super().__init__("\n".join(line for reason in reasons for line in _with_code(reason)))
         lines = [(str(reason), *_frames(reason)) for reason in reasons]
         self.details = "\n".join(line for group in lines for line in group)
         """The reasons, with tracebacks of the user's code."""

@@ -169,7 +169,7 @@ def _is_wanted(path: Path, config: pytest.Config, *, is_named: bool) -> bool:
 
     Other files are not collected: running an agent could cost money.
     """
-    if any(_matches(path, one) for one in config.getini("holodeck_files")):
+    if any(_matches(path, pattern) for pattern in config.getini("holodeck_files")):
         return True
     if not is_named:
         return False
@@ -193,10 +193,10 @@ def _check_patterns(config: pytest.Config) -> None:
         return
     is_narrowed = config.args_source is pytest.Config.ArgsSource.ARGS
     is_whole = not is_narrowed and config.invocation_params.dir == config.rootpath
-    folders = [Path(one) for one in config.args] if is_whole else [config.rootpath]
+    folders = [Path(arg) for arg in config.args] if is_whole else [config.rootpath]
     seen: set[str] = set()
     for path in _yaml_files(folders, config.getini("norecursedirs")):
-        missing = [one for one in missing if not _matches(path, one)]
+        missing = [pattern for pattern in missing if not _matches(path, pattern)]
         if not missing:
             return
         seen.add(path.name)
@@ -224,7 +224,7 @@ def _is_named(path: Path, session: pytest.Session) -> bool:
     In the latter case pytest itself does not know it.
     """
     config = session.config
-    names = (Path(config.invocation_params.dir, one.partition("::")[0]) for one in config.args)
+    names = (Path(config.invocation_params.dir, arg.partition("::")[0]) for arg in config.args)
     return session.isinitpath(path) or path in map(_absolute, names)
 
 
@@ -235,7 +235,7 @@ def _absolute(path: Path) -> Path:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the reporter before the first test if a test asks for it."""
-    if any("scenario_reporter" in getattr(one, "fixturenames", ()) for one in session.items):
+    if any("scenario_reporter" in getattr(item, "fixturenames", ()) for item in session.items):
         session.config.stash[_KEY].start_reporter()
 
 

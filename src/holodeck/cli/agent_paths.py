@@ -71,8 +71,8 @@ def find_suites(paths: Sequence[str], adapter: str) -> FoundAgents:
         if Path(path).is_file() and not is_suite_file(path):
             raise click.UsageError(f"--adapter runs suite files, and {path!r} is not one")
         suites[path] = None
-    agents = [one for one in others if Path(one).name == DEFAULT_AGENT_FILE]
-    others = [one for one in others if one not in agents]
+    agents = [file for file in others if Path(file).name == DEFAULT_AGENT_FILE]
+    others = [file for file in others if file not in agents]
     return FoundAgents([AgentTarget(adapter, tuple(suites), adapter)], others, agents)
 
 
@@ -136,9 +136,9 @@ def find_target(path: str) -> AgentTarget:
 
 def _agent_above(path: str) -> str:
     """Return the nearest agent.yaml beside a file or above it. Raises ConfigError."""
-    found = find_agent_above(path)
-    if found is not None:
-        return found
+    agent = find_agent_above(path)
+    if agent is not None:
+        return agent
     raise ConfigError(
         path,
         f"is a suite, and neither its folder nor one above has an {DEFAULT_AGENT_FILE};"
@@ -156,19 +156,21 @@ def _each_file(
             yield path
             continue
         inside = list(_yaml_files(Path(path)))
-        agents = [one for one in inside if one.name == DEFAULT_AGENT_FILE]
-        found = list(filter(is_suite_file, inside)) if only_suites or not agents else agents
-        if not found:
+        agents = [file for file in inside if file.name == DEFAULT_AGENT_FILE]
+        files = list(filter(is_suite_file, inside)) if only_suites or not agents else agents
+        if not files:
             missing = "a suite" if only_suites else f"an {DEFAULT_AGENT_FILE} or a suite"
             raise errors.FileNotFoundError(path, f"neither the folder nor one in it has {missing}")
-        yield from map(str, found)
-        others += [str(one) for one in inside if one not in found]
+        yield from map(str, files)
+        others += [str(file) for file in inside if file not in files]
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
     """Yield those in a folder and below it, without hidden folders."""
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(
-            one for one in folders if not one.startswith(".") and one not in _IGNORED_FOLDERS
+            folder
+            for folder in folders
+            if not folder.startswith(".") and folder not in _IGNORED_FOLDERS
         )
         yield from (Path(parent, file) for file in sorted(files) if is_yaml(file))

@@ -43,10 +43,10 @@ def run_store_of(agent: Path) -> "RunStore":
 
 def read_run(run_store: "RunStore", run: str | None, context: CliContext) -> "Run":
     """Read a recorded run; print a warning for each line that cannot be read."""
-    found = run_store.read(run)
-    for warning in found.warnings:
+    recorded = run_store.read(run)
+    for warning in recorded.warnings:
         context.warn(warning)
-    return found
+    return recorded
 
 
 def github_step(context: click.Context) -> "GitHubActions | None":
@@ -233,8 +233,8 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
     from holodeck.lib.ui.live import echo
 
     is_trusted = context.trusts_endpoints or is_trusting()
-    found = addresses_of_repository(agent, Environment.beside(agent.base_dir))
-    for address, source in found if not is_trusted else ():
+    addresses = addresses_of_repository(agent, Environment.beside(agent.base_dir))
+    for address, source in addresses if not is_trusted else ():
         finding = f"{source} leads requests to {address.shown}"
         _require_consent(agent, address.shown, finding, context)
     for address in other_hosts(agent):

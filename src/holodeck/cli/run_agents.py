@@ -1,4 +1,4 @@
-"""`holodeck test` on the agents it found: all of them are loaded first, then run one by one."""
+"""`holodeck test` on the agents it found: all of them are loaded first, then run in turn."""
 
 import json
 import logging
@@ -66,7 +66,7 @@ class TestOptions:
     """What to show instead of running; None for a run."""
     as_json: bool = False
     resume: "ResumeOptions | None" = None
-    """The run to resume; None for a new one."""
+    """The run to resume; None for a new run."""
     debug: bool = False
     """Whether a person types the messages of simulated users."""
     against: str | None = None

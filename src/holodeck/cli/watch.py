@@ -102,7 +102,7 @@ def _run_rounds(agent_config: Path, args: Sequence[str], read_file: Path) -> NoR
         echo(f"Watching {len(known)} files and folders; press Ctrl-C to stop", err=True)
         edited = _wait_for_change(known)
         last = None if affects_every_case(edited) else last
-        names = [os.path.relpath(one, agent_config.parent) for one in edited]
+        names = [os.path.relpath(path, agent_config.parent) for path in edited]
         more = f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
         listed = ", ".join(names[:_MAX_NAMES]) + more
         echo(f"{time.strftime('%H:%M:%S')} changed: {listed}", err=True)
@@ -159,12 +159,12 @@ def _signals_raise() -> Iterator[None]:
         raise _SignalReceived(signal.Signals(number))
 
     handled = [code for code in _EXIT_CODES if signal.getsignal(code) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, end) for one in handled}
+    before = {number: signal.signal(number, end) for number in handled}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class ReadTracker:
@@ -176,7 +176,7 @@ class ReadTracker:
 
     def __init__(self, folder: Path) -> None:
         self.run: str | None = None
-        """The id of the run record; None without one."""
+        """The id of the run record; None if the run keeps none."""
         self._folder = str(folder.absolute())
         self._seen: FileStates = {}
         self._written: set[str] = set()
@@ -199,7 +199,7 @@ class ReadTracker:
         for path in modules:
             if isinstance(path, str) and self._is_tracked(path):
                 self._seen.setdefault(path, file_state(path))
-        return {path: one for path, one in self._seen.items() if path not in self._written}
+        return {path: state for path, state in self._seen.items() if path not in self._written}
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         if self._is_busy or not (event == "open" or event in _FOLDER_EVENTS):
@@ -235,13 +235,13 @@ class ReadTracker:
 def file_state(path: str) -> FileState:
     """Return the present state of a file or folder; equal states mean that nothing changed."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - a Path costs too much in an audit hook
+        status = os.stat(path)  # noqa: PTH116 - a Path costs too much in an audit hook
         if os.path.isdir(path):  # noqa: PTH112
             names = os.listdir(path)  # noqa: PTH208
             return tuple(sorted(name for name in names if name.endswith(_DATA_SUFFIXES)))
     except (OSError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def write_read_files(file: Path, run: str | None, states: FileStates) -> None:

@@ -49,7 +49,7 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
         import json
         from dataclasses import asdict
 
-        text = json.dumps([asdict(one) for one in settings], indent=2, ensure_ascii=False)
+        text = json.dumps([asdict(setting) for setting in settings], indent=2, ensure_ascii=False)
         cli_context.print_json(text)
         return
     rows = [("KEY", "VALUE", "SOURCE")]

@@ -171,20 +171,20 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
         require_enough_labels(look.counted, limits, location, look.number, reused)
     if metric is not None:
         _check_writable(subject.agent.base_dir / CHECKS_FILE, CHECKS_FILE)
-    found = look.result(
+    result = look.result(
         asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
     )
-    pair = None if other is None else compare_judges(found, other)
-    write_text(sys.stdout, cli_context.clean(render_table(found, limits, people, pair)))
+    pair = None if other is None else compare_judges(result, other)
+    write_text(sys.stdout, cli_context.clean(render_table(result, limits, people, pair)))
     if json_file is not None:
-        _write_json(json_file, to_json(found, limits, people, pair), cli_context)
+        _write_json(json_file, to_json(result, limits, people, pair), cli_context)
     if metric is not None:
-        path = subject.save(look, found, limits, is_trusted=save)
+        path = subject.save(look, result, limits, is_trusted=save)
         what = "Stored" if save else "Stored the look, but not the result,"
         echo(f"{what} in {cli_context.clean(str(path))}", err=True)
-    if found.errors:
+    if result.errors:
         context.exit(ExitCode.EVALUATION)
-    decision = found.gate(limits)
+    decision = result.gate(limits)
     if gate and decision.verdict != "may gate":
         echo(f"may it gate? {describe_gate(decision)}", err=True)
         is_known = decision.verdict == "may not gate"
@@ -208,9 +208,11 @@ def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
 
     if not criteria:
         return labels
-    selected = [one for one in labels if any(text in (one.criterion or "") for text in criteria)]
+    selected = [
+        label for label in labels if any(text in (label.criterion or "") for text in criteria)
+    ]
     if not selected:
-        known = "; ".join(dict.fromkeys(one.criterion or "(none)" for one in labels))
+        known = "; ".join(dict.fromkeys(label.criterion or "(none)" for label in labels))
         raise NothingSelected(f"--criterion: no label has such a criterion; known: {known}")
     return selected
 
@@ -228,7 +230,7 @@ def _check_writable(path: Path, name: str) -> None:
 async def _check(
     subject: "CheckedJudge", labels: "list[Label]", repeats: int | None, *, is_probed: bool
 ) -> "JudgeCheckResult":
-    """Run the check; `repeats` None means a quick one."""
+    """Run the check; with `repeats` None, a quick check."""
     try:
         checker = subject.checker(labels, _Progress(), is_probed=is_probed)
         return await (checker.quick() if repeats is None else checker.run(repeats))

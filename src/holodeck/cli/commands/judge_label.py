@@ -76,9 +76,9 @@ def label(
     labels = read_labels(labels_file) if _has_text(labels_file) else []
     # a label without a name cannot have a second one beside it
     known = {
-        one.question
-        for one in labels
-        if labeler is None or one.labels is None or labeler in one.verdicts
+        known_label.question
+        for known_label in labels
+        if labeler is None or known_label.labels is None or labeler in known_label.verdicts
     }
     redact = cli_context.redactor.redact
     responses = responses_to_label(agent, recorded, subject, redact)
@@ -137,9 +137,9 @@ def _answer() -> str:
         except click.Abort:
             echo()
             return "quit"
-        found = [answer for answer in _ANSWERS if text and answer.startswith(text)]
-        if found:
-            return found[0]
+        answers = [answer for answer in _ANSWERS if text and answer.startswith(text)]
+        if answers:
+            return answers[0]
         echo(f"{text!r} is no answer; write one of {', '.join(_ANSWERS)}")
 
 
@@ -163,13 +163,15 @@ def _render(response: "UnlabelledResponse", number: int, of: int) -> str:
     keys = response.keys
     parts = [f"── {number} of {of} " + "─" * 40]
     history = [
-        f"{one['role']}: {one['content']}" for one in keys.get("history", ()) if "content" in one
+        f"{message['role']}: {message['content']}"
+        for message in keys.get("history", ())
+        if "content" in message
     ]
     texts = (
         ("Earlier", "\n".join(history)),
         ("Input", keys["input"]),
         ("Passages", "\n".join(keys.get("retrieval_context", ()))),
-        ("Tool calls", "\n".join(_call_line(one) for one in keys.get("tool_calls", ()))),
+        ("Tool calls", "\n".join(_call_line(call) for call in keys.get("tool_calls", ()))),
         ("Ground truth", keys.get("ground_truth", "")),
         ("Response", keys["response"] or "(empty)"),
         ("Is it true?", keys.get("criterion", "Is this response good by the metric?")),

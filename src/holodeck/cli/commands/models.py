@@ -25,7 +25,7 @@ def list_models(as_json: bool) -> None:
 
     entries = [(entry.model, entry.path) for entry in _store().entries()]
     if as_json:
-        found = [
+        models = [
             {
                 "name": model.name,
                 "about": model.about,
@@ -36,7 +36,7 @@ def list_models(as_json: bool) -> None:
             }
             for model, path in entries
         ]
-        echo(json.dumps(found, indent=2), escape=inert_json)
+        echo(json.dumps(models, indent=2), escape=inert_json)
         return
     rows = [
         (model.name, _megabytes(model.size), model.licence, str(path or "not pulled"))

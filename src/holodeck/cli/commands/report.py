@@ -73,9 +73,9 @@ def report(
     FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)
     named = [read_named(run, store, cli_context) for run in runs or ("last",)]
-    found, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
+    whole, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
     check_inputs(targets)
-    shown = cli_context.redactor.redact_report(found)
+    shown = cli_context.redactor.redact_report(whole)
     if not targets:
         text = render_report(shown, report_format or "markdown", report_detail)
         print_report(text, report_format or "markdown")
@@ -97,10 +97,10 @@ def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedRepor
     if not is_report(name):
         run = read_run(store, name, context)
         return NamedReport(run.id if name == run.id else f"{name} ({run.id})", report_of(run))
-    found = read_report(Path(name))
-    if isinstance(found, Baseline):
+    report = read_report(Path(name))
+    if isinstance(report, Baseline):
         raise ConfigError(name, "is a baseline, which has no answers; name a run")
-    return NamedReport(name, found)
+    return NamedReport(name, report)
 
 
 def _merged(named: "Sequence[NamedReport]", context: CliContext) -> "tuple[TestReport, ExitCode]":

@@ -26,22 +26,22 @@ def runs() -> None:
 @click.pass_context
 def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
     """List all recorded runs, newest first."""
-    found = run_store_of(agent).overviews()
+    overviews = run_store_of(agent).overviews()
     cli_context = context.ensure_object(CliContext)
     if as_json:
-        cli_context.print_json(json.dumps([asdict(one) for one in found], indent=2))
+        cli_context.print_json(json.dumps([asdict(overview) for overview in overviews], indent=2))
     else:
-        echo(cli_context.clean(_table(found)))
+        echo(cli_context.clean(_table(overviews)))
 
 
-def _table(found: "list[RunOverview]") -> str:
+def _table(overviews: "list[RunOverview]") -> str:
     from holodeck.lib.support.text import one_line
     from holodeck.lib.ui.terminal import format_table
 
-    if not found:
+    if not overviews:
         return "No recorded runs; `holodeck test` records one"
     rows = [("RUN", "STARTED", "AGENT", "STATE", "DONE", "PASSED")]
-    for run in found:
+    for run in overviews:
         started = run.started[:19].replace("T", " ")
         done = f"{run.finished}/{'?' if run.planned is None else run.planned}"
         passed = "" if run.passed is None else str(run.passed)
@@ -65,7 +65,7 @@ def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
         if value not in (None, "", {}):
             text = str(value)
             if isinstance(value, dict):
-                text = ", ".join(f"{key} {one}" for key, one in value.items())
+                text = ", ".join(f"{key} {part}" for key, part in value.items())
             echo(cli_context.clean(f"{name + ':':<14} {text}"))
 
 
@@ -118,10 +118,10 @@ def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) ->
         echo("Nothing to remove")
         return
     what = f"{len(removed)} runs" if len(removed) > 1 else f"run {removed[0].id}"
-    size = sum(one.size_bytes for one in removed) / 1e6
+    size = sum(overview.size_bytes for overview in removed) / 1e6
     if not yes:
         click.confirm(f"Remove {what} ({size:.1f} MB)?", abort=True, err=True)
-    run_store.remove([one.id for one in removed])
+    run_store.remove([overview.id for overview in removed])
     echo(f"Removed {what} ({size:.1f} MB)")
 
 

@@ -100,7 +100,7 @@ def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
         )
         findings = check(agent)
     loaded = None
-    if load and not any(one.severity == "error" for one in findings):
+    if load and not any(finding.severity == "error" for finding in findings):
         loaded = _load_code(agent, findings)
     errors = sum(1 for finding in findings if strict or finding.severity == "error")
     return _Checked(
@@ -130,10 +130,10 @@ def _warn_of_unchecked(others: list[str], read: set[Path], context: CliContext) 
     """Name the YAML files of a folder that are no suites and no agents, but may be meant to be."""
     from holodeck.config.cases.suite_files import why_not_run
 
-    for one in others:
-        reason = None if Path(one).resolve() in read else why_not_run(one)
+    for file in others:
+        reason = None if Path(file).resolve() in read else why_not_run(file)
         if reason is not None:
-            context.warn(f"not checked: {one}: {reason}")
+            context.warn(f"not checked: {file}: {reason}")
 
 
 def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
@@ -156,13 +156,13 @@ def _as_text(
 
     lines = list(map(str, findings))
     if len(findings) > _MAX_FINDINGS:
-        errors_first = sorted(findings, key=lambda one: one.severity)
+        errors_first = sorted(findings, key=lambda finding: finding.severity)
         lines = list(map(str, errors_first[:_MAX_FINDINGS]))
         lines.append(f"and {len(findings) - _MAX_FINDINGS} more; --json shows all")
     lines += [f"{path}: {line}" for line in loaded or ()]
     code = _user_code(agent) if loaded is None else []
     if code:
-        names = ", ".join(shorten(one, _MAX_NAME_CHARACTERS) for one in code[:_MAX_NAMES])
+        names = ", ".join(shorten(name, _MAX_NAME_CHARACTERS) for name in code[:_MAX_NAMES])
         more = ", …" if len(code) > _MAX_NAMES else ""
         lines.append(f"{path}: your code was not imported or run: {names}{more} (--load does)")
     guarded = [tool.name for tool in agent.tools or [] if tool.side_effects]

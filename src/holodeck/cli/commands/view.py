@@ -71,8 +71,8 @@ def _read(
 
     if is_report(run):
         return read_named(run, store, context).report, []
-    found = read_run(store, run, context)
-    return report_of(found), past_outcomes(found, store)
+    recorded = read_run(store, run, context)
+    return report_of(recorded), past_outcomes(recorded, store)
 
 
 def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:

@@ -190,7 +190,7 @@ def detect_frontend() -> Frontend:
     shell = None if ipython is None else ipython.get_ipython()
     if shell is None:
         return "script"
-    classes = {one.__name__ for one in type(shell).__mro__}
+    classes = {kind.__name__ for kind in type(shell).__mro__}
     # Kernels of notebooks derive from this one, those of hosted notebooks included.
     return "notebook" if "ZMQInteractiveShell" in classes else "ipython"
 

@@ -219,19 +219,19 @@ class ProgressIndicator(SpinnerMixin):
         return self._clock() - self._began
 
 
-def _usage_lines(found: ReportSummary) -> Iterator[str]:
-    usage = found.token_usage
+def _usage_lines(summary: ReportSummary) -> Iterator[str]:
+    usage = summary.token_usage
     if usage.total_tokens:
         parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
-        yield f"  Tokens: {usage.total_tokens} ({parts}){unknown_usage_note(found)}"
-    if found.judge_calls:
-        tokens = plural(found.judge_usage.total_tokens, "token")
-        yield f"  Judges: {plural(found.judge_calls, 'call')}, {tokens}"
-    if found.simulator_calls:
-        tokens = plural(found.simulator_usage.total_tokens, "token")
-        yield f"  Simulated users: {plural(found.simulator_calls, 'call')}, {tokens}"
-    if found.cost is not None:
-        yield f"  Cost: {describe_cost(found.cost)}"
+        yield f"  Tokens: {usage.total_tokens} ({parts}){unknown_usage_note(summary)}"
+    if summary.judge_calls:
+        tokens = plural(summary.judge_usage.total_tokens, "token")
+        yield f"  Judges: {plural(summary.judge_calls, 'call')}, {tokens}"
+    if summary.simulator_calls:
+        tokens = plural(summary.simulator_usage.total_tokens, "token")
+        yield f"  Simulated users: {plural(summary.simulator_calls, 'call')}, {tokens}"
+    if summary.cost is not None:
+        yield f"  Cost: {describe_cost(summary.cost)}"
 
 
 def _reason_lines(reason: Reason) -> Iterator[str]:

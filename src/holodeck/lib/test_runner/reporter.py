@@ -153,13 +153,13 @@ def _text(lines: Iterable[str]) -> str:
 
 def _text_within(lines: Iterable[str], most: int) -> str | None:
     """Return the text of the lines; None, without asking for more lines, once it is too long."""
-    found = []
+    shown = []
     for line in lines:
-        found.append(line)
+        shown.append(line)
         most -= len(line) + 1
         if most < 0:
             return None
-    return _text(found)
+    return _text(shown)
 
 
 def _scores(report: TestReport) -> Iterator[str]:

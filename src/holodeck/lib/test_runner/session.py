@@ -109,7 +109,7 @@ class RunSession(ABC, Generic[R]):
 
     @property
     def run_id(self) -> str | None:
-        """The id of the record; None without one."""
+        """The id of the record; None without a record."""
         return self.recorders[0].id if self.recorders else None
 
     def _build_executors(self) -> list[TestExecutor]:
@@ -315,7 +315,7 @@ class RunSession(ABC, Generic[R]):
 
 
 Gate = Callable[[TestReport, ExitCode], tuple[TestReport, ExitCode, Sequence[str]]]
-"""Compares a run with an earlier one.
+"""Compares a run with an earlier run.
 
 Returns the report with notes, the exit code that counts, and lines for the terminal.
 """

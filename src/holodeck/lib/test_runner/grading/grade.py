@@ -331,9 +331,9 @@ class ObservationBuilder:
         else:
             known = [turn.agent_time_ms for turn in state.turns if turn.agent_time_ms is not None]
             latency = sum(known) if known else None
-        found = self._build(state.turns, state.case, conversation, state.case.name, latency)
+        observation = self._build(state.turns, state.case, conversation, state.case.name, latency)
         return replace(
-            found,
+            observation,
             graded_from=sum(turn.earlier for turn in conversation),
             images=tuple(image for images in state.images for image in images),
         )
@@ -347,8 +347,8 @@ class ObservationBuilder:
         images: Sequence[Image] = (),
     ) -> Observation:
         """Return the observation of one turn of the case of that name."""
-        found = self._build([turn], expectations, conversation, name, turn.agent_time_ms)
-        return replace(found, graded_from=len(conversation) - 1, images=tuple(images))
+        observation = self._build([turn], expectations, conversation, name, turn.agent_time_ms)
+        return replace(observation, graded_from=len(conversation) - 1, images=tuple(images))
 
     def with_tools(self, observed: Evidence) -> Evidence:
         """Return the evidence with where the tools of the agent are known from."""

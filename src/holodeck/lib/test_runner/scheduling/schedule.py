@@ -122,7 +122,7 @@ class RunState:
         return self._cases[index]
 
     def result_of(self, index: int) -> TestResult | None:
-        """Return the result of the case at that index; None without one."""
+        """Return the result of the case at that index; None without a result."""
         return self._results.get(index)
 
     def add(self, index: int, result: TestResult) -> None:

@@ -83,7 +83,7 @@ class WorkerTask:
     has_telemetry: bool
     """Whether the run sends telemetry, as the agent's `observability` says."""
     trace: Mapping[str, str]
-    """The headers of the trace that the cases continue; empty without one."""
+    """The headers of the trace that the cases continue; empty without a trace."""
     folder: Path | None = None
     """The folder that travelled, where it was; the worker's working folder is its copy. None if the
     worker runs on the same machine."""

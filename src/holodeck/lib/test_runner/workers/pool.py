@@ -101,7 +101,7 @@ class WorkerRun:
             self.finished.set_result(end)
 
     def cancelled(self, body: bytes) -> None:
-        """Note that the worker has cancelled the run; `body` is its result, if there is one."""
+        """Note that the worker has cancelled the run; `body` is its result, or empty."""
         if body:
             self._interrupted = unpack_result(body)
         if self.is_cancelled:
