@@ -17,7 +17,7 @@ from holodeck.cli.agent_paths import AgentTarget, FoundAgents
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
 from holodeck.cli.options import check_formats, check_inputs
-from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_comparison, plan_run
+from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_runs
 from holodeck.config.cases.suite_files import current_invalid_suites, why_not_run
 from holodeck.config.yaml.source import display_path
 from holodeck.errors import (
@@ -362,20 +362,16 @@ def _run_agent(
     if options.preview_mode is None:
         return _test(options, tested, context, reports)
     agent, selection = tested.select(context)
+    second = tested.second
     if options.preview_mode == "list":
         text = case_list(agent, selection, as_json=options.as_json)
-        if tested.second is not None and not options.as_json:
-            text += f", each on A ({tested.target.path}) and B ({tested.second.argument})"
-    elif tested.second is not None:
-        agents = (
-            (agent, tested.target.path),
-            (tested.second.with_tests_of(agent), tested.second.argument),
-        )
-        text = plan_comparison(agents, tested.settings, selection, as_json=options.as_json)
+        if second is not None and not options.as_json:
+            text += f", each on A ({tested.target.path}) and B ({second.argument})"
     else:
-        text = plan_run(
-            agent, tested.target.path, tested.settings, selection, as_json=options.as_json
-        )
+        agents = [(agent, tested.target.path)]
+        if second is not None:
+            agents.append((second.with_tests_of(agent), second.argument))
+        text = plan_runs(agents, tested.settings, selection, as_json=options.as_json)
     if options.as_json:
         context.print_json(text)
     else:

@@ -10,7 +10,6 @@ from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.selection.request import CaseHistory, SelectionRequest
-    from holodeck.lib.test_runner.scheduling.plan import RunPlan
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.results.origin import Selection
@@ -152,50 +151,32 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return format_table([[row[column] for column in used] for row in [header, *cells]])
 
 
-def plan_run(
-    agent: "Agent",
-    agent_config: str,
-    settings: "ExecutionConfig",
-    selection: "Selection | None",
-    *,
-    as_json: bool,
-) -> str:
-    """Return the plan of a run. Raises ConfigError if the run could not start."""
-    from holodeck.lib.test_runner.scheduling.plan import describe_plan
-
-    plan = _plan(agent, agent_config, settings, selection)
-    return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)
-
-
-def plan_comparison(
+def plan_runs(
     agents: "Sequence[tuple[Agent, str]]",
     settings: "ExecutionConfig",
     selection: "Selection | None",
     *,
     as_json: bool,
 ) -> str:
-    """Return the plans of both agents, each with its file; as JSON, in a list.
+    """Return the plan of a run, or those of both agents of a comparison, each with its file.
 
     Raises ConfigError if the run could not start.
     """
-    from holodeck.lib.test_runner.scheduling.plan import describe_plan
+    from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
+    from holodeck.lib.test_runner.executor import TestExecutor
+    from holodeck.lib.test_runner.scheduling.plan import build_plan, describe_plan
 
-    plans = [_plan(agent, source, settings, selection) for agent, source in agents]
+    plans = []
+    for agent, source in agents:
+        TestExecutor(source, agent_config=agent, resolved_execution_config=settings)
+        history = load_history(agent, source, RESULTS_FOR_A_MEDIAN)
+        plans.append(build_plan(agent, source, settings, history, selection))
     if as_json:
-        return json.dumps([plan.model_dump(mode="json") for plan in plans], indent=2)
+        data = [plan.model_dump(mode="json") for plan in plans]
+        return json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)
+    if len(plans) == 1:
+        return describe_plan(plans[0])
     return "\n\n".join(
         f"{who} ({source})\n{describe_plan(plan)}"
         for who, (_, source), plan in zip("AB", agents, plans, strict=True)
     )
-
-
-def _plan(
-    agent: "Agent", agent_config: str, settings: "ExecutionConfig", selection: "Selection | None"
-) -> "RunPlan":
-    from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
-    from holodeck.lib.test_runner.executor import TestExecutor
-    from holodeck.lib.test_runner.scheduling.plan import build_plan
-
-    TestExecutor(agent_config, agent_config=agent, resolved_execution_config=settings)
-    history = load_history(agent, agent_config, RESULTS_FOR_A_MEDIAN)
-    return build_plan(agent, agent_config, settings, history, selection)
