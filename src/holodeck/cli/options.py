@@ -15,7 +15,7 @@ from holodeck.lib.ui.help import GroupedOption
 if TYPE_CHECKING:
     from holodeck.cli.github_actions import GitHubActions
     from holodeck.lib.records.run_store import Run, RunStore
-    from holodeck.lib.test_runner.report_files import ReportTarget
+    from holodeck.lib.reports.formats import ReportTarget
     from holodeck.models.agent import Agent
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -164,9 +164,8 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[
 
     The files that the command reads from now on are noted, for `check_inputs`.
     """
-    from holodeck.lib.reports.formats import check_writable, format_for
+    from holodeck.lib.reports.formats import ReportTarget, check_writable, format_for
     from holodeck.lib.support.safe_paths import inputs_noted
-    from holodeck.lib.test_runner.report_files import ReportTarget
 
     click.get_current_context().with_resource(inputs_noted())
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from holodeck.config.checks.findings import Finding
     from holodeck.lib.compare.against import SecondAgent
     from holodeck.lib.compare.regression_gate import GateOptions
-    from holodeck.lib.test_runner.report_files import ReportTarget
+    from holodeck.lib.reports.formats import ReportTarget
     from holodeck.lib.test_runner.resume import ResumeOptions
-    from holodeck.lib.test_runner.session import RunSession, SessionAgent
+    from holodeck.lib.test_runner.session import ResumedRun, RunSession, SessionAgent
     from holodeck.models.config import ReportDetail
     from holodeck.models.test_result import TestReport
 
@@ -327,8 +327,8 @@ def _write_merged(
     context: CliContext,
 ) -> None:
     """Write the reports of all agents, by their titles, as one. Raises ReportError."""
+    from holodeck.lib.reports.formats import write_reports
     from holodeck.lib.reports.merge import NamedReport, merge_reports
-    from holodeck.lib.test_runner.report_files import write_reports
 
     merged = merge_reports([NamedReport(*item) for item in reports.items()])
     shown = context.redactor.redact_report(merged)
@@ -411,11 +411,12 @@ def _agents_to_run(
     options: TestOptions, tested: CheckedAgent, context: CliContext
 ) -> "tuple[list[SessionAgent], Selection | None]":
     """Return the agents with the selected cases, and with the results that they keep."""
-    from holodeck.lib.test_runner.resume import find_runs, repeat_selection, resume_runs
     from holodeck.lib.test_runner.session import SessionAgent
 
     second, resume, runs = tested.second, options.resume, []
     if resume is not None:
+        from holodeck.lib.test_runner.resume import find_runs, repeat_selection, resume_runs
+
         runs = find_runs(resume.run, tested.agent.base_dir, is_comparison=second is not None)
     # A run of --watch gets the selection again, because cases may have been added since.
     is_watched = context.read_tracker is not None
@@ -428,11 +429,9 @@ def _agents_to_run(
     agents = [(tested.target.path, agent)]
     if second is not None:
         agents.append((second.argument, second.with_tests_of(agent)))
-    resumed = (
-        []
-        if resume is None
-        else resume_runs([agent for _, agent in agents], runs, resume, context.warn)
-    )
+    resumed: Sequence[ResumedRun] = ()
+    if resume is not None:
+        resumed = resume_runs([agent for _, agent in agents], runs, resume, context.warn)
     settings = tested.settings
     if options.debug:
         if not any(case.is_scripted_or_simulated for case in agent.test_cases or []):

@@ -21,7 +21,7 @@ from holodeck.cli.options import (
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.report_files import ReportTarget
+    from holodeck.lib.reports.formats import ReportTarget
     from holodeck.models.records.comparison import ComparisonReport
 
 
@@ -68,7 +68,7 @@ def compare(
     from holodeck.lib.compare.gate import require_later
     from holodeck.lib.compare.run_comparison import compare_runs, read_side
     from holodeck.lib.reports.against import comparison_exit_code, render_terminal
-    from holodeck.lib.test_runner.report_files import write_each
+    from holodeck.lib.reports.formats import write_each
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)

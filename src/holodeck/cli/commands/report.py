@@ -59,8 +59,7 @@ def report(
     0.
     """
     from holodeck.errors import ReportError
-    from holodeck.lib.reports.formats import FORMATS
-    from holodeck.lib.test_runner.report_files import render_report, write_reports
+    from holodeck.lib.reports.formats import FORMATS, render_report, write_reports
 
     if len(runs) > 1 and not merge:
         raise click.UsageError(f"{len(runs)} runs are named; add --merge to join them")

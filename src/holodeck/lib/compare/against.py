@@ -22,9 +22,8 @@ from holodeck.lib.reports.against import (
     pair_lines,
     render_terminal,
 )
-from holodeck.lib.reports.formats import write_report_text
+from holodeck.lib.reports.formats import ReportTarget, write_each, write_report_text
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.report_files import ReportTarget, write_each
 from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule
 from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo

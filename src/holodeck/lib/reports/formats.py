@@ -1,22 +1,29 @@
-"""The formats of a report, and how a report is written to a file."""
+"""The formats of a report, and how reports are written to the files that a command names."""
 
 import errno
 import json
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
+from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.support.files import replace_file
+from holodeck.lib.ui.live import write_text
 from holodeck.lib.user_code.registry import Registry, unknown_name
+from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import TestReport
 
-Renderer = Callable[[TestReport], str]
+Clean = Callable[[str], str]
+"""Returns a text without secrets and control characters."""
+Renderer = Callable[..., str]
 
 FORMATS: Registry[Renderer] = Registry(
     "report",
@@ -68,15 +75,73 @@ def _json_of(model: BaseModel) -> str:
         return json.dumps(model.model_dump(), indent=2, default=str)
 
 
+@dataclass(frozen=True)
+class ReportTarget:
+    """A file to write the report to."""
+
+    path: Path
+    """As the user wrote it."""
+    report_format: str
+    file: Path
+    """The absolute path: code under test may change the working directory."""
+
+
+def write_reports(
+    report: TestReport,
+    targets: Sequence[ReportTarget],
+    clean: Clean,
+    detail: ReportDetail | None = None,
+    links: SourceLinks | None = None,
+) -> list[str]:
+    """Write every report that can be written; return an error message for each of the others.
+
+    `detail` and `links` are about Markdown.
+    """
+
+    def write(target: ReportTarget) -> None:
+        write_report(target.report_format, report, target.file, target.path, detail, links)
+
+    return write_each(targets, write, clean)
+
+
+def write_each(
+    targets: Sequence[ReportTarget], write: Callable[[ReportTarget], None], clean: Clean
+) -> list[str]:
+    """Call `write` for each target; return an error message for each that cannot be written."""
+    failures = []
+    for target in targets:
+        try:
+            write(target)
+        except ReportError as error:
+            failures.append(str(error))
+        else:
+            write_text(sys.stdout, clean(f"Report saved to {target.path}\n"))
+    return failures
+
+
 def write_report(
-    report_format: str, report: TestReport, path: Path, shown: Path | None = None
+    report_format: str,
+    report: TestReport,
+    path: Path,
+    shown: Path | None = None,
+    detail: ReportDetail | None = None,
+    links: SourceLinks | None = None,
 ) -> None:
     """Write a report. Raises ReportError as `write_report_text` does."""
-    if report_format == "json":
-        write_report_text(_json_parts(report), path, shown)
-        return
+    is_json = report_format == "json"
+    text = _json_parts(report) if is_json else render_report(report, report_format, detail, links)
+    write_report_text(text, path, shown)
+
+
+def render_report(
+    report: TestReport,
+    report_format: str,
+    detail: ReportDetail | None = None,
+    links: SourceLinks | None = None,
+) -> str:
+    """Return the text of a report; `detail` and `links` are about Markdown."""
     render = FORMATS.load(report_format, location="--format")
-    write_report_text(render(report), path, shown)
+    return render(report, detail or "all", links) if report_format == "markdown" else render(report)
 
 
 def format_for(path: Path, explicit: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """Which results of an earlier run a new one keeps, and which cases it runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,21 +16,12 @@ from holodeck.lib.records.run_store import (
     reusable_results,
 )
 from holodeck.lib.support.text import plural
+from holodeck.lib.test_runner.session import ResumedRun
 from holodeck.lib.ui.live import echo
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
-from holodeck.models.test_result import TestResult
 
 OPTION = "--resume"
-
-
-@dataclass(frozen=True)
-class ResumedRun:
-    """An earlier run and those of its results that are still valid."""
-
-    id: str
-    results: Mapping[int, TestResult]
-    """By the case's index in the present file."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +19,7 @@ from holodeck.lib.observability import initialize_observability, shutdown_observ
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder, json_line, origin_of
+from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
@@ -27,8 +28,6 @@ from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption, run_to_report
 from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.test_runner.report_files import ReportTarget, write_reports
-from holodeck.lib.test_runner.resume import ResumedRun
 from holodeck.lib.ui.live import echo, protected_streams, write_raw, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
@@ -44,6 +43,15 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Model)
 
 _REPETITIONS = ("repeat", "min_pass", "min_pass_rate")
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """An earlier run and those of its results that are still valid."""
+
+    id: str
+    results: Mapping[int, TestResult]
+    """By the case's index in the present file."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.checks.tool_checks import check_side_effects, check_tools
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
+from holodeck.lib.evaluators.inputs import build_retrieval_context_from_tools
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_state import (
     CaseState,
@@ -19,7 +20,6 @@ from holodeck.lib.test_runner.case_state import (
     evidence_of,
     tools_in,
 )
-from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.test_runner.grading.checks import CaseChecks, Check
 from holodeck.lib.test_runner.grading.scoring import compute_metrics
 from holodeck.lib.test_runner.messages import (
