@@ -17,6 +17,7 @@ from holodeck.config.secrets import collect
 from holodeck.config.settings import conflict_message
 from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
+from holodeck.lib.compare.against import ComparisonSession, with_tests_of
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.background_loop import SharedLoop
@@ -200,9 +201,6 @@ async def _compare_agents(
     model: LLMProvider | Mapping[str, Any] | None,
     settings: RunSettings,
 ) -> ComparisonReport:
-    # Imported here because most runs are about one agent.
-    from holodeck.lib.compare.against import ComparisonSession, with_tests_of  # noqa: PLC0415
-
     loader = ConfigLoader()
     execution = _execution_config(dict(settings))
     tested = _agent_under_test(loader, first, cases, execution, metrics)

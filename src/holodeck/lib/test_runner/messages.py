@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat, takewhile
 from typing import Any, cast
 
+from holodeck.config.cases.rows import load_history
 from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, capabilities_of
@@ -31,13 +32,8 @@ History = Sequence[EarlierMessage]
 
 def histories_of(agent: Agent) -> dict[int, History]:
     """Return the earlier messages of each case that has some, by its index. Raises ConfigError."""
-    indexes = [at for at, case in enumerate(agent.test_cases or []) if case.history is not None]
-    if not indexes:
-        return {}
-    # Imported here because most cases have no history.
-    from holodeck.config.cases.rows import load_history  # noqa: PLC0415
-
-    return {at: load_history(agent, at) for at in indexes}
+    cases = enumerate(agent.test_cases or [])
+    return {at: load_history(agent, at) for at, case in cases if case.history is not None}
 
 
 def require_history_support(agent: Agent, backend: AgentBackend) -> None:
