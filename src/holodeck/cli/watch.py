@@ -123,8 +123,8 @@ def _run_round(args: Sequence[str]) -> None:
 
     # -B: if a file is saved twice within a second, Python would use its outdated bytecode.
     command = [sys.executable, "-P", "-B", "-m", "holodeck", *args]
-    group = None if sys.platform == "win32" else 0  # or a terminal would send Ctrl-C to both
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=group)
+    # In a process group of its own, or a terminal would send Ctrl-C to both.
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     end: _SignalReceived | None = None
     while child.returncode is None:
         try:

@@ -21,11 +21,11 @@ from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.test_runner.grading.checks import CaseCaches, CaseChecks, EvaluatorSet
+from holodeck.lib.test_runner.grading.checks import CaseCaches, EvaluatorSet
 from holodeck.lib.test_runner.grading.grade import UNGRADED, ObservationBuilder, build_result, grade
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust
 from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
-from holodeck.lib.test_runner.messages import History, histories_of
+from holodeck.lib.test_runner.messages import histories_of
 from holodeck.lib.test_runner.observe import observe
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.ui.activity import activity
@@ -36,12 +36,7 @@ from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.events import (
-        CaseEvents,
-        HasEvents,
-        OnConversation,
-        RunEvents,
-    )
+    from holodeck.lib.test_runner.events import HasEvents, RunEvents
     from holodeck.lib.test_runner.turns.conversation import ConversationRunner
     from holodeck.lib.test_runner.turns.traced_turns import TurnTraces
 
@@ -64,39 +59,29 @@ class FinishedRun:
     """What the provider objected to before it answered anything; None if it did not."""
 
 
-@dataclass
 class CaseRun:
-    """One run of a test case: its agent is observed, then graded, within a time limit."""
+    """One run of a test case: its agent is observed, then graded, within a time limit.
 
-    case: TestCaseModel
-    backend: AgentBackend
-    files: FileReader
-    checks: CaseChecks
-    observations: ObservationBuilder
-    history: History = ()
-    """The messages before the case."""
-    agent_name: str = "agent"
-    time_limit_s: float | None = None
-    """Seconds for the whole case, files and metrics included; None for no limit."""
-    conversation: "ConversationRunner | None" = None
-    """Runs a script or a simulated user; None if what the user says is written."""
-    on_conversation: "OnConversation | None" = None
-    """Called with the conversation before it begins."""
-    events: "CaseEvents | None" = None
-    """Publishes what happens; None if nobody listens."""
-    traces: "TurnTraces | None" = None
-    """Collects the spans of the agent; None if no case of the run checks any."""
+    Args:
+        setup: What the runs of all cases share.
+        index: The index of the case.
+        backend: The agent, with the context of the case.
+    """
 
-    state: CaseState = field(init=False)
-    _started: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        self.state = CaseState(self.case, self.history)
+    def __init__(self, setup: "CaseSetup", index: int, backend: AgentBackend) -> None:
+        self.case = (setup.agent.test_cases or [])[index]
+        self.state = CaseState(self.case, setup.histories.get(index, ()))
+        self._setup = setup
+        self._backend = backend
+        self._checks = setup.evaluator_set.checks_of(index)
+        self._conversation = setup.runners.get(index)
+        self._events = None if setup.events is None else setup.events.events_of(self.case)
+        self._started = 0.0
 
     async def run(self) -> FinishedRun:
         """Run the case. Only cancellation and configuration errors are raised."""
         with outside_of_turns():  # but for those of the agent
-            run = self._run() if self.events is None else self.events.publish_run(self._run)
+            run = self._run() if self._events is None else self._events.publish_run(self._run)
             result = await run
         state = self.state
         failure: RetryKind | None = "failed" if result.outcome is Outcome.FAILED else state.failure
@@ -111,12 +96,12 @@ class CaseRun:
 
     async def _run(self) -> TestResult:
         state, self._started = self.state, time.perf_counter()
-        if self.traces is not None:
-            self.traces.enter_case()
+        if self._setup.traces is not None:
+            self._setup.traces.enter_case()
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             is_done = False
             try:
-                async with time_limit(self.time_limit_s) as limit:
+                async with time_limit(self._setup.config.case_timeout) as limit:
                     with override_call_limit(self.case.timeout):
                         await self._observe_and_grade()
                     is_done = True
@@ -140,30 +125,31 @@ class CaseRun:
         return result
 
     async def _observe_and_grade(self) -> None:
-        is_followed = self.events is not None or self.on_conversation is not None
+        setup = self._setup
+        is_followed = self._events is not None or setup.options.on_conversation is not None
         await observe(
             self.state,
-            self.backend,
-            self.files,
-            self.agent_name,
-            self.conversation,
+            self._backend,
+            setup.files,
+            setup.agent.name,
+            self._conversation,
             self._follow if is_followed else None,
-            self.traces if self.case.checks_spans else None,
+            setup.traces if self.case.checks_spans else None,
         )
-        await grade(self.state, self.checks, self.observations)
+        await grade(self.state, self._checks, setup.observations)
 
     def _follow(self, conversation: "HasEvents") -> None:
-        if self.events is not None:
-            self.events.follow(conversation.events)
-        if self.on_conversation is not None:
-            self.on_conversation(conversation)
+        if self._events is not None:
+            self._events.follow(conversation.events)
+        if self._setup.options.on_conversation is not None:
+            self._setup.options.on_conversation(conversation)
 
     def _exceed_time_limit(self, *, is_done: bool) -> None:
         """End the case; whether that is the agent's error depends on what it waited for.
 
         `is_done` says that the case was finished, but too late as the event loop was blocked.
         """
-        state, limit = self.state, self.time_limit_s or 0.0
+        state, limit = self.state, self._setup.config.case_timeout or 0.0
         state.failure = "timeout"
         if is_done and (state.agent_seconds or 0.0) < limit:
             state.late_ending = UNGRADED
@@ -172,7 +158,8 @@ class CaseRun:
             state.errors.append(reason)
 
     def _result(self, seconds: float) -> TestResult:
-        return build_result(self.state, self.checks, self.observations, round(seconds * 1000))
+        observations = self._setup.observations
+        return build_result(self.state, self._checks, observations, round(seconds * 1000))
 
     def _elapsed_seconds(self) -> float:
         return time.perf_counter() - self._started
@@ -199,8 +186,9 @@ class CaseSetup:
 
     events: "RunEvents | None" = field(default=None, init=False)
     """Publishes what happens; None if nobody listens."""
-    _traces: "TurnTraces | None" = field(default=None, init=False)
-    _runners: "Mapping[int, ConversationRunner]" = field(default_factory=dict, init=False)
+    traces: "TurnTraces | None" = field(default=None, init=False)
+    """Collects the spans of the agent; None if no case checks any."""
+    runners: "Mapping[int, ConversationRunner]" = field(default_factory=dict, init=False)
     """Those of the cases with a script or a simulated user, by index."""
 
     def __post_init__(self) -> None:
@@ -213,18 +201,18 @@ class CaseSetup:
             CaseCaches(agent, config, self.config_loader),
             RunTrust.of(config),
         )
-        self._histories = histories_of(agent)
+        self.histories = histories_of(agent)
         if config.events is not None:
             self._build_events()
         # The engine of conversations and the collectors of spans, which most runs do without.
         if any(case.is_scripted_or_simulated for case in cases):
             from holodeck.lib.test_runner.turns.conversation import build_runners  # noqa: PLC0415
 
-            self._runners = build_runners(agent, self.evaluator_set, self.observations)
+            self.runners = build_runners(agent, self.evaluator_set, self.observations)
         if any(case.checks_spans for case in cases):
             from holodeck.lib.test_runner.turns.traced_turns import TurnTraces  # noqa: PLC0415
 
-            self._traces = TurnTraces(agent, is_injected=self.is_injected)
+            self.traces = TurnTraces(agent, is_injected=self.is_injected)
 
     def _build_events(self) -> None:
         from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415 - as above
@@ -253,7 +241,7 @@ class CaseSetup:
     @property
     def agent_to_select(self) -> Agent:
         """The agent, whose processes are told where spans go, if they are checked."""
-        return self.agent if self._traces is None else self._traces.exporting(self.agent)
+        return self.agent if self.traces is None else self.traces.exporting(self.agent)
 
     def open_events(self) -> None:
         """Begin to publish events if somebody listens; see `RunEvents.open`."""
@@ -265,25 +253,12 @@ class CaseSetup:
 
     async def start_traces(self) -> None:
         """Begin to receive spans if cases check them."""
-        if self._traces is not None:
-            await self._traces.start()
+        if self.traces is not None:
+            await self.traces.start()
 
     def new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
         """Return a new run of the case at that index."""
-        return CaseRun(
-            case=case,
-            backend=self.backend_for(backend, index, case),
-            files=self.files,
-            checks=self.evaluator_set.checks_of(index),
-            observations=self.observations,
-            history=self._histories.get(index, ()),
-            agent_name=self.agent.name,
-            time_limit_s=self.config.case_timeout,
-            conversation=self._runners.get(index),
-            on_conversation=self.options.on_conversation,
-            events=None if self.events is None else self.events.events_of(case),
-            traces=self._traces,
-        )
+        return CaseRun(self, index, self.backend_for(backend, index, case))
 
     def backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
         """Return the backend with the context of the case. Raises ConfigError if it takes none."""
@@ -294,7 +269,7 @@ class CaseSetup:
 
     def lost_result(self, index: int, case: TestCaseModel, reason: str) -> TestResult:
         """Return the result of a case that ended the processes that ran it."""
-        state = CaseState(case, self._histories.get(index, ()))
+        state = CaseState(case, self.histories.get(index, ()))
         state.errors.append(reason)
         return build_result(state, self.evaluator_set.checks_of(index), self.observations, 0)
 
@@ -306,16 +281,16 @@ class CaseSetup:
     async def close_models(self) -> None:
         """Close the connections of judges and simulated users, and the process of graders."""
         await self.evaluator_set.close()
-        simulators = {runner.simulator for runner in self._runners.values()}
+        simulators = {runner.simulator for runner in self.runners.values()}
         for simulator in filter(None, simulators):
             await simulator.close()
 
     async def close_traces(self) -> None:
         """Stop receiving spans, after the agent has ended; note what was wrong with them."""
-        if self._traces is None:
+        if self.traces is None:
             return
-        await self._traces.close()
-        for text in self._traces.notes:
+        await self.traces.close()
+        for text in self.traces.notes:
             self.note(text)
 
 

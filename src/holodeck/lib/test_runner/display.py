@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from holodeck.lib.reports.recap import case_label
 from holodeck.lib.support.text import one_line
@@ -130,7 +130,8 @@ class NotebookDisplay(RunDisplay):
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__(redact)
-        self._output: NotebookOutput | None = None
+        self._output: Any = None
+        """The output of the cell; None before the run."""
         self._started = self._drawn = 0.0
 
     def start_test(self, case: TestCaseModel) -> None:
@@ -143,7 +144,10 @@ class NotebookDisplay(RunDisplay):
 
     @contextmanager
     def shown(self, out: TextIO | None = None) -> Iterator[None]:  # noqa: ARG002 - see TextDisplay
-        self._output, self._started = NotebookOutput(), time.monotonic()
+        from IPython.display import display
+
+        self._started = time.monotonic()
+        self._output = display({"text/plain": ""}, raw=True, display_id=True)
         self._draw(self._status())
         ticks = asyncio.get_running_loop().create_task(self._tick())
         state = "stopped"
@@ -178,7 +182,7 @@ class NotebookDisplay(RunDisplay):
             return
         done, total = self.progress.current_test, max(self.progress.total_tests, 1)
         bar = f'<progress value="{done}" max="{total}"></progress> {escape(status)}'
-        self._output.show({"text/plain": status, "text/html": bar})
+        self._output.update({"text/plain": status, "text/html": bar}, raw=True)
 
 
 Frontend = Literal["notebook", "ipython", "script"]
@@ -193,16 +197,3 @@ def detect_frontend() -> Frontend:
     classes = {kind.__name__ for kind in type(shell).__mro__}
     # Kernels of notebooks derive from this one, those of hosted notebooks included.
     return "notebook" if "ZMQInteractiveShell" in classes else "ipython"
-
-
-class NotebookOutput:
-    """One output of a cell, which is replaced in place."""
-
-    def __init__(self) -> None:
-        from IPython.display import display
-
-        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
-
-    def show(self, bundle: Mapping[str, str]) -> None:
-        """Replace the output; `bundle` maps media types to the same content in each."""
-        self._handle.update(dict(bundle), raw=True)

@@ -1,10 +1,8 @@
 """Runs test cases so that Ctrl-C, SIGTERM and code that exits lose no results."""
 
-import _thread
 import asyncio
 import atexit
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -153,8 +151,7 @@ def _handle_first_signal(
             signal.signal(number, _DEFAULT_HANDLERS[number])
 
     for number in handled:
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, lambda: None)  # wakes the loop up
+        loop.add_signal_handler(number, lambda: None)  # wakes the loop up
         signal.signal(number, on_first)
     try:
         yield
@@ -170,7 +167,4 @@ def _interrupt_blocked_loop(no_signal: threading.Lock, loop_responded: threading
     no_signal.acquire()  # never released: whoever ends the wait may have done so already
     if loop_responded.wait(_LOOP_TIMEOUT_S):
         return
-    if sys.platform == "win32":
-        _thread.interrupt_main()
-    else:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
