@@ -16,9 +16,13 @@ from holodeck import __version__
 from holodeck.cli.agent_paths import AgentTarget, FoundAgents
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
-from holodeck.cli.options import check_formats, check_inputs
+from holodeck.cli.options import check_formats, check_inputs, confirm_endpoints
 from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_runs
 from holodeck.config.cases.suite_files import current_invalid_suites, why_not_run
+from holodeck.config.cases.suites import suite_name
+from holodeck.config.checks.agent import check_before_run, log_findings
+from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
+from holodeck.config.secrets import collect
 from holodeck.config.yaml.source import display_path
 from holodeck.errors import (
     INTERRUPTED,
@@ -29,23 +33,22 @@ from holodeck.errors import (
     ReportError,
     worst_exit_code,
 )
+from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.support.safe_paths import note_input
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, ReportDetail
 from holodeck.models.results.origin import RunOrigin, Selection
 
 if TYPE_CHECKING:
     from holodeck.config.checks.findings import Finding
     from holodeck.lib.compare.against import SecondAgent
     from holodeck.lib.compare.regression_gate import GateOptions
-    from holodeck.lib.reports.formats import ReportTarget
     from holodeck.lib.test_runner.resume import ResumeOptions
     from holodeck.lib.test_runner.session import ResumedRun, RunSession, SessionAgent
-    from holodeck.models.config import ReportDetail
     from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)
@@ -162,9 +165,6 @@ def _require_one_agent(options: TestOptions, count: int) -> None:
 
 def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> CheckedAgent:
     """Read the agent and, unless its cases are only listed, check it. Raises ConfigError."""
-    from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
-    from holodeck.config.secrets import collect
-
     if options.debug:
         _check_debug(options.settings)
     folder = Path.cwd() if target.adapter is not None else agent_file(target.path).parent
@@ -193,8 +193,6 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Che
         if options.preview_mode != "list":
             second.check(agent, settings, findings)
     if options.preview_mode is None:
-        from holodeck.cli.options import confirm_endpoints
-
         for tested in (agent, *([second.agent] if second is not None else ())):
             confirm_endpoints(tested, context)
     return CheckedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
@@ -213,8 +211,6 @@ def _check_debug(settings: ExecutionConfig) -> None:
 
 def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]":
     """Raise ConfigError for every error that can be found without a run; log warnings."""
-    from holodeck.config.checks.agent import check_before_run, log_findings
-
     for name in type(settings).model_fields:
         source = settings.source_of(name)
         level = logging.DEBUG if source == "default" else logging.INFO
@@ -228,7 +224,6 @@ def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionReq
     """Return the request, limited to the suites whose files are the target."""
     if not target.suites:
         return request
-    from holodeck.config.cases.suites import suite_name
 
     left_out = current_invalid_suites()
     errors = left_out.errors if left_out is not None else {}
@@ -327,7 +322,6 @@ def _write_merged(
     context: CliContext,
 ) -> None:
     """Write the reports of all agents, by their titles, as one. Raises ReportError."""
-    from holodeck.lib.reports.formats import write_reports
     from holodeck.lib.reports.merge import NamedReport, merge_reports
 
     merged = merge_reports([NamedReport(*item) for item in reports.items()])

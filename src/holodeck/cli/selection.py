@@ -2,27 +2,33 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from secrets import randbelow
+from typing import Any
 
 import click
 
 from holodeck.cli.context import CliContext
-
-if TYPE_CHECKING:
-    from holodeck.lib.selection.request import CaseHistory, SelectionRequest
-    from holodeck.models.agent import Agent
-    from holodeck.models.config import ExecutionConfig
-    from holodeck.models.results.origin import Selection
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.selection.expression import parse
+from holodeck.lib.selection.request import (
+    RESULTS_FOR_A_MEDIAN,
+    CaseHistory,
+    SelectionRequest,
+    Shard,
+)
+from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.ui.terminal import format_table
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.results.origin import Selection
 
 _MAX_SEED = 1_000_000
 _MAX_CELL = 60
 
 
-def selection_request(options: Mapping[str, Any]) -> "SelectionRequest":
+def selection_request(options: Mapping[str, Any]) -> SelectionRequest:
     """Return what the options select. Raises ConfigError and UsageError."""
-    from holodeck.lib.selection.expression import parse
-    from holodeck.lib.selection.request import SelectionRequest, Shard
-
     shard, keyword = options["shard"], options["keyword"]
     if shard is not None:
         _require_stable_shards(options)
@@ -63,15 +69,13 @@ def _seed(options: Mapping[str, Any]) -> int | None:
     if seed is None and options["shard"] is not None:
         raise click.UsageError("all shards must use the same order; add the same --seed N to each")
     if seed is None:
-        from secrets import randbelow
-
         return randbelow(_MAX_SEED)
     return seed
 
 
 def apply_selection(
-    agent: "Agent", request: "SelectionRequest", agent_config: str, context: CliContext
-) -> "tuple[Agent, Selection | None]":
+    agent: Agent, request: SelectionRequest, agent_config: str, context: CliContext
+) -> tuple[Agent, Selection | None]:
     """Return the agent with the selected cases; no Selection if all of them run."""
     if not request.args():
         return agent, None
@@ -88,15 +92,13 @@ def apply_selection(
 
 
 def load_history(
-    agent: "Agent", agent_config: str, limit: int, *, whole_runs: bool = False
-) -> "list[CaseHistory]":
+    agent: Agent, agent_config: str, limit: int, *, whole_runs: bool = False
+) -> list[CaseHistory]:
     """Return what recorded runs know of each case, from its `limit` latest results.
 
     With `whole_runs`, only results of runs without `--shard` count.
     """
-    from holodeck.lib.records.fingerprint import fingerprint_of
     from holodeck.lib.records.history import HistoryQuery, case_history
-    from holodeck.lib.records.run_store import RunStore
 
     planned = fingerprint_of(agent).cases
     currency = None if agent.prices is None else agent.prices.unit
@@ -104,10 +106,8 @@ def load_history(
     return case_history(RunStore(agent.base_dir), query, limit)
 
 
-def case_list(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> str:
+def case_list(agent: Agent, selection: Selection | None, *, as_json: bool) -> str:
     """Return the agent's cases as a table, or as JSON."""
-    from holodeck.lib.support.text import plural
-
     rows = case_rows(agent)
     if as_json:
         return json.dumps(rows, indent=2)
@@ -115,7 +115,7 @@ def case_list(agent: "Agent", selection: "Selection | None", *, as_json: bool) -
     return table + str(selection or plural(len(rows), "test case"))
 
 
-def case_rows(agent: "Agent") -> list[dict[str, Any]]:
+def case_rows(agent: Agent) -> list[dict[str, Any]]:
     return [
         {
             "name": case.name,
@@ -132,9 +132,6 @@ def case_rows(agent: "Agent") -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    from holodeck.lib.support.text import one_line
-    from holodeck.lib.ui.terminal import format_table
-
     cells = [
         [
             one_line(row["name"] or row["input"], _MAX_CELL),
@@ -152,9 +149,9 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def plan_runs(
-    agents: "Sequence[tuple[Agent, str]]",
-    settings: "ExecutionConfig",
-    selection: "Selection | None",
+    agents: Sequence[tuple[Agent, str]],
+    settings: ExecutionConfig,
+    selection: Selection | None,
     *,
     as_json: bool,
 ) -> str:
@@ -162,7 +159,6 @@ def plan_runs(
 
     Raises ConfigError if the run could not start.
     """
-    from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.scheduling.plan import build_plan, describe_plan
 

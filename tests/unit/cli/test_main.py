@@ -47,7 +47,7 @@ def test_help_and_version_import_nothing_but_click(tmp_path, flag):
     extra = set(ours.stderr.split()) - set(click.stdout.split()) - sys.stdlib_module_names
     assert {name for name in extra if not name.startswith(("_", "click."))} == {
         "holodeck", "holodeck.cli", "holodeck.cli.context", "holodeck.cli.main",
-        "holodeck.errors",
+        "holodeck.errors", "holodeck.models",
     }  # fmt: skip
 
 

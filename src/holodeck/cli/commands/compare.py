@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,6 +11,7 @@ from holodeck.cli.options import (
     agent_option,
     check_formats,
     check_inputs,
+    confirm_endpoints,
     output_option,
     print_report,
     report_targets,
@@ -18,11 +19,27 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
+from holodeck.config.yaml.source import display_path
+from holodeck.errors import ConfigError, ExitCode, ReportError
+from holodeck.lib.compare.gate import require_later
+from holodeck.lib.compare.run_comparison import (
+    BASELINE_FILE,
+    baseline_of,
+    compare_runs,
+    read_side,
+    side_to_bless,
+)
+from holodeck.lib.reports.against import comparison_exit_code, render_terminal
+from holodeck.lib.reports.formats import (
+    ReportTarget,
+    generate_json_report,
+    write_each,
+    write_report_text,
+)
+from holodeck.lib.support.safe_paths import inputs_noted, refuse_input
+from holodeck.lib.support.text import is_blank, plural
 from holodeck.lib.ui.live import echo
-
-if TYPE_CHECKING:
-    from holodeck.lib.reports.formats import ReportTarget
-    from holodeck.models.records.comparison import ComparisonReport
+from holodeck.models.records.comparison import COMPARISON_FORMATS, ComparisonReport
 
 
 @click.command()
@@ -64,12 +81,6 @@ def compare(
     With --arena, only a judge is asked, once in each order of the two answers. Exit code 4 means
     that it gave no verdict on some.
     """
-    from holodeck.errors import ExitCode, ReportError
-    from holodeck.lib.compare.gate import require_later
-    from holodeck.lib.compare.run_comparison import compare_runs, read_side
-    from holodeck.lib.reports.against import comparison_exit_code, render_terminal
-    from holodeck.lib.reports.formats import write_each
-
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
     check_formats(targets)
@@ -95,14 +106,11 @@ def compare(
 
 
 def _with_preferences(
-    report: "ComparisonReport", agent: Path, criteria: str, context: CliContext
-) -> "ComparisonReport":
+    report: ComparisonReport, agent: Path, criteria: str, context: CliContext
+) -> ComparisonReport:
     """Return the comparison with the answers that the judge of the agent.yaml prefers."""
-    from holodeck.cli.options import confirm_endpoints
-    from holodeck.errors import ConfigError
     from holodeck.lib.compare.preferences import with_preferences
     from holodeck.lib.judge_check.judge_check import load_agent_judge
-    from holodeck.lib.support.text import is_blank
 
     if is_blank(criteria):
         raise ConfigError("--arena", "is empty; write what makes an answer the better one")
@@ -110,7 +118,7 @@ def _with_preferences(
     subject = load_agent_judge(str(file), None, context.protect)
     confirm_endpoints(subject.agent, context)
 
-    async def judged() -> "ComparisonReport":
+    async def judged() -> ComparisonReport:
         try:
             return await with_preferences(report, subject.judge, criteria)
         finally:
@@ -119,10 +127,7 @@ def _with_preferences(
     return context.redactor.redact_report(asyncio.run(judged()))
 
 
-def _rendered(report: "ComparisonReport", report_format: str) -> str:
-    from holodeck.errors import ConfigError
-    from holodeck.models.records.comparison import COMPARISON_FORMATS
-
+def _rendered(report: ComparisonReport, report_format: str) -> str:
     if report_format not in COMPARISON_FORMATS:
         known = " or ".join(COMPARISON_FORMATS)
         raise ConfigError(
@@ -131,9 +136,7 @@ def _rendered(report: "ComparisonReport", report_format: str) -> str:
     return report.rendered(report_format)
 
 
-def _write(report: "ComparisonReport", target: "ReportTarget") -> None:
-    from holodeck.lib.reports.formats import write_report_text
-
+def _write(report: ComparisonReport, target: ReportTarget) -> None:
     write_report_text(_rendered(report, target.report_format), target.file, target.path)
 
 
@@ -154,16 +157,6 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     The file contains no inputs and no answers: commit it. RUN is an id, the beginning of one,
     `last`, or the path of a record or of a JSON report, which may be of merged runs.
     """
-    from holodeck.config.yaml.source import display_path
-    from holodeck.lib.compare.run_comparison import (
-        BASELINE_FILE,
-        baseline_of,
-        side_to_bless,
-    )
-    from holodeck.lib.reports.formats import generate_json_report, write_report_text
-    from holodeck.lib.support.safe_paths import inputs_noted, refuse_input
-    from holodeck.lib.support.text import plural
-
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)
     with inputs_noted():

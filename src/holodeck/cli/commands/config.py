@@ -1,11 +1,19 @@
 """`holodeck config`: the settings in effect, and the source of each."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from holodeck.cli.agent_paths import find_target
 from holodeck.cli.context import CliContext
+from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
+from holodeck.config.flags import format_default
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.secrets import collect
 from holodeck.lib.ui.live import echo
+from holodeck.lib.ui.terminal import format_table
 
 
 @click.group()
@@ -31,13 +39,6 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
     first source that sets a value wins: flag, agent.yaml, the project's config.yaml, the user's
     config.yaml, environment variable, default.
     """
-    from holodeck.cli.agent_paths import find_target
-    from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
-    from holodeck.config.flags import format_default
-    from holodeck.config.loader import ConfigLoader
-    from holodeck.config.secrets import collect
-    from holodeck.lib.ui.terminal import format_table
-
     loader, agent = ConfigLoader(), None
     if agent_config is not None or Path(DEFAULT_AGENT_FILE).is_file():
         target = find_target(agent_config or DEFAULT_AGENT_FILE)
@@ -46,9 +47,6 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
     cli_context = context.ensure_object(CliContext)
     cli_context.protect(collect(agent, loader.environment(agent.base_dir if agent else None)))
     if report_format == "json":
-        import json
-        from dataclasses import asdict
-
         text = json.dumps([asdict(setting) for setting in settings], indent=2, ensure_ascii=False)
         cli_context.print_json(text)
         return

@@ -2,19 +2,26 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, run_store_of
-from holodeck.lib.support.text import inert_json
+from holodeck.errors import ConfigError, NothingSelected
+from holodeck.lib.case_import.case import Imported
+from holodeck.lib.case_import.read import Format, read_source
+from holodeck.lib.case_import.suite_text import (
+    Expect,
+    choose,
+    leave_out_duplicates,
+    make_redact,
+    redact_case,
+    render_suite,
+    split_turns,
+)
+from holodeck.lib.reports.formats import check_writable, write_report_text
+from holodeck.lib.support.text import inert_json, plural
 from holodeck.lib.ui.live import echo, write_raw
-
-if TYPE_CHECKING:
-    from holodeck.lib.case_import.case import Imported
-    from holodeck.lib.case_import.read import Format
-    from holodeck.lib.case_import.suite_text import Expect
 
 
 @click.command("import")
@@ -54,10 +61,10 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     context: click.Context,
     /,
     source: str,
-    written_as: "Format | None",
+    written_as: Format | None,
     output: Path | None,
     force: bool,
-    expect: "Expect",
+    expect: Expect,
     split: str | None,
     limit: int | None,
     sample: int | None,
@@ -74,18 +81,6 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
     user says the same are left out. Each case has a `todo` where you must write what you expect: a
     case with a `todo` cannot pass. What is not imported is listed with its line.
     """
-    from holodeck.errors import ConfigError, NothingSelected
-    from holodeck.lib.case_import.read import read_source
-    from holodeck.lib.case_import.suite_text import (
-        choose,
-        leave_out_duplicates,
-        make_redact,
-        redact_case,
-        render_suite,
-        split_turns,
-    )
-    from holodeck.lib.reports.formats import check_writable, write_report_text
-
     cli_context = context.ensure_object(CliContext)
     if output is not None:
         check_writable(output)
@@ -116,10 +111,8 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
 
 
 def _say_what_is_next(
-    imported: "Imported", todos: int, output: Path | None, context: CliContext
+    imported: Imported, todos: int, output: Path | None, context: CliContext
 ) -> None:
-    from holodeck.lib.support.text import plural
-
     target = "" if output is None else f" to {output}"
     wrote = f"Wrote {plural(len(imported.cases), 'case')}{target}"
     left = (

@@ -4,19 +4,35 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from holodeck.cli.commands.judge_label import label
 from holodeck.cli.context import CliContext
-from holodeck.cli.options import trust_option, untrusted_option
-from holodeck.lib.ui.live import echo, write_raw
-
-if TYPE_CHECKING:
-    from holodeck.lib.judge_check.judge_check import CheckedJudge
-    from holodeck.lib.judging.check_result import JudgeCheckResult
-    from holodeck.lib.judging.labels import Label
+from holodeck.cli.options import confirm_endpoints, trust_option, untrusted_option
+from holodeck.errors import ConfigError, ExitCode, NothingSelected
+from holodeck.lib.judge_check.judge_check import CheckedJudge, load_agent_judge, load_named_judge
+from holodeck.lib.judging.check_report import describe_gate, render_table, to_json
+from holodeck.lib.judging.check_result import JudgeCheckResult
+from holodeck.lib.judging.judge_pair import compare_judges, read_verdicts
+from holodeck.lib.judging.labels import (
+    DEFAULT_LABELS,
+    Label,
+    read_labels,
+    require_enough_labels,
+    with_verdict,
+)
+from holodeck.lib.judging.people import agreement_of_people
+from holodeck.lib.reports.formats import check_writable, write_report_text
+from holodeck.lib.support.safe_paths import refuse_input
+from holodeck.lib.ui.live import echo, write_raw, write_text
+from holodeck.models.metrics.judge_trust import (
+    CHECKS_FILE,
+    DEFAULT_MAX_FALSE_PASSES,
+    DEFAULT_MIN_KAPPA,
+    Limits,
+)
 
 
 @click.group()
@@ -126,27 +142,6 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     NAME: fail}. The default is a set of forty labels that comes with holodeck. Exit code 4 means
     that some responses could not be judged.
     """
-    from holodeck.cli.options import confirm_endpoints
-    from holodeck.errors import ExitCode
-    from holodeck.lib.judge_check.judge_check import load_agent_judge, load_named_judge
-    from holodeck.lib.judging.check_report import describe_gate, render_table, to_json
-    from holodeck.lib.judging.judge_pair import compare_judges, read_verdicts
-    from holodeck.lib.judging.labels import (
-        DEFAULT_LABELS,
-        read_labels,
-        require_enough_labels,
-        with_verdict,
-    )
-    from holodeck.lib.judging.people import agreement_of_people
-    from holodeck.lib.support.safe_paths import refuse_input
-    from holodeck.lib.ui.live import write_text
-    from holodeck.models.metrics.judge_trust import (
-        CHECKS_FILE,
-        DEFAULT_MAX_FALSE_PASSES,
-        DEFAULT_MIN_KAPPA,
-        Limits,
-    )
-
     cli_context = context.ensure_object(CliContext)
     labelled = _select(read_labels(labels or DEFAULT_LABELS), criteria)
     people, selected = agreement_of_people(labelled), with_verdict(labelled, str(labels))
@@ -203,9 +198,7 @@ def _require_fitting(
         raise click.UsageError("--save needs --metric: what is trusted is the judge of a metric")
 
 
-def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
-    from holodeck.errors import NothingSelected
-
+def _select(labels: list[Label], criteria: tuple[str, ...]) -> list[Label]:
     if not criteria:
         return labels
     selected = [
@@ -218,9 +211,6 @@ def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
 
 
 def _check_writable(path: Path, name: str) -> None:
-    from holodeck.errors import ConfigError
-    from holodeck.lib.reports.formats import check_writable
-
     try:
         check_writable(path)
     except ConfigError as error:
@@ -228,8 +218,8 @@ def _check_writable(path: Path, name: str) -> None:
 
 
 async def _check(
-    subject: "CheckedJudge", labels: "list[Label]", repeats: int | None, *, is_probed: bool
-) -> "JudgeCheckResult":
+    subject: CheckedJudge, labels: list[Label], repeats: int | None, *, is_probed: bool
+) -> JudgeCheckResult:
     """Run the check; with `repeats` None, a quick check."""
     try:
         checker = subject.checker(labels, _Progress(), is_probed=is_probed)
@@ -256,7 +246,5 @@ class _Progress:
 
 
 def _write_json(path: Path, data: dict[str, Any], context: CliContext) -> None:
-    from holodeck.lib.reports.formats import write_report_text
-
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     write_report_text(context.redactor.redact(text), path)

@@ -3,17 +3,21 @@
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import read_run, run_store_of
+from holodeck.config.loader import load_agent_with_config
+from holodeck.config.secrets import collect
+from holodeck.lib.judge_check.judge_check import find_judged_metric
+from holodeck.lib.judge_check.labelled_cases import UnlabelledResponse, responses_to_label
+from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
+from holodeck.lib.judging.labels import Label, count_kinds, read_labels
+from holodeck.lib.support.files import open_file
+from holodeck.lib.support.text import plural
 from holodeck.lib.ui.live import echo
-
-if TYPE_CHECKING:
-    from holodeck.lib.judge_check.labelled_cases import UnlabelledResponse
-    from holodeck.lib.judging.labels import Label
 
 _ANSWERS = ("pass", "fail", "skip", "undo", "quit")
 _PROMPT = "pass, fail, skip, undo or quit (p/f/s/u/q)"
@@ -61,13 +65,6 @@ def label(
     each answer to a file at once. A response that the file already contains is not shown again.
     RUN is an id, the beginning of one, `last`, or the path of a record.
     """
-    from holodeck.config.loader import load_agent_with_config
-    from holodeck.config.secrets import collect
-    from holodeck.lib.judge_check.judge_check import find_judged_metric
-    from holodeck.lib.judge_check.labelled_cases import responses_to_label
-    from holodeck.lib.judging.labels import read_labels
-    from holodeck.lib.support.files import open_file
-
     cli_context = context.ensure_object(CliContext)
     agent, _, loader = load_agent_with_config(agent_config)
     cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
@@ -101,7 +98,7 @@ def _has_text(path: Path) -> bool:
 
 
 def _ask(
-    responses: "list[UnlabelledResponse]",
+    responses: list[UnlabelledResponse],
     file: BinaryIO,
     context: CliContext,
     labeler: str | None,
@@ -143,7 +140,7 @@ def _answer() -> str:
         echo(f"{text!r} is no answer; write one of {', '.join(_ANSWERS)}")
 
 
-def _append(file: BinaryIO, label: "Label") -> int:
+def _append(file: BinaryIO, label: Label) -> int:
     """Write the label; return the size of the file before."""
     size = file.seek(0, os.SEEK_END)
     hidden = {"label"} if label.labels else None  # it follows from the labels of people
@@ -158,7 +155,7 @@ def _append(file: BinaryIO, label: "Label") -> int:
     return size
 
 
-def _render(response: "UnlabelledResponse", number: int, of: int) -> str:
+def _render(response: UnlabelledResponse, number: int, of: int) -> str:
     """Return the response and everything that its metric may read, except verdicts."""
     keys = response.keys
     parts = [f"── {number} of {of} " + "─" * 40]
@@ -189,10 +186,6 @@ def _cut(text: str) -> str:
 
 
 def _print_summary(path: Path, metric: str) -> None:
-    from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
-    from holodeck.lib.judging.labels import count_kinds, read_labels
-    from holodeck.lib.support.text import plural
-
     good, bad = count_kinds(read_labels(path) if _has_text(path) else [])
     more = zip(labels_needed(good, bad, DEFAULT_LIMITS), ("pass", "fail"), strict=True)
     missing = " and ".join(f"{count} more with {kind!r}" for count, kind in more if count)

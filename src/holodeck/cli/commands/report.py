@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,15 +17,17 @@ from holodeck.cli.options import (
     run_store_of,
 )
 from holodeck.config.flags import option
-from holodeck.errors import ExitCode
+from holodeck.errors import ConfigError, ExitCode, ReportError
+from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.reports.formats import FORMATS, render_report, write_reports
+from holodeck.lib.reports.merge import NamedReport, merge_reports
+from holodeck.lib.reports.summary import exit_code
+from holodeck.lib.support.text import plural
+from holodeck.lib.test_runner.grading.recorded import is_report, read_report, report_of
 from holodeck.lib.ui.live import echo
-from holodeck.models.config import setting_fields
-
-if TYPE_CHECKING:
-    from holodeck.lib.records.run_store import RunStore
-    from holodeck.lib.reports.merge import NamedReport
-    from holodeck.models.config import ReportDetail
-    from holodeck.models.test_result import TestReport
+from holodeck.models.config import ReportDetail, setting_fields
+from holodeck.models.records.record import Baseline
+from holodeck.models.test_result import TestReport
 
 
 @click.command()
@@ -49,7 +50,7 @@ def report(
     merge: bool,
     report_format: str | None,
     outputs: tuple[Path, ...],
-    report_detail: "ReportDetail | None",
+    report_detail: ReportDetail | None,
     agent: Path,
 ) -> None:
     """Report on RUN: an id, the beginning of one, `last`, or the path of a record or JSON report.
@@ -58,9 +59,6 @@ def report(
     the exit code is that of `holodeck test` for all runs together; without all shards, it is never
     0.
     """
-    from holodeck.errors import ReportError
-    from holodeck.lib.reports.formats import FORMATS, render_report, write_reports
-
     if len(runs) > 1 and not merge:
         raise click.UsageError(f"{len(runs)} runs are named; add --merge to join them")
     if merge and not runs:
@@ -86,13 +84,8 @@ def report(
     context.exit(code)
 
 
-def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedReport":
+def read_named(name: str, store: RunStore, context: CliContext) -> NamedReport:
     """Return the report of a run, or the one in a JSON file. Raises ConfigError."""
-    from holodeck.errors import ConfigError
-    from holodeck.lib.reports.merge import NamedReport
-    from holodeck.lib.test_runner.grading.recorded import is_report, read_report, report_of
-    from holodeck.models.records.record import Baseline
-
     if not is_report(name):
         run = read_run(store, name, context)
         return NamedReport(run.id if name == run.id else f"{name} ({run.id})", report_of(run))
@@ -102,12 +95,8 @@ def read_named(name: str, store: "RunStore", context: CliContext) -> "NamedRepor
     return NamedReport(name, report)
 
 
-def _merged(named: "Sequence[NamedReport]", context: CliContext) -> "tuple[TestReport, ExitCode]":
+def _merged(named: Sequence[NamedReport], context: CliContext) -> tuple[TestReport, ExitCode]:
     """Return the report of all runs, and their exit code; say what is missing."""
-    from holodeck.lib.reports.merge import merge_reports
-    from holodeck.lib.reports.summary import exit_code
-    from holodeck.lib.support.text import plural
-
     report = merge_reports(named)
     tests = plural(report.ran, "test")
     lines = [*report.notes, f"{report.summary.passed} of {tests} passed"]

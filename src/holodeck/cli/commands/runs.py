@@ -2,17 +2,18 @@
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.lib.records.run_store import Run, RunOverview
+from holodeck.lib.support.text import one_line
+from holodeck.lib.test_runner.grading.recorded import report_of
 from holodeck.lib.ui.live import echo
-
-if TYPE_CHECKING:
-    from holodeck.lib.records.run_store import Run, RunOverview
+from holodeck.lib.ui.terminal import format_table
 
 
 @click.group()
@@ -34,10 +35,7 @@ def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
         echo(cli_context.clean(_table(overviews)))
 
 
-def _table(overviews: "list[RunOverview]") -> str:
-    from holodeck.lib.support.text import one_line
-    from holodeck.lib.ui.terminal import format_table
-
+def _table(overviews: list[RunOverview]) -> str:
     if not overviews:
         return "No recorded runs; `holodeck test` records one"
     rows = [("RUN", "STARTED", "AGENT", "STATE", "DONE", "PASSED")]
@@ -69,9 +67,7 @@ def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
             echo(cli_context.clean(f"{name + ':':<14} {text}"))
 
 
-def _facts(run: "Run") -> dict[str, object]:
-    from holodeck.lib.test_runner.grading.recorded import report_of
-
+def _facts(run: Run) -> dict[str, object]:
     started, summary = run.started, report_of(run).summary
     return {
         "run": run.id,
@@ -125,9 +121,7 @@ def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) ->
     echo(f"Removed {what} ({size:.1f} MB)")
 
 
-def _is_prunable(run: "RunOverview", older_than_days: float | None) -> bool:
-    from datetime import UTC, datetime, timedelta
-
+def _is_prunable(run: RunOverview, older_than_days: float | None) -> bool:
     if run.state == "running":
         return False
     if older_than_days is None:

@@ -1,7 +1,6 @@
 """`holodeck score`: grades the responses of a recorded run again, without calling the agent."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +8,7 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import (
     allow_outside_option,
     check_inputs,
+    confirm_endpoints,
     github_step,
     output_options,
     read_run,
@@ -17,11 +17,16 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
-
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.rescore import Rescoring
-    from holodeck.models.agent import Agent
-    from holodeck.models.config import ExecutionConfig
+from holodeck.config.checks.agent import check, raise_on_errors
+from holodeck.config.loader import load_agent_with_config
+from holodeck.config.secrets import collect
+from holodeck.lib.records.run_store import is_of_second_agent
+from holodeck.lib.support.text import plural
+from holodeck.lib.test_runner.display import TextDisplay
+from holodeck.lib.test_runner.rescore import Rescoring, RescoringSession
+from holodeck.lib.test_runner.session import SessionAgent
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
 
 _MAX_NAMES = 10
 _SAME_KEYS = ("suite", "name", "input", "history", "script")
@@ -50,11 +55,6 @@ def score(
     the record does not change. Exit codes are those of `holodeck test`; 5 also means that cases
     have no recorded response.
     """
-    from holodeck.lib.records.run_store import is_of_second_agent
-    from holodeck.lib.test_runner.display import TextDisplay
-    from holodeck.lib.test_runner.rescore import RescoringSession
-    from holodeck.lib.test_runner.session import SessionAgent
-
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)
     agent, settings = _load_agent(agent_config, cli_context)
@@ -78,12 +78,7 @@ def score(
     context.exit(session.run())
 
 
-def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, ExecutionConfig]":
-    from holodeck.cli.options import confirm_endpoints
-    from holodeck.config.checks.agent import check, raise_on_errors
-    from holodeck.config.loader import load_agent_with_config
-    from holodeck.config.secrets import collect
-
+def _load_agent(agent_config: str, context: CliContext) -> tuple[Agent, ExecutionConfig]:
     agent, settings, loader = load_agent_with_config(agent_config)
     context.protect(collect(agent, loader.environment(agent.base_dir)))
     raise_on_errors(check(agent))
@@ -91,10 +86,8 @@ def _load_agent(agent_config: str, context: CliContext) -> "tuple[Agent, Executi
     return agent, settings
 
 
-def _warn_of_differences(graded: "Rescoring", context: CliContext) -> None:
+def _warn_of_differences(graded: Rescoring, context: CliContext) -> None:
     """Warn of cases without a recorded response, and of responses without a case."""
-    from holodeck.lib.support.text import plural
-
     no_case = f"no case with the same {', '.join(_SAME_KEYS)} and context"
     for singular, several, problem, names in (
         ("case has", "cases have", "no recorded response", graded.ungraded),

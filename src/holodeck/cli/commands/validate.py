@@ -5,21 +5,34 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from holodeck.cli.agent_paths import AgentTarget, find_checked
 from holodeck.cli.context import CliContext
+from holodeck.cli.logs import print_error
 from holodeck.cli.options import allow_outside_option, untrusted_option
+from holodeck.config.cases.suite_files import why_not_run
+from holodeck.config.checks.agent import check
+from holodeck.config.checks.findings import CheckContext, Finding
+from holodeck.config.loader import load_agent_with_config
+from holodeck.config.model_calls import all_metrics
+from holodeck.config.secrets import collect
+from holodeck.config.trust import named_code
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError
-from holodeck.lib.ui.live import echo
-
-if TYPE_CHECKING:
-    from holodeck.cli.agent_paths import AgentTarget
-    from holodeck.config.checks.findings import Finding
-    from holodeck.lib.backends.base import AgentDescription
-    from holodeck.models.agent import Agent
-    from holodeck.models.backend import ProcessBackendConfig
+from holodeck.lib.backends.base import AgentDescription
+from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.evaluators.build import RequiredInputs
+from holodeck.lib.processes.process_exit import process_exit_forbidden
+from holodeck.lib.support.safe_paths import inputs_noted
+from holodeck.lib.support.text import plural, shorten
+from holodeck.lib.tools.function import load_function_tool
+from holodeck.lib.ui.live import echo, protected_streams
+from holodeck.lib.user_code.registry import load_callable
+from holodeck.models.agent import Agent
+from holodeck.models.backend import ProcessBackendConfig
+from holodeck.models.tool import FunctionTool
 
 _MAX_FINDINGS = 100
 _MAX_NAMES = 5
@@ -45,8 +58,6 @@ def validate(
 
     Exit codes: 0 valid, 2 invalid.
     """
-    from holodeck.cli.agent_paths import find_checked
-
     cli_context = context.ensure_object(CliContext)
     rows: list[dict[str, str]] = []
     is_valid, read = True, set[Path]()
@@ -78,7 +89,7 @@ def validate(
 class _Checked:
     """A target whose configuration could be read."""
 
-    findings: "list[Finding]"
+    findings: list[Finding]
     errors: int
     text: str
     secrets: Sequence[str]
@@ -87,13 +98,8 @@ class _Checked:
     """The files other than the agent.yaml that contain its test cases."""
 
 
-def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
+def _check(target: AgentTarget, *, strict: bool, load: bool) -> _Checked:
     """Return the findings about an agent. Raises ConfigError if it cannot be read."""
-    from holodeck.config.checks.agent import check
-    from holodeck.config.loader import load_agent_with_config
-    from holodeck.config.secrets import collect
-    from holodeck.lib.support.safe_paths import inputs_noted
-
     with inputs_noted():
         agent, _, loader = load_agent_with_config(
             target.path, suites=target.suites, adapter=target.adapter
@@ -117,9 +123,6 @@ def _report_error(
     error: ConfigError, rows: list[dict[str, str]], context: CliContext, *, as_json: bool
 ) -> None:
     """Print why a target cannot be read, or add it to the rows."""
-    from holodeck.cli.logs import print_error
-    from holodeck.config.checks.findings import Finding
-
     if as_json:
         rows += _rows([Finding("error", "", context.brief(error.message), error.field)])
     else:
@@ -128,15 +131,13 @@ def _report_error(
 
 def _warn_of_unchecked(others: list[str], read: set[Path], context: CliContext) -> None:
     """Name the YAML files of a folder that are no suites and no agents, but may be meant to be."""
-    from holodeck.config.cases.suite_files import why_not_run
-
     for file in others:
         reason = None if Path(file).resolve() in read else why_not_run(file)
         if reason is not None:
             context.warn(f"not checked: {file}: {reason}")
 
 
-def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
+def _rows(findings: list[Finding]) -> list[dict[str, str]]:
     return [
         {
             "severity": finding.severity,
@@ -149,11 +150,9 @@ def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
 
 
 def _as_text(
-    findings: "list[Finding]", path: str, agent: "Agent", errors: int, loaded: list[str] | None
+    findings: list[Finding], path: str, agent: Agent, errors: int, loaded: list[str] | None
 ) -> str:
     """Return the findings and the verdict; `loaded` are lines about code, None if not loaded."""
-    from holodeck.lib.support.text import plural, shorten
-
     lines = list(map(str, findings))
     if len(findings) > _MAX_FINDINGS:
         errors_first = sorted(findings, key=lambda finding: finding.severity)
@@ -177,16 +176,12 @@ def _as_text(
     return "\n".join([*lines, f"{path}: {_contents(agent)}: {verdict}"])
 
 
-def _user_code(agent: "Agent") -> "list[str]":
+def _user_code(agent: Agent) -> list[str]:
     """Return the user's modules that a run imports, in the order of the file."""
-    from holodeck.config.trust import named_code
-
     return list(dict.fromkeys(name for _, name in named_code(agent)))
 
 
-def _contents(agent: "Agent") -> str:
-    from holodeck.lib.support.text import plural
-
+def _contents(agent: Agent) -> str:
     cases = agent.test_cases or []
     shared = agent.evaluations.metrics if agent.evaluations else []
     metrics = [*shared, *(metric for case in cases for metric in case.own_metrics)]
@@ -201,17 +196,13 @@ def _contents(agent: "Agent") -> str:
     return ", ".join(counts)
 
 
-def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentDescription":
+def describe_agent(agent: str | ProcessBackendConfig, folder: Path) -> AgentDescription:
     """Return what the agent of `module:attribute`, or of a process, is.
 
     It is loaded and closed, not called. Raises ConfigError or BackendInitError.
     """
-    from holodeck.lib.backends.process.backend import ProcessBackend
-    from holodeck.lib.backends.python.backend import CallableBackend
-    from holodeck.lib.processes.process_exit import process_exit_forbidden
-    from holodeck.lib.ui.live import protected_streams
 
-    async def load() -> "AgentDescription":
+    async def load() -> AgentDescription:
         backend: CallableBackend | ProcessBackend
         if isinstance(agent, str):
             backend = CallableBackend(agent, folder)
@@ -227,16 +218,8 @@ def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentD
         return asyncio.run(load())
 
 
-def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:
+def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:
     """Load the user's code; return a line for each part of it, and add what is wrong."""
-    from holodeck.config.checks.findings import CheckContext
-    from holodeck.config.model_calls import all_metrics
-    from holodeck.lib.evaluators.build import RequiredInputs
-    from holodeck.lib.tools.function import load_function_tool
-    from holodeck.lib.user_code.registry import load_callable
-    from holodeck.models.backend import ProcessBackendConfig
-    from holodeck.models.tool import FunctionTool
-
     context, lines = CheckContext(agent, RequiredInputs(agent), findings=findings), []
     process = agent.backend if isinstance(agent.backend, ProcessBackendConfig) else None
     named = process or agent.target

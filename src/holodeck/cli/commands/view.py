@@ -1,37 +1,42 @@
 """`holodeck view`: opens a recorded run in the browser; `--live` serves a run while it goes on."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
-
-from holodeck.cli.context import CliContext
-from holodeck.cli.options import agent_option, read_run, run_store_of
-from holodeck.lib.ui.live import echo
-
-if TYPE_CHECKING:
-    from holodeck.lib.records.run_store import RunStore
-    from holodeck.models.records.record import PastOutcome
-    from holodeck.models.test_result import TestReport
 import hmac
 import json
+import os
 import secrets
+import shutil
+import stat
 import sys
+import tempfile
+import time
+import webbrowser
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from holodeck.lib.records.run_store import Run, parse_event
+import click
+
+from holodeck.cli.commands.report import read_named
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.errors import ReportError
+from holodeck.lib.records.history import past_outcomes
+from holodeck.lib.records.run_store import Run, RunStore, parse_event
+from holodeck.lib.reports.formats import write_report_text
 from holodeck.lib.reports.html import page_case, page_of
 from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
-from holodeck.lib.test_runner.grading.recorded import report_of
+from holodeck.lib.test_runner.grading.recorded import is_report, report_of
+from holodeck.lib.ui.live import echo
 from holodeck.models.base import Json
-from holodeck.models.records.record import CaseFinished, CaseSkipped, RunEnd, RunHead
+from holodeck.models.records.record import CaseFinished, CaseSkipped, PastOutcome, RunEnd, RunHead
+from holodeck.models.test_result import TestReport
 
 _FOLDERS = "holodeck-view-"
 _KEPT_S = 86_400
@@ -62,28 +67,17 @@ def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Pat
 
 
 def _read(
-    run: str, store: "RunStore", context: CliContext
-) -> "tuple[TestReport, list[list[PastOutcome]]]":
+    run: str, store: RunStore, context: CliContext
+) -> tuple[TestReport, list[list[PastOutcome]]]:
     """Return the report of a run or in a file, and the past of its cases if that is recorded."""
-    from holodeck.cli.commands.report import read_named
-    from holodeck.lib.records.history import past_outcomes
-    from holodeck.lib.test_runner.grading.recorded import is_report, report_of
-
     if is_report(run):
         return read_named(run, store, context).report, []
     recorded = read_run(store, run, context)
     return report_of(recorded), past_outcomes(recorded, store)
 
 
-def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
+def _write_page(run: str, store: RunStore, context: CliContext) -> Path:
     """Write the page into a new folder that only the user can read."""
-    import tempfile
-
-    from holodeck.errors import ReportError
-    from holodeck.lib.reports.formats import write_report_text
-    from holodeck.lib.reports.html import page_of
-    from holodeck.lib.reports.page_file import render_page
-
     report, trends = _read(run, store, context)
     page = page_of(context.redactor.redact_report(report), trends=trends)
     try:
@@ -101,12 +95,6 @@ def _write_page(run: str, store: "RunStore", context: CliContext) -> Path:
 
 def _remove_old_pages(parent: Path) -> None:
     """Remove the pages that this user viewed more than a day ago: conversations do not stay."""
-    import os
-    import shutil
-    import stat
-    import time
-    from contextlib import suppress
-
     for folder in parent.glob(f"{_FOLDERS}*"):
         with suppress(OSError):
             status = folder.lstat()
@@ -117,8 +105,6 @@ def _remove_old_pages(parent: Path) -> None:
 
 def _serve(record: Path, no_open: bool, context: CliContext) -> None:
     """Serve the page of a run until the command is interrupted."""
-    from contextlib import suppress
-
     url, server = live_server(record, context.redactor)
     echo(url)
     if not no_open:
@@ -129,10 +115,6 @@ def _serve(record: Path, no_open: bool, context: CliContext) -> None:
 
 def _open_in_browser(url: str, instead: str) -> None:
     """Open a page; if there is no browser, say on stderr what to do instead."""
-    import webbrowser
-
-    from holodeck.lib.ui.live import echo
-
     try:
         is_open = webbrowser.open(url)
     except webbrowser.Error:
