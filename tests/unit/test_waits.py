@@ -30,8 +30,6 @@ UNLIMITED = {
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_process.py is_over.wait": "its parent, whose end closes the pipe",
     "lib/files/images.py subprocess.run": "file_timeout ends the process that calls it",
-    "lib/llm/http_client.py pool.acquire": "a request, which llm_timeout limits",
-    "lib/llm/http_connection.py self.acquire": "a request, which llm_timeout limits",
     "lib/local_models/store.py pip.wait": KILLED,
     "lib/mcp_client/connection.py self._closing.wait": STOPPED,
     "lib/mcp_client/transports.py asyncio.wait": CANCELLED,
