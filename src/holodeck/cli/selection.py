@@ -21,8 +21,7 @@ _MAX_CELL = 60
 
 def selection_request(options: Mapping[str, Any]) -> "SelectionRequest":
     """Return what the options select. Raises ConfigError and UsageError."""
-    from holodeck.lib.selection.expression import parse
-    from holodeck.lib.selection.request import SelectionRequest, Shard
+    from holodeck.lib.selection.request import SelectionRequest, Shard, parse_expression
 
     shard, keyword = options["shard"], options["keyword"]
     if shard is not None:
@@ -32,7 +31,7 @@ def selection_request(options: Mapping[str, Any]) -> "SelectionRequest":
         suites=options["suites"],
         tags=options["tags"],
         excluded_tags=options["excluded_tags"],
-        keyword=None if keyword is None else parse(keyword),
+        keyword=None if keyword is None else parse_expression(keyword),
         last_failed=options["last_failed"],
         new=options["new"],
         seed=_seed(options),

@@ -24,8 +24,7 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
     rows_of,
 )
-from holodeck.lib.processes.background_loop import BackgroundRun
-from holodeck.lib.processes.threads import join_at_exit
+from holodeck.lib.processes.threads import BackgroundRun, join_at_exit
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name, events_file
 from holodeck.scenario.config import ScenarioConfig

@@ -20,9 +20,8 @@ import holodeck
 from holodeck.lib.conversation.participants import HasCriteria
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScenarioUsageError
 from holodeck.lib.observability import names
-from holodeck.lib.spans.collector import process_spans
 from holodeck.lib.spans.evidence import mentions_spans
-from holodeck.lib.spans.store import ROLE, THREAD_ID, TURN, SpanStore, scope_of
+from holodeck.lib.spans.store import ROLE, THREAD_ID, TURN, SpanStore, process_spans, scope_of
 from holodeck.lib.support.text import describe, did_you_mean_or_list
 
 if TYPE_CHECKING:

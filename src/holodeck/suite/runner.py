@@ -15,9 +15,8 @@ from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.errors import ConfigError, EvaluationError, NothingSelected
 from holodeck.lib.evaluators.base import Observation, RetryConfig, Score
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
-from holodeck.lib.processes.background_loop import BackgroundLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
-from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.processes.threads import BackgroundLoop, call_user_function
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.scheduling.stop_policy import RunStopped, StopReason

@@ -25,7 +25,7 @@ FORMATS: Registry[Renderer] = Registry(
         "json": "holodeck.lib.reports.formats:generate_json_report",
         "html": "holodeck.lib.reports.html:generate_html_report",
         "junit": "holodeck.lib.reports.junit:generate_junit_report",
-        "codequality": "holodeck.lib.reports.code_quality:generate_code_quality_report",
+        "codequality": "holodeck.lib.reports.junit:generate_code_quality_report",
     },
 )
 """Format → function from a report to its text."""

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import begin_trace
-from holodeck.lib.spans.collector import SpanCollector, owner, process_spans
 from holodeck.lib.spans.receiver import MAX_VALUE, OtlpReceiver, close_receiver, open_receiver
-from holodeck.lib.spans.store import SpanStore, attributes_of, parent_id, span_id
+from holodeck.lib.spans.store import (
+    SpanCollector,
+    SpanStore,
+    attributes_of,
+    owner,
+    parent_id,
+    process_spans,
+    span_id,
+)
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.base import Json
 from holodeck.models.cases.matchers import SpanStatus

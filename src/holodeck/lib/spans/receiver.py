@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.observability import names
-from holodeck.lib.spans.collector import SpanCollector
+from holodeck.lib.spans.store import SpanCollector
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.exchange import TappedResponse, error_response, header
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest

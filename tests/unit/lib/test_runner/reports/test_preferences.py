@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.lib.judging.agreement import mcnemar_p_value
-from holodeck.lib.reports.preferences import describe_preferences
+from holodeck.lib.reports.against import describe_preferences
 from holodeck.models.records.comparison import Preferences
 from holodeck.models.token_usage import TokenUsage
 
