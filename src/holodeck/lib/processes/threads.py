@@ -60,7 +60,7 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     """Return what `call`, which calls the user's `function`, returns, awaited if necessary.
 
     A function that is not async runs in a thread, so that it blocks no other and time limits apply.
-    A coroutine gets a task of its own: one that cancels its task must not cancel the test case.
+    A coroutine gets a task of its own: if it cancels its task, the test case goes on.
     """
     if is_async(function):
         value = call()
@@ -99,7 +99,7 @@ def _call_user_function(call: Callable[[], Any]) -> Any:
 
 
 def is_user_code_running() -> bool:
-    """Whether a function of the user runs in a thread, such as one that exceeded its time limit."""
+    """Whether a function of the user runs in a thread, maybe beyond its time limit."""
     return bool(_user_calls)
 
 
@@ -212,7 +212,7 @@ class BackgroundRun(Generic[T]):
 class LoopThread:
     """An event loop in a daemon thread, for what callers on any loop or none share.
 
-    It starts with the first coroutine, and again with the first one after `close`.
+    It starts with the first coroutine, and again with the first coroutine after `close`.
 
     Args:
         name: The name of the thread.
@@ -261,7 +261,7 @@ class BackgroundLoop:
     """An event loop for callers that are not async, which outlives each call.
 
     An async client belongs to the loop that it was first used on, so a loop for each call would
-    break it at the second one.
+    break it at the second call.
     """
 
     def __init__(self) -> None:
@@ -303,7 +303,7 @@ class BackgroundLoop:
 class SharedLoop:
     """The event loop of all calls in this process, so that an agent's client works in each.
 
-    A call inside of another one, or at the same time in another thread, has a loop of its own.
+    A call inside of another, or at the same time in another thread, has a loop of its own.
     """
 
     def __init__(self) -> None:
@@ -324,7 +324,7 @@ class SharedLoop:
             self._is_taken.release()
 
     def _start_over(self) -> None:
-        """Leave the loop to the process that this one was forked from."""
+        """Leave the loop to the process that it was forked from."""
         self._is_taken = threading.Lock()
         if self._loop is not None:
             self._loop.abandon()

@@ -172,7 +172,7 @@ def _hash_code(targets: Iterable[object], folder: Path) -> list[str]:
 
 
 def _hash_file(path: str | Path, folder: Path) -> str:
-    """Hash a file; a missing one has no hash here, and is an error of the run itself."""
+    """Hash a file; a missing file has no hash here, and is an error of the run itself."""
     with suppress(ConfigError, OSError), file_inside(path, folder).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
     return ""

@@ -1,4 +1,4 @@
-"""The part of the Markdown report that one test takes."""
+"""The part of the Markdown report about a test."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +86,7 @@ class CaseSection:
             yield from self._run(result)
 
     def _text(self, title: str, text: str | None) -> Iterator[str]:
-        """Yield a text beside its title if it is one short line, else as a block."""
+        """Yield a text beside its title if it is a short line, else as a block."""
         if not text:
             yield from (f"**{title}:** *({'none' if text is None else 'empty'})*", "")
         elif _is_short(text):
@@ -141,7 +141,7 @@ class CaseSection:
         yield from _runs_table("Earlier try", result.tries)
 
     def _part(self, part: Part, calls: list[ToolInvocation]) -> Iterator[str]:
-        """Yield a turn, or a case of one input: files, response, and what was checked."""
+        """Yield a turn, or a case of a single input: files, response, and what was checked."""
         yield from table(
             ("File", "Type", "Processing Time", "Status"), map(_file_row, part.processed_files)
         )
@@ -255,7 +255,7 @@ def _history(result: TestResult) -> str:
 
 
 def _is_short(text: str) -> bool:
-    """Return whether a text is one short line, which needs no block."""
+    """Return whether a text is a short line, which needs no block."""
     return len(text) <= INLINE_LIMIT and one_line(text, INLINE_LIMIT) == text
 
 

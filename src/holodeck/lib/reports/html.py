@@ -1,4 +1,4 @@
-"""A report, or a comparison, as one HTML page: no server, no network, any text shown as it is."""
+"""A report, or a comparison, as an HTML page: no server, no network, any text shown as it is."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ def page_of(
 
 
 def verdict_of(report: TestReport) -> str:
-    """Return one word about the run."""
+    """Return a word about the run."""
     if report.interrupted:
         return "interrupted"
     if report.stopped is not None:
@@ -247,7 +247,7 @@ def _cases(report: ComparisonReport) -> Iterator[PageCase]:
 
 
 def _new(report: ComparisonReport) -> list[TestResult]:
-    """Return those results of the second run whose case the first one does not have."""
+    """Return those results of the second run whose case the first run does not have."""
     if not report.is_of_runs:
         return []
     paired = {pair.second_at for pair in report.pairs}
@@ -268,7 +268,7 @@ def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:
         "reason": one_line(_reason(pair), _MAX_REASON),
         "delta": _delta(pair),
     }
-    # A baseline has no inputs and no answers: its result would look like one without a response.
+    # A baseline has no inputs and no answers: its result would look as if there were no response.
     is_baseline = first is not None and not first.test_input and bool(pair.input)
     sides = {"first": None if is_baseline else first, "second": second}
     parts = [f'"{side}":{json_line(part)}' for side, part in sides.items() if part is not None]

@@ -39,7 +39,7 @@ def generate_junit_report(report: TestReport) -> str:
     """Return the report as JUnit XML.
 
     A run that ended early, or in which no test ran, has an error of its own, so that it cannot be
-    taken for one that passed.
+    taken for a run that passed.
     """
     suites: dict[tuple[str, str | None], _Suite] = {}
     for result in report.results:
@@ -86,7 +86,7 @@ def _run_suite(report: TestReport, reason: str) -> str:
 
 
 class _Suite:
-    """The cases of one agent and suite."""
+    """The cases of an agent and a suite."""
 
     def __init__(self, report: TestReport, agent: str, name: str | None, first: TestResult) -> None:
         self._report = report
@@ -165,7 +165,7 @@ def _problem(result: TestResult) -> str:
 
 
 def _earlier(prefix: str, result: TestResult) -> str:
-    """Return a run of a case that is not the last one and did not pass."""
+    """Return a run of a case before the last, which did not pass."""
     tag = prefix + ("Error" if result.outcome in _ERRORS else "Failure")
     attributes = {"type": _name(_kind(result)), "message": _message(result.reasons())}
     details = _leaf(4, "stackTrace", {}, _text("\n".join(_details(result))))

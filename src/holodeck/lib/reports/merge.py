@@ -1,4 +1,4 @@
-"""Join the reports of several runs: of the shards of one, and of several agents."""
+"""Join the reports of several runs: of the shards of a run, and of several agents."""
 
 import os
 import re
@@ -36,7 +36,7 @@ class NamedReport:
 
 @dataclass(frozen=True)
 class _Part:
-    """The runs of one agent in one report, and their results."""
+    """The runs of an agent in a report, and their results."""
 
     source: str
     runs: Sequence[MergedRun]
@@ -44,13 +44,13 @@ class _Part:
 
 
 def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
-    """Return one report about all runs, each of which may be about some cases of an agent.
+    """Return a report about all runs, each of which may be about some cases of an agent.
 
     A report without all shards, or with a run that ended early, says so in `stopped` or
     `interrupted`, and never passes. Reports that were merged before can be merged again.
 
     Raises:
-        ConfigError: Runs of one agent had different configurations, or the same cases.
+        ConfigError: Runs of the same agent had different configurations, or the same cases.
     """
     agents: dict[AgentKey, list[_Part]] = {}
     for source in sources:
@@ -170,7 +170,7 @@ def _labels(keys: Iterable[AgentKey]) -> dict[AgentKey, str]:
 
 
 def _conflicts(parts: Sequence[_Part]) -> Iterator[str]:
-    """Yield why runs of one agent do not belong together, one line each."""
+    """Yield why runs of an agent do not belong together, each on a line."""
     runs = [(part.source, run) for part in parts for run in part.runs]
     first_source, first = runs[0]
     for source, run in runs[1:]:
@@ -184,7 +184,7 @@ def _conflicts(parts: Sequence[_Part]) -> Iterator[str]:
             yield f"{run.label}: shard {run.shard} is there twice: {seen[run.shard]} and {source}"
         elif run.shard is not None:
             seen[run.shard] = source
-    if any(run.shard is None for _, run in runs):  # shards of one plan have no common case
+    if any(run.shard is None for _, run in runs):  # shards of a plan have no common case
         yield from _common_cases(parts)
 
 
@@ -278,7 +278,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _busy_ms(runs: Sequence[MergedRun]) -> int:
-    """Return how long at least one of the runs was running; shards mostly run at the same time."""
+    """Return how long any of the runs was running; shards mostly run at the same time."""
     total, last = timedelta(), None
     spans = []
     for run in runs:

@@ -231,7 +231,7 @@ def _check(group: CheckGroup, cases: _Cases, most_causes: int) -> Iterator[str]:
 def _cause(cause: FailureGroup, bullet: str, cases: _Cases) -> Iterator[str]:
     """Yield the first reason, the cases, and what was expected and answered."""
     first, *others = explain(cause.first)
-    # How many repetitions passed does not say why one did not.
+    # How many repetitions passed does not say why another did not.
     known = first.reasons[: 1 if cause.first.repeats is None else 2]
     shown = "; ".join(inline(str(reason), cases.limit) for reason in known)
     hidden = sum(len(failure.reasons) for failure in (first, *others)) - len(known)

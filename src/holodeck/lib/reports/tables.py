@@ -153,7 +153,7 @@ def _tools(result: TestResult) -> Row:
 
 
 def _tokens(runs: Iterable[TestResult]) -> Row:
-    """Return the agent's tokens in all runs; unknown if they are in one of them."""
+    """Return the agent's tokens in all runs; unknown if they are in any of them."""
     usage = sum_of(_usage(run) for run in runs if run.agent_time_ms is not None)
     return {} if usage is None else usage.model_dump()
 
@@ -292,7 +292,7 @@ def _row(result: TestResult) -> TableRow:
 
 
 def _response(result: TestResult) -> str | None:
-    """Return the response that failed first; of other cases, the last one."""
+    """Return the response that failed first; of other cases, the last."""
     is_failed = result.outcome is Outcome.FAILED
     return explain(result)[0].response if is_failed else result.agent_response
 

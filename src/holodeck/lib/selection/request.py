@@ -175,7 +175,7 @@ class SelectionRequest:
     ids: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    """A case needs one of them."""
+    """A case needs any of them."""
     excluded_tags: tuple[str, ...] = ()
     keyword: Expression | None = None
     last_failed: bool = False
@@ -194,13 +194,13 @@ class SelectionRequest:
 
     @property
     def results_needed(self) -> int:
-        """How many recorded results of a case are needed: the last one, or some for a median."""
+        """How many recorded results of a case are needed: the last, or some for a median."""
         return RESULTS_FOR_A_MEDIAN if self.shard is not None else 1
 
     def args(self) -> list[str]:
         """Return the options that request this selection, without `--allow-empty`."""
         options = (
-            *(("--id", one) for one in self.ids),
+            *(("--id", case_id) for case_id in self.ids),
             *(("--suite", suite) for suite in self.suites),
             *(("--tag", tag) for tag in self.tags),
             *(("--exclude-tag", tag) for tag in self.excluded_tags),

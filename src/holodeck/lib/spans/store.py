@@ -1,9 +1,9 @@
-"""The spans of a conversation, or of one call of an agent: which are kept, and what is missing.
+"""The spans of a conversation, or of a call of an agent: which are kept, and what is missing.
 
 A collector gives the spans of this process, and those that exporters send, to the stores that they
-belong to. This process has one collector. It is a span processor of the process's tracer provider,
-and does nothing while no store is open: OpenTelemetry has no function that removes a processor.
-Without a provider, one of ours takes its place while a store is open.
+belong to. That of this process is a span processor of the process's tracer provider, and does
+nothing while no store is open: OpenTelemetry has no function that removes a processor. Without a
+provider, ours takes its place while a store is open.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SpanStore:
         self.late = 0
         """Spans since then that belong to a store that is closed."""
         self.unowned: str | None = None
-        """The name of the first span that may belong to any store; None without one."""
+        """The name of the first span that may belong to any store; None if there is none."""
         self.last_end = time.monotonic()
         """When the last span ended or arrived."""
         self._max_spans = max_spans
@@ -98,7 +98,7 @@ class SpanStore:
                 self._open[span_id(span)] = span
 
     def end(self, span: ReadableSpan) -> None:
-        """Take a span that has ended; one that comes again counts once."""
+        """Take a span that has ended; if it comes again, it counts once."""
         with self._lock:
             self._open.pop(span_id(span), None)
             if span_id(span) not in self._ended:
@@ -147,7 +147,7 @@ class SpanStore:
 
 
 def span_id(span: ReadableSpan) -> int:
-    """Return the id of a span; 0 without one."""
+    """Return the id of a span; 0 if it has none."""
     context = span.get_span_context()
     return 0 if context is None else context.span_id
 
@@ -169,7 +169,7 @@ def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
 
 
 def scope_of(span: ReadableSpan) -> str:
-    """Return the name of the tracer that made a span; `unknown` without one."""
+    """Return the name of the tracer that made a span; `unknown` if it has none."""
     scope = getattr(span, "instrumentation_scope", None)
     return str(getattr(scope, "name", "unknown"))
 
@@ -327,7 +327,7 @@ class SpanCollector:
         return None
 
     def _assign_inner_spans(self, store: SpanStore) -> None:
-        """Give the store the spans inside of one that was assigned when it ended."""
+        """Give the store the spans inside of a span that was assigned when it ended."""
         for span in reversed([*self._unassigned]):
             if self._by_span.get(parent_id(span) or 0) is store:
                 self._by_span[span_id(span)] = store

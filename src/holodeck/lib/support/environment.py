@@ -48,7 +48,7 @@ def batch_name() -> str | None:
 
 
 def events_file() -> Path | None:
-    """Return the file for the events of scenarios, if HOLODECK_EVENTS names one."""
+    """Return the file for the events of scenarios that HOLODECK_EVENTS names, if any."""
     chosen = os.environ.get("HOLODECK_EVENTS")
     return Path(chosen) if chosen else None
 
@@ -124,5 +124,5 @@ def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def hub_url() -> str | None:
-    """Return the model hub that HF_ENDPOINT names; None means the public one."""
+    """Return the model hub that HF_ENDPOINT names; None means the public hub."""
     return os.environ.get("HF_ENDPOINT") or None
