@@ -361,7 +361,7 @@ def _api() -> Any:
 
 
 def _propagation() -> Any:
-    from opentelemetry import propagate  # noqa: PLC0415 - see above
+    from opentelemetry import propagate
 
     return propagate
 

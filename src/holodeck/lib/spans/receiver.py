@@ -144,16 +144,15 @@ def read_request(body: bytes, content_type: str) -> Any:
     """Return the ExportTraceServiceRequest in a body. Raises UnreadableRequest."""
     from google.protobuf.json_format import ParseDict, ParseError
     from google.protobuf.message import DecodeError
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415
-        ExportTraceServiceRequest,
-    )
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
     try:
         if content_type == PROTOBUF:
-            return ExportTraceServiceRequest.FromString(body)
+            return trace_service_pb2.ExportTraceServiceRequest.FromString(body)
         document = json.loads(body)
         _encode_ids(document)
-        return ParseDict(document, ExportTraceServiceRequest(), ignore_unknown_fields=True)
+        request = trace_service_pb2.ExportTraceServiceRequest()
+        return ParseDict(document, request, ignore_unknown_fields=True)
     except (
         DecodeError,
         ParseError,

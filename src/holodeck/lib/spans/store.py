@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.lib.observability import names
@@ -350,47 +351,43 @@ class ProcessCollector(SpanCollector):
 
     def watch(self, store: SpanStore) -> None:
         """Let the tracer provider of this process feed the store, if it takes processors."""
-        # Imported here because most runs have no spans.
-        from holodeck.lib.support.process_tracer import (  # noqa: PLC0415
-            add_once,
-            process_provider,
-            sdk_provider,
-        )
-
+        tracer = _process_tracer()
         with self._lock:
             self._uses_provider = True
-            provider = process_provider()
-            provider = sdk_provider() if provider is None else provider
+            provider = tracer.process_provider()
+            provider = tracer.sdk_provider() if provider is None else provider
             if not hasattr(provider, "add_span_processor"):
                 name = f"{type(provider).__module__}.{type(provider).__qualname__}"
                 store.add_gap(
                     f"the tracer provider of this process ({name}) takes no span processor"
                 )
                 return
-            add_once(provider, _processor())
+            tracer.add_once(provider, _processor())
             store.is_collecting = True
 
     def watch_run(self, store: SpanStore) -> None:
         """Let the tracer of the run feed the store, if the run is being traced."""
-        from holodeck.lib.support.process_tracer import add_once  # noqa: PLC0415 - as above
-
         processors = getattr(get_tracer(), "span_processor", None)
         if processors is not None:
             with self._lock:
-                add_once(processors, _processor())
+                _process_tracer().add_once(processors, _processor())
                 store.is_collecting = True
 
     def _stop(self) -> None:
         if self._uses_provider:
             self._uses_provider = False
-            # Imported already, by `watch`.
-            from holodeck.lib.support.process_tracer import close_sdk_provider  # noqa: PLC0415
-
-            close_sdk_provider()
+            _process_tracer().close_sdk_provider()
 
 
 process_spans = ProcessCollector()
 """The collector of this process."""
+
+
+def _process_tracer() -> ModuleType:
+    """Return the module, which imports OpenTelemetry, as most runs have no spans."""
+    from holodeck.lib.support import process_tracer  # noqa: PLC0415
+
+    return process_tracer
 
 
 @cache

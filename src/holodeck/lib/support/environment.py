@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from holodeck.errors import ConfigError
 
@@ -77,7 +78,6 @@ def proxy_for(url: str) -> str | None:
     if not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXIES):
         return None
     # Imported here because most machines have no proxy.
-    from urllib.parse import urlsplit  # noqa: PLC0415
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
 
     parts, proxies = urlsplit(url), getproxies()

@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from holodeck.errors import HoloDeckError
@@ -32,9 +33,6 @@ def describe(error: BaseException) -> str:
 
 def nearest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the known word that is most like `word`, or None if none is similar enough."""
-    # Imported here because mistakes are rare.
-    from difflib import get_close_matches  # noqa: PLC0415
-
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 

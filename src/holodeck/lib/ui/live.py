@@ -211,8 +211,9 @@ def write_raw(stream: TextIO, text: str) -> None:
 class DownloadProgress:
     """Shows how far downloads are; call it with (bytes done, total or None, name).
 
-    On a terminal it is a note on the live line or, if there is none, a live line of its own, which goes
-    away at the end and, for a context manager, after an error. Elsewhere it is a line every 10 %.
+    On a terminal it is a note on the live line or, if there is none, a live line of its own, which
+    goes away at the end and, for a context manager, after an error. Elsewhere it is a line every
+    10 %.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
