@@ -279,19 +279,15 @@ _MAX_DESCRIPTION = 500
 
 def generate_code_quality_report(report: TestReport) -> str:
     """Return the problems of a run as JSON; an empty list if every test passed each time."""
-    return json.dumps(list(_rows(report)), indent=2, ensure_ascii=False) + "\n"
-
-
-def _rows(report: TestReport) -> Iterator[dict[str, Any]]:
-    for result in report.results:
-        if result.outcome in _SEVERITY:
-            yield _row(report, result)
+    results = (result for result in report.results if result.outcome in _SEVERITY)
+    problems = [_problem_of_case(report, result) for result in results]
     incomplete = why_incomplete(report)
     if incomplete is not None:
-        yield _run_row(report, incomplete)
+        problems.append(_problem_of_run(report, incomplete))
+    return json.dumps(problems, indent=2, ensure_ascii=False) + "\n"
 
 
-def _run_row(report: TestReport, reason: str) -> dict[str, Any]:
+def _problem_of_run(report: TestReport, reason: str) -> dict[str, Any]:
     """Return the problem that results are missing, which must not look like no problem."""
     path, origin = report.agent_config_path, report.origin
     if report.merged:
@@ -305,7 +301,7 @@ def _run_row(report: TestReport, reason: str) -> dict[str, Any]:
     }
 
 
-def _row(report: TestReport, result: TestResult) -> dict[str, Any]:
+def _problem_of_case(report: TestReport, result: TestResult) -> dict[str, Any]:
     file, line, _ = place_of(report, result)
     name = case_title(result)
     agent = result.agent_name or report.agent_name
