@@ -26,7 +26,7 @@ UNLIMITED = {
     "lib/backends/a2a_backend.py httpx.AsyncClient": "llm_timeout limits each call",
     "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
     "lib/backends/python/worker.py ended.wait": STOPPED,
-    "lib/processes/background_loop.py background.thread.join": "the run of a notebook",
+    "lib/processes/threads.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_process.py is_over.wait": "its parent, whose end closes the pipe",
     "lib/files/images.py subprocess.run": "file_timeout ends the process that calls it",
