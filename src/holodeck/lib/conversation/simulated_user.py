@@ -13,14 +13,13 @@ from holodeck.lib.conversation.messages import (
     shorten_lines,
     text_of,
 )
+from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
-from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
+from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
 from holodeck.lib.support.text import replace_surrogates
 from holodeck.lib.ui.activity import activity
-from holodeck.models.token_usage import TokenUsage
 
 ATTEMPTS = 2
 TRANSCRIPT_LIMIT = 12_000
@@ -123,7 +122,9 @@ class SimulatedUser:
         prompt = self._prompt(input.messages, input.scenario_state.description)
         for _ in range(ATTEMPTS):
             with activity("simulating the user"):
-                response = await ask_model(self._model, ChatRequest(prompt, schema=SCHEMA), _record)
+                response = await ask_model(
+                    self._model, ChatRequest(prompt, schema=SCHEMA), record_response
+                )
             reply = _parse_reply(response.text)
             is_echo = reply is not None and reply.message and reply.message in answers[-1:]
             if reply is not None and not is_echo:
@@ -159,11 +160,6 @@ class SimulatedUser:
             {"role": "system", "content": self._instructions},
             {"role": "user", "content": "\n\n".join(part for part in parts if part)},
         ]
-
-
-def _record(calls: int, response: ChatResponse | None) -> None:
-    usage = TokenUsage.zero() if response is None else response.usage
-    record_usage(usage, calls=calls, failed=calls - (response is not None))
 
 
 def _parse_reply(text: str) -> SimulatedReply | None:
