@@ -3,7 +3,8 @@
 import logging
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Literal
 
@@ -204,7 +205,8 @@ class RedTeamUser:
             scenario_description=description,
             metaprompt_plan=plan,
         )
-        has_prompt = bool(self._attacker_history) and not _is_note(self._attacker_history[0])
+        first = self._attacker_history[:1]
+        has_prompt = bool(first) and first[0]["role"] == "system" and first[0]["content"][:1] != "["
         self._attacker_history[: int(has_prompt)] = [{"role": "system", "content": prompt}]
         return {"role": "user", "content": await self._attack(turn)}
 
@@ -305,37 +307,29 @@ class RedTeamUser:
         """
         if current_turn in self._turn_scores:
             return self._turn_scores[current_turn]
-        score = (0, UNRATED)
+        score, written = None, ""
         exchange = _last_exchange(messages)[1:]
-        if exchange:
-            task = SCORE_TASK.format(target=self.target, answer=transcript_of(exchange))
-            score = await self._rate(task) or score
-        self._turn_scores[current_turn] = score
-        return score
-
-    async def _rate(self, task: str) -> tuple[int, str] | None:
-        for _ in range(_ATTEMPTS):
-            answer = await self._ask("score", [{"role": "user", "content": task}])
-            try:
-                return _parse_score(answer)
-            except ValueError:
-                continue
-        logger.warning("an answer could not be rated: %s", one_line(answer, _QUOTE))
-        return None
+        task = SCORE_TASK.format(target=self.target, answer=transcript_of(exchange))
+        for _ in range(_ATTEMPTS if exchange else 0):
+            written = await self._ask("score", [{"role": "user", "content": task}])
+            with suppress(ValueError):
+                score = _parse_score(written)
+                break
+        if exchange and score is None:
+            logger.warning("an answer could not be rated: %s", one_line(written, _QUOTE))
+        self._turn_scores[current_turn] = score or (0, UNRATED)
+        return self._turn_scores[current_turn]
 
     async def _attack(self, turn: int) -> str:
         """Return the next message for the agent under test, perhaps encoded."""
-        raw = await self._call_attacker_llm()
+        raw = without_reasoning(await self._ask("attack", _as_request(self._attacker_history)))
+        if not raw:
+            raise EvaluationError("the attacking model wrote nothing")
         output = self._strategy.parse_attacker_output(raw)
         if output.parse_failed:
             logger.warning("turn %d: the attacker did not keep to the format; sent as it is", turn)
-        logger.debug(
-            "turn %d of %d, %s: techniques %s",
-            turn,
-            self.total_turns,
-            self._strategy.get_phase_name(turn, self.total_turns),
-            self._strategy.chosen_technique_ids(output.strategy),
-        )
+        phase = self._strategy.get_phase_name(turn, self.total_turns)
+        logger.debug("turn %d of %d, %s: %s", turn, self.total_turns, phase, output.strategy)
         self._attacker_history.append({"role": "assistant", "content": raw})
         is_drawn = random.random() < self._injection_probability  # noqa: S311 - no secret
         if not is_drawn or looks_encoded(output.reply):
@@ -343,13 +337,6 @@ class RedTeamUser:
         technique = random.choice(self._techniques)  # noqa: S311 - no secret
         self._note(f"[INJECTED {technique.name}] The assistant got your last message encoded.")
         return technique.transform(output.reply)
-
-    async def _call_attacker_llm(self) -> str:
-        """Return what the attacking model writes after its history."""
-        text = without_reasoning(await self._ask("attack", _as_request(self._attacker_history)))
-        if not text:
-            raise EvaluationError("the attacking model wrote nothing")
-        return text
 
     async def _ask(self, task: Task, messages: Sequence[Message]) -> str:
         """Return the text that the model for a task writes."""
@@ -384,10 +371,6 @@ def _last_exchange(messages: Sequence[Message]) -> list[Message]:
         if messages[index].get("role") == "user":
             return list(messages[index:])
     return []
-
-
-def _is_note(message: Mapping[str, Any]) -> bool:
-    return message["role"] != "system" or str(message["content"]).startswith("[")
 
 
 def _parse_score(answer: str) -> tuple[int, str]:

@@ -200,8 +200,12 @@ class CriteriaJudge:
                 raise
             # Most models take no images and say so, each provider in its own words.
             rows = await self._judge.ask(prompt, schema, parse)
+            why = one_line(str(error), MAX_ERROR)
+            note = f"(judged without {plural(len(images), 'image')}: {why})"
             if rows is not None:
-                rows = [_without_images(row, len(images), error) for row in rows]
+                rows = [
+                    row.model_copy(update={"reasoning": f"{row.reasoning} {note}"}) for row in rows
+                ]
         return rows
 
     async def _prompt(
@@ -266,11 +270,6 @@ def _with_images(prompt: list[Message], images: Sequence[Message]) -> list[Messa
     *before, question = prompt
     text = f"{question['content']}\n\n{IMAGES}"
     return [*before, {**question, "content": [{"type": "text", "text": text}, *images]}]
-
-
-def _without_images(row: CriterionResult, count: int, error: EvaluationError) -> CriterionResult:
-    note = f"(judged without {plural(count, 'image')}: {one_line(str(error), MAX_ERROR)})"
-    return row.model_copy(update={"reasoning": f"{row.reasoning} {note}"})
 
 
 def _schema(
