@@ -36,7 +36,7 @@ from holodeck.cli.selection import case_list
 from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.selection.select_cases import choose
-from holodeck.lib.selection.expression import parse
+from holodeck.lib.selection.request import parse
 from holodeck.lib.selection.request import Request
 
 def used():

@@ -83,12 +83,12 @@ _MODULES = {
 RENDERERS |= {
     "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
     "json": "holodeck.lib.reports.formats:generate_json_report",
-    "notebook": "holodeck.lib.reports.notebook:render_notebook_table",
-    "cases": "holodeck.lib.reports.dataframes:cases_dataframe",
-    "metrics": "holodeck.lib.reports.dataframes:metrics_dataframe",
+    "notebook": "holodeck.lib.reports.tables:render_notebook_table",
+    "cases": "holodeck.lib.reports.tables:cases_dataframe",
+    "metrics": "holodeck.lib.reports.tables:metrics_dataframe",
     "comparison markdown": "holodeck.lib.reports.against:render_markdown",
     "comparison json": "holodeck.lib.reports.formats:generate_json_report",
-    "comparison html": "holodeck.lib.reports.html_comparison:generate_html_comparison",
+    "comparison html": "holodeck.lib.reports.html:generate_html_comparison",
 }
 
 

@@ -20,7 +20,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.compare.against import ComparisonSession, with_tests_of
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
-from holodeck.lib.processes.background_loop import SharedLoop
+from holodeck.lib.processes.threads import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.test_runner.display import RunDisplay, choose_display

@@ -1,4 +1,4 @@
-"""All errors that holodeck raises, in one tree; each class has an exit code.
+"""The tree of all errors that holodeck raises; each class has an exit code.
 
 HoloDeckError
 ├── ConfigError              exit 2   the configuration or the command line is wrong
@@ -57,7 +57,7 @@ _RANKED = (
 
 
 def worst_exit_code(codes: Iterable[int]) -> ExitCode:
-    """Return the worst exit code of several runs; an unknown one counts as 3."""
+    """Return the worst exit code of several runs; an unknown code counts as 3."""
     known = [ExitCode(code) if code in _RANKED else ExitCode.EXECUTION for code in codes]
     return min(known, key=_RANKED.index)
 
@@ -145,7 +145,7 @@ class BackendError(ExecutionError):
 
     `attempts` are the failed attempts (`models.test_result.Attempt`). `seen` is what the agent did
     before the error (`lib.backends.base.ExecutionResult`), or None. `permanent` means that every
-    other call will fail like this one, for example because the API key is wrong or the quota is
+    other call will fail likewise, for example because the API key is wrong or the quota is
     used up. `refusal` is what the provider rejected; None if it did not reject anything. `raised`
     is what the user's code raised in another process (`outcome.RaisedError`), or None.
     """

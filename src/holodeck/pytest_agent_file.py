@@ -18,8 +18,8 @@ from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
-from holodeck.lib.processes.background_loop import RunLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
+from holodeck.lib.processes.threads import RunLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert
 from holodeck.lib.test_runner.display import RunDisplay

@@ -9,7 +9,7 @@ import pytest
 
 import holodeck
 from fakes import clean_environment
-from holodeck.lib.reports.notebook import MAX_ROWS
+from holodeck.lib.reports.tables import MAX_ROWS
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.suite import Scenario
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult

@@ -14,7 +14,7 @@ import pytest
 
 from holodeck.cli.commands.view import live_server
 from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
-from holodeck.lib.reports.html_comparison import generate_html_comparison
+from holodeck.lib.reports.html import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
 from holodeck.models.records.record import CaseFinished, PlannedCase, RunEnd, RunHead

@@ -102,7 +102,7 @@ def test_a_missing_library_is_installed_the_way_holodeck_was(
 
 @pytest.mark.parametrize(
     "library",
-    ["semantic-kernel", "click", "pydantic", "pyyaml", "rich", "opentelemetry-api",
+    ["semantic-kernel", "click", "pydantic", "pyyaml", "opentelemetry-api",
      "opentelemetry-sdk"],
 )  # fmt: skip
 def test_the_core_needs_what_is_documented(library):

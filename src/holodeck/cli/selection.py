@@ -10,7 +10,6 @@ import click
 from holodeck.cli.context import CliContext
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.selection.expression import parse
 from holodeck.lib.selection.request import (
     RESULTS_FOR_A_MEDIAN,
     CaseHistory,
@@ -37,7 +36,7 @@ def selection_request(options: Mapping[str, Any]) -> SelectionRequest:
         suites=options["suites"],
         tags=options["tags"],
         excluded_tags=options["excluded_tags"],
-        keyword=None if keyword is None else parse(keyword),
+        keyword=None if keyword is None else parse_expression(keyword),
         last_failed=options["last_failed"],
         new=options["new"],
         seed=_seed(options),

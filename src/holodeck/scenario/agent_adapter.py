@@ -143,7 +143,7 @@ def _with_default(
 
     A model of another provider takes nothing from it: a key or URL would go to the wrong server.
     """
-    own = {name: value for name, value in given.items() if value is not None}
+    arguments = {name: value for name, value in given.items() if value is not None}
     default = (ScenarioConfig.default_config or ScenarioConfig()).default_model
     base = ModelConfig(model=default) if isinstance(default, str) else default
     if base is None:
@@ -153,16 +153,14 @@ def _with_default(
                 f"there is no model; write {owner}(model='openai/gpt-4.1'), or"
                 " scenario.configure(default_model='openai/gpt-4.1') once",
             )
-        return model, own
+        return model, arguments
     if model is None:
-        return base.model, {**base.given(), **own}
+        return base.model, {**base.given(), **arguments}
     known = base.api_base is not None
-    own_url = own.get("api_base") is not None
-    same = (
-        provider_and_name(owner, model, has_endpoint=own_url or known)[0]
-        is provider_and_name(owner, base.model, has_endpoint=known)[0]
-    )
-    return model, {**(base.given() if same else {}), **own}
+    has_endpoint = known or arguments.get("api_base") is not None
+    provider, _ = provider_and_name(owner, model, has_endpoint=has_endpoint)
+    is_same = provider is provider_and_name(owner, base.model, has_endpoint=known)[0]
+    return model, {**(base.given() if is_same else {}), **arguments}
 
 
 class ModelClient:
@@ -255,21 +253,18 @@ class ExplainedModel:
         try:
             return await self._model.answer(request)
         except BackendError as error:
-            hint = self._hint(error.refusal)
-            if hint:
-                error.args = (f"{error}; {hint}", *error.args[1:])
+            owner = self._owner
+            keys = " or ".join((*PROVIDERS[self._llm.provider].api_key, f"{owner}(api_key=…)"))
+            hints: dict[Refusal | None, str] = {
+                "key": f"check {keys}",
+                "quota": f"check the account of {keys}",
+                "model": f"check {owner}(model='{self.name}') and api_base",
+                "unreachable": f"check that the server is running, and {owner}(api_base=…)",
+            }
+            if error.refusal in hints:
+                error.args = (f"{error}; {hints[error.refusal]}", *error.args[1:])
             raise
 
     async def close(self) -> None:
         """Close what belongs to the running event loop."""
         await self._model.close()
-
-    def _hint(self, refusal: Refusal | None) -> str:
-        keys = " or ".join((*PROVIDERS[self._llm.provider].api_key, f"{self._owner}(api_key=…)"))
-        hints: dict[Refusal | None, str] = {
-            "key": f"check {keys}",
-            "quota": f"check the account of {keys}",
-            "model": f"check {self._owner}(model='{self.name}') and api_base",
-            "unreachable": f"check that the server is running, and {self._owner}(api_base=…)",
-        }
-        return hints.get(refusal, "")

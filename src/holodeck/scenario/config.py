@@ -131,17 +131,6 @@ class _Options(BaseModel):
     drop_params: bool = False
     additional_drop_params: list[str] = []
 
-    @property
-    def retries(self) -> int | None:
-        return self.max_retries if self.num_retries is None else self.num_retries
-
-    @property
-    def all_headers(self) -> dict[str, str]:
-        organization = (
-            {} if self.organization is None else {"OpenAI-Organization": self.organization}
-        )
-        return {**organization, **self.headers, **self.extra_headers}
-
 
 def model_settings(owner: str, model: str, given: Mapping[str, Any]) -> ModelSettings:
     """Return the model with its provider's settings from the environment. Raises ConfigError.
@@ -172,19 +161,14 @@ def _llm(owner: str, model: str, arguments: Mapping[str, Any]) -> LLMProvider:
     if base_url is None and "client" in arguments:
         client_url = getattr(arguments["client"], "base_url", None)
         base_url = None if client_url is None else str(client_url).rstrip("/")
+    same = ("api_key", "api_version", "temperature", "top_p")
     settings = {
         "provider": provider.value,
         "name": name,
         "endpoint": base_url,
-        "max_tokens": arguments.get("max_completion_tokens"),
-        **{
-            k: arguments[k]
-            for k in ("api_key", "api_version", "temperature", "top_p")
-            if k in arguments
-        },
+        "max_tokens": arguments.get("max_tokens", arguments.get("max_completion_tokens")),
+        **{key: arguments.get(key) for key in same},
     }
-    if "max_tokens" in arguments:
-        settings["max_tokens"] = arguments["max_tokens"]
     settings = {key: value for key, value in settings.items() if value is not None}
     return LLMProvider(**with_provider_variables(settings, Environment.beside()))
 
@@ -207,10 +191,12 @@ def _request_options(
         if unknown is not None and not options.drop_params:
             raise ConfigError(owner, f"Anthropic's API has no {unknown}; leave it out")
         body = {new: body[name] for name, new in ANTHROPIC_ARGUMENTS.items() if name in body}
+    known = options.organization
+    organization = {} if known is None else {"OpenAI-Organization": known}
     return RequestOptions(
         timeout=options.timeout,
-        retries=options.retries,
-        headers=options.all_headers,
+        retries=options.max_retries if options.num_retries is None else options.num_retries,
+        headers={**organization, **options.headers, **options.extra_headers},
         body={**body, **options.extra_body},
         left_out=frozenset(options.additional_drop_params),
         client=arguments.get("client"),
@@ -225,7 +211,11 @@ def provider_and_name(
     head, _, rest = model.partition("/")
     providers = {**{provider.value: provider for provider in ProviderEnum}, **PROVIDER_ALIASES}
     if rest and head in providers:
-        return providers[head], _name_there(providers[head], rest)
+        service, _, name = rest.partition("/")
+        if providers[head] is ProviderEnum.HUGGINGFACE and "/" in name:
+            # LiteLLM's `together/org/model` is `org/model:together` for the router.
+            rest = f"{name}:{service}"
+        return providers[head], rest
     if not rest and head.startswith("claude"):
         return ProviderEnum.ANTHROPIC, head
     if not rest or has_endpoint:
@@ -237,14 +227,6 @@ def provider_and_name(
         f"model {model!r}: unknown provider {head!r}{hint} for any other OpenAI-compatible"
         f" endpoint, give api_base; for any other provider of LiteLLM, write 'litellm/{model}'",
     )
-
-
-def _name_there(provider: ProviderEnum, name: str) -> str:
-    """Return the name of a model in requests, from its name in LiteLLM."""
-    service, _, rest = name.partition("/")
-    if provider is ProviderEnum.HUGGINGFACE and "/" in rest:
-        return f"{rest}:{service}"  # `together/org/model` is `org/model:together` for the router
-    return name
 
 
 class ScenarioConfig(BaseModel):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole
@@ -37,28 +37,12 @@ class ConnectedAgentCall:
         return {name: getattr(self, name) for name in names}
 
 
-class ConnectedAgentLike(Protocol):
-    """A function that also has a name and a way to run one turn."""
-
-    name: str
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def invoke(self, call: Any) -> Awaitable[Any]: ...
-
-
-def is_connected_agent(value: Any) -> TypeGuard[ConnectedAgentLike]:
+def is_connected_agent(value: Any) -> bool:
     """Whether it is a function with a name and `invoke`, and no adapter."""
     if isinstance(value, AgentAdapter | type) or not callable(value):
         return False
-    return isinstance(getattr(value, "name", None), str) and callable(
-        getattr(value, "invoke", None)
-    )
-
-
-def trace_id_from_headers(headers: Mapping[str, str]) -> str | None:
-    """Return the trace id of a `traceparent` header; None without one."""
-    match = _TRACEPARENT.match(str(headers.get("traceparent")))
-    return match[1] if match else None
+    is_named = isinstance(getattr(value, "name", None), str)
+    return is_named and callable(getattr(value, "invoke", None))
 
 
 def read_reply(reply: Any) -> tuple[AgentReturnTypes, Any]:
@@ -94,9 +78,7 @@ class ConnectedAgentAdapter(AgentAdapter):
 
     role = AgentRole.AGENT
 
-    def __init__(
-        self, agent: ConnectedAgentLike, parameters: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, agent: Any, parameters: Mapping[str, Any] | None = None) -> None:
         if not is_connected_agent(agent):
             raise NotConnected(
                 "ConnectedAgentAdapter", f"{agent!r} has no `name` and `invoke(call)`"
@@ -112,12 +94,13 @@ class ConnectedAgentAdapter(AgentAdapter):
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return what the function says."""
+        traceparent = _TRACEPARENT.match(input.propagation_headers.get("traceparent", ""))
         call = ConnectedAgentCall(
             messages=list(input.messages),
             new_messages=list(input.new_messages),
             thread_id=input.thread_id,
             session=self.session_for(input.thread_id),
-            trace_id=trace_id_from_headers(input.propagation_headers),
+            trace_id=traceparent[1] if traceparent else None,
             parameters=copy.copy(self.parameters),
         )
         messages, session = read_reply(await self.agent.invoke(call))

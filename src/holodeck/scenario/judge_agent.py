@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import ConfigError
@@ -35,37 +34,6 @@ class SpanSource(Protocol):
     def get_spans_for_thread(self, thread_id: str) -> Sequence[ReadableSpan]: ...
 
 
-@dataclass(frozen=True)
-class SpanSettings:
-    """The arguments of a judge that concern spans, under the names of JudgeAgent."""
-
-    token_threshold: int = TOKEN_THRESHOLD
-    max_discovery_steps: int = MAX_LOOKUPS
-    include_traces: bool | None = None
-    span_collector: SpanSource | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("token_threshold", 1), ("max_discovery_steps", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ConfigError(
-                    f"JudgeAgent.{name}", f"{value!r} is not a number from {least} on"
-                )
-
-    def evidence(self, call: AgentInput, criteria: Sequence[str]) -> SpanEvidence | None:
-        """Return what the judge has to know of spans; None if it is nothing."""
-        limits = (self.token_threshold, self.max_discovery_steps)
-        if self.include_traces is False:
-            hidden = ["the judge has include_traces=False"]
-            is_needed = any(map(mentions_spans, criteria))
-            return SpanEvidence([], hidden, *limits) if is_needed else None
-        if self.span_collector is None:
-            return evidence_of(call.scenario_state.span_store, criteria, *limits)
-        spans = self.span_collector.get_spans_for_thread(call.thread_id)
-        is_needed = bool(spans) or any(map(mentions_spans, criteria))
-        return SpanEvidence(spans, (), *limits) if is_needed else None
-
-
 class JudgeAgent(ModelAgent):
     """Decides by criteria whether the agent passes.
 
@@ -91,7 +59,10 @@ class JudgeAgent(ModelAgent):
     """
 
     role = AgentRole.JUDGE
-    _span_settings = SpanSettings()
+    token_threshold: int = TOKEN_THRESHOLD
+    max_discovery_steps: int = MAX_LOOKUPS
+    include_traces: bool | None = None
+    span_collector: SpanSource | None = None
     criteria: Sequence[str] | None = None
     _kind = "judge"
 
@@ -113,11 +84,31 @@ class JudgeAgent(ModelAgent):
                 f"{list(criteria)!r} contains an empty criterion; write a text for each, or leave"
                 " them out and write judge([…]) in the script",
             )
+        for name, value, least in (
+            ("token_threshold", token_threshold, 1),
+            ("max_discovery_steps", max_discovery_steps, 0),
+        ):
+            if not isinstance(value, int) or value < least:
+                problem = f"{value!r} is not a number from {least} on"
+                raise ConfigError(f"JudgeAgent.{name}", problem)
         super().__init__(**model_arguments)
         self.criteria = criteria
-        self._span_settings = SpanSettings(
-            token_threshold, max_discovery_steps, include_traces, span_collector
-        )
+        self.token_threshold = token_threshold
+        self.max_discovery_steps = max_discovery_steps
+        self.include_traces = include_traces
+        self.span_collector = span_collector
+
+    def _evidence(self, call: AgentInput, criteria: Sequence[str]) -> SpanEvidence | None:
+        """Return what the judge has to know of spans; None if it is nothing."""
+        limits = (self.token_threshold, self.max_discovery_steps)
+        is_needed = any(map(mentions_spans, criteria))
+        if self.include_traces is False:
+            hidden = ["the judge has include_traces=False"]
+            return SpanEvidence([], hidden, *limits) if is_needed else None
+        if self.span_collector is None:
+            return evidence_of(call.scenario_state.span_store, criteria, *limits)
+        spans = self.span_collector.get_spans_for_thread(call.thread_id)
+        return SpanEvidence(spans, (), *limits) if spans or is_needed else None
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return the verdict; an empty list while the conversation has to go on."""
@@ -125,7 +116,7 @@ class JudgeAgent(ModelAgent):
         if has_nothing_to_judge and input.scenario_state.has_checkpoints:
             return []
         criteria = input.judgment_criteria or self.criteria or []
-        spans = self._span_settings.evidence(input, criteria)
+        spans = self._evidence(input, criteria)
         if spans is None:
             decided = await self._decided(input)
         else:

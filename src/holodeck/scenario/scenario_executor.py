@@ -24,8 +24,7 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
     rows_of,
 )
-from holodeck.lib.processes.background_loop import BackgroundRun
-from holodeck.lib.processes.threads import join_at_exit
+from holodeck.lib.processes.threads import BackgroundRun, join_at_exit
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name, events_file
 from holodeck.scenario.config import ScenarioConfig
@@ -54,20 +53,14 @@ class ScenarioExecutor(ScriptRun):
         debug: Whether a person at the terminal may speak for the user.
         event_bus: A listener: a function of an event.
         set_id: The set that the scenario belongs to.
-        min_turns: The least turns before a judge is called.
-        timeout: Seconds that the whole scenario may take.
-        call_timeout: Seconds that one call of a participant may take.
-        cache_mode: `auto`, `record`, `replay` or `off`.
-        cache_dir: The folder of the cached responses.
-        events: Further listeners: a function, the path of a file for lines of JSON, or a list.
         batch_run_id: The batch that the run belongs to; the default is HOLODECK_BATCH_RUN_ID, else
             one for the process.
         metadata: Values for the event that the run has started.
         fields: Values that `state.fields` has, such as expected answers.
         parameters: Arguments of agents that are connected functions.
         evaluators: Evaluators that run after the verdict; see `scenario.evaluator`.
-        fetch_remote_traces: For a service; without effect.
-        trace_wait_timeout: For a service; without effect.
+        settings: Further settings of ScenarioConfig: `min_turns`, `timeout`, `call_timeout`,
+            `cache_mode`, `cache_dir`, `events`.
     """
 
     config: ScenarioConfig
@@ -86,33 +79,15 @@ class ScenarioExecutor(ScriptRun):
         event_bus: Listener | None = None,
         set_id: str | None = None,
         *,
-        min_turns: int | None = None,
-        timeout: float | None = None,
-        call_timeout: float | None = None,
-        cache_mode: str | None = None,
-        cache_dir: str | Path | None = None,
-        events: Any = None,
         batch_run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         fields: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
         evaluators: Sequence[ScenarioEvaluator] = (),
-        fetch_remote_traces: bool | None = None,
-        trace_wait_timeout: float | None = None,
+        **settings: Any,
     ) -> None:
         config = ScenarioConfig.current(
-            max_turns=max_turns,
-            verbose=verbose,
-            cache_key=cache_key,
-            cache_mode=cache_mode,
-            cache_dir=cache_dir,
-            debug=debug,
-            events=events,
-            min_turns=min_turns,
-            timeout=timeout,
-            call_timeout=call_timeout,
-            fetch_remote_traces=fetch_remote_traces,
-            trace_wait_timeout=trace_wait_timeout,
+            max_turns=max_turns, verbose=verbose, cache_key=cache_key, debug=debug, **settings
         )
         debugger = debugger_for(name) if config.debug else None
         if isinstance(agents, Iterable):

@@ -20,9 +20,8 @@ import holodeck
 from holodeck.lib.conversation.participants import HasCriteria
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScenarioUsageError
 from holodeck.lib.observability import names
-from holodeck.lib.spans.collector import process_spans
 from holodeck.lib.spans.evidence import mentions_spans
-from holodeck.lib.spans.store import ROLE, THREAD_ID, TURN, SpanStore, scope_of
+from holodeck.lib.spans.store import ROLE, THREAD_ID, TURN, SpanStore, process_spans, scope_of
 from holodeck.lib.support.text import describe, did_you_mean_or_list
 
 if TYPE_CHECKING:
@@ -93,12 +92,10 @@ def setup_scenario_tracing(
 def set_up_from_settings(settings: Mapping[str, Any]) -> None:
     """Do what `configure(observability={…})` says. Raises ScenarioUsageError."""
     known = list(signature(setup_scenario_tracing).parameters)
-    for name in settings:
-        if name not in known:
-            raise ScenarioUsageError(
-                "scenario.configure",
-                f"observability has no setting {name!r}{did_you_mean_or_list(name, known)}",
-            )
+    unknown = next((name for name in settings if name not in known), None)
+    if unknown is not None:
+        problem = f"observability has no setting {unknown!r}{did_you_mean_or_list(unknown, known)}"
+        raise ScenarioUsageError("scenario.configure", problem)
     if not _is_set_up:
         setup_scenario_tracing(**settings)
 
@@ -186,16 +183,14 @@ class ScenarioTracing:
                 yield
 
     def _watch(self) -> None:
-        if "opentelemetry.trace" not in sys.modules and not self._must_see_spans():
+        judges = [agent for agent in self._run.agents if isinstance(agent, HasCriteria)]
+        criteria = [text for judge in judges for text in judge.criteria or ()]
+        if "opentelemetry.trace" not in sys.modules and not any(map(mentions_spans, criteria)):
             return
         was_collecting = self.store.is_collecting
         process_spans.watch(self.store)  # again, as user code may have set another tracer provider
         if self.store.is_collecting and self._has_begun and not was_collecting:
             self.store.add_gap("what the agent did before anything had imported OpenTelemetry")
-
-    def _must_see_spans(self) -> bool:
-        judges = [agent for agent in self._run.agents if isinstance(agent, HasCriteria)]
-        return any(mentions_spans(text) for judge in judges for text in judge.criteria or ())
 
     def _turn_span(self) -> Span:
         number = self._run.current_turn

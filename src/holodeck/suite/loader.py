@@ -13,7 +13,6 @@ from pydantic import Field, ValidationError
 from holodeck import errors
 from holodeck.config.cases.suite_files import may_be_suite
 from holodeck.config.yaml.lost_checks import (
-    LostCheck,
     keys_without_value,
     misplaced_keys,
     raise_on_lost_checks,
@@ -110,10 +109,10 @@ def validate_with_schema(data: object) -> list[str]:
     from jsonschema import Draft202012Validator
 
     errors = Draft202012Validator(_suite_schema()).iter_errors(data)
-    found = [
+    problems = [
         (".".join(map(str, error.absolute_path)) or "(root)", error.message) for error in errors
     ]
-    return [f"Schema: {path}: {message}" for path, message in sorted(found)]
+    return [f"Schema: {path}: {message}" for path, message in sorted(problems)]
 
 
 def __getattr__(name: str) -> Any:
@@ -132,11 +131,11 @@ def _suite_schema() -> dict[str, Any]:
 def _without_null(schema: Any) -> Any:
     """Return the schema without null, because a key without a value is an error in a file."""
     if isinstance(schema, list):
-        return [_without_null(one) for one in schema]
+        return [_without_null(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     plain = {key: _without_null(value) for key, value in schema.items()}
-    choices = [one for one in plain.pop("anyOf", []) if one != {"type": "null"}]
+    choices = [choice for choice in plain.pop("anyOf", []) if choice != {"type": "null"}]
     if not choices:
         return plain
     if plain.get("default", "") is None:
@@ -179,9 +178,9 @@ def _read_source(path: Path) -> Source:
     except ConfigError as error:
         raise InvalidScenarioFile(error.field, error.message) from error
     if not isinstance(root.value, dict):
-        found = "an empty file" if root.value is None else "no mapping"
-        location = f"{name}:{root.line}:{root.column}"
-        raise InvalidScenarioFile(location, f"found {found}; write 'scenarios:' and a list of them")
+        written = "an empty file" if root.value is None else "no mapping"
+        problem = f"found {written}; write 'scenarios:' and a list of them"
+        raise InvalidScenarioFile(f"{name}:{root.line}:{root.column}", problem)
     return Source(name, root)
 
 
@@ -192,20 +191,17 @@ def _to_suite(path: Path, source: Source) -> Suite:
         wrong = config_error(error, Locations(source), WrittenSuiteFile)
         raise SchemaMismatch(wrong.field, wrong.message) from error
     try:
-        raise_on_lost_checks(_lost_checks(written), Locations(source))
+        # Keys without a value, and keys inside `metadata`, would check nothing.
+        lost = list(keys_without_value(written, ()))
+        for index, scenario in enumerate(written.scenarios):
+            lost += misplaced_keys(scenario.metadata, ("scenarios", index, "metadata"))
+        raise_on_lost_checks(lost, Locations(source))
     except ConfigError as error:
         raise InvalidScenarioFile(error.field, error.message) from None
     ids = Counter(scenario.id for scenario in written.scenarios)
-    for index, one in enumerate(written.scenarios):
-        if ids[one.id] > 1:
-            location = source.location(("scenarios", index, "id"))
-            raise InvalidScenarioFile(location, f"more than one scenario has the id {one.id!r}")
+    for index, scenario in enumerate(written.scenarios):
+        if ids[scenario.id] > 1:
+            problem = f"more than one scenario has the id {scenario.id!r}"
+            raise InvalidScenarioFile(source.location(("scenarios", index, "id")), problem)
     header = written.suite or WrittenSuiteHeader(name=path.stem)
     return Suite.from_folder(path.parent, **dict(header), scenarios=written.scenarios)
-
-
-def _lost_checks(written: WrittenSuiteFile) -> Iterator[LostCheck]:
-    """Yield checks that would be lost: keys without a value, and keys inside `metadata`."""
-    yield from keys_without_value(written, ())
-    for index, one in enumerate(written.scenarios):
-        yield from misplaced_keys(one.metadata, ("scenarios", index, "metadata"))

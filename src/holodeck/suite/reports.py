@@ -1,79 +1,62 @@
 """The result of a suite on the terminal, as HTML and as JSON, and as a report of test cases."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from holodeck.lib.reports.formats import generate_json_report, write_report_text
 from holodeck.lib.reports.html import page_of
 from holodeck.lib.reports.page_file import render_page
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.support.text import inert
+from holodeck.lib.support.text import inert, one_line
 from holodeck.lib.tools.base import to_json_value
+from holodeck.lib.ui.live import echo
 from holodeck.models.results.evidence import Evidence
 from holodeck.models.test_result import MetricResult, TestReport, TestResult, ToolInvocation
 from holodeck.models.token_usage import TokenUsage
 from holodeck.suite.results import RunResult, ScenarioRunResult
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 __all__ = ["CLIReporter", "HTMLReporter", "JSONReporter"]
 
-_COLORS = {"PASS": "green", "FAIL": "red", "ERROR": "red"}
-_GOOD, _FAIR = 0.8, 0.5
-"""The pass rates from which the summary is green, or yellow."""
+_MAX_TEXT = 300
+_TITLES = ("Scenario", "Status", "Score", "Duration", "Details")
 
 
 class CLIReporter:
     """Prints the result as a table of scenarios and a line with the summary.
 
     Args:
-        console: A console of rich; stdout by default.
+        console: A console of rich, or another object with `print`; stdout by default.
     """
 
-    def __init__(self, console: "Console | None" = None) -> None:
-        # Imported here because only this reporter needs rich.
-        from rich.console import Console
-
-        self.console = console or Console()
+    def __init__(self, console: Any = None) -> None:
+        self.console = console
 
     def report(self, result: RunResult) -> None:
         """Print the result; no text of agents and scorers is read as markup."""
-        from rich.table import Table
-        from rich.text import Text
-
-        def text(content: str, style: str = "") -> Text:
-            return Text(inert(content), style=style)
-
-        # A line that is broken could begin a command to a CI service.
-        show = partial(self.console.print, soft_wrap=True)
-
-        show(text(f"\nSuite: {result.suite_name}", "bold"))
-        show(text(f"Run:   {result.run_id}\nTime:  {result.timestamp.isoformat()}\n"))
-        table = Table()
-        table.add_column("Scenario", style="bold")
-        table.add_column("Status")
-        table.add_column("Score", justify="right")
-        table.add_column("Duration", justify="right")
-        table.add_column("Details")
-        for scenario_result in result.scenario_results:
-            table.add_row(
-                text(scenario_result.scenario.name),
-                text(scenario_result.status, _COLORS[scenario_result.status]),
+        rows = [_TITLES]
+        rows += [
+            (
+                one_line(scenario_result.scenario.name, _MAX_TEXT),
+                scenario_result.status,
                 f"{scenario_result.mean_score or 0:.2f}",
                 f"{scenario_result.duration_ms:.0f} ms",
-                text("; ".join(scenario_result.explanations)),
+                one_line("; ".join(scenario_result.explanations), _MAX_TEXT),
             )
-        self.console.print(table)
+            for scenario_result in result.scenario_results
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"Suite: {result.suite_name}", f"Run:   {result.run_id}"]
+        lines += [f"Time:  {result.timestamp.isoformat()}", ""]
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         if result.not_reached:
-            show(text(f"fail_fast left out: {', '.join(result.not_reached)}", "yellow"))
-        rate = result.pass_rate
-        color = "green" if rate >= _GOOD else "yellow" if rate >= _FAIR else "red"
-        show(
-            text(f"{rate:.0%} passed", color),
-            text(f"| score {result.aggregate_score:.2f} | {result.total_duration_ms:.0f} ms"),
-        )
+            lines.append(f"fail_fast left out: {', '.join(result.not_reached)}")
+        score = f"score {result.aggregate_score:.2f}"
+        lines.append(f"{result.pass_rate:.0%} passed | {score} | {result.total_duration_ms:.0f} ms")
+        for line in lines:
+            if self.console is None:
+                echo(line)
+            else:  # a line that is broken could begin a command to a CI service
+                self.console.print(inert(line), markup=False, highlight=False, soft_wrap=True)
 
 
 class HTMLReporter:

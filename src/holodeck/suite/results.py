@@ -169,8 +169,8 @@ class RunResult(SuiteModel):
         results = self.scenario_results
         is_measured = self.total_duration_ms != self.sum_duration_ms
         count = len(results) or 1
-        self.pass_rate = sum(one.passed for one in results) / count
-        self.aggregate_score = sum(one.mean_score or 0 for one in results) / count
+        self.pass_rate = sum(result.passed for result in results) / count
+        self.aggregate_score = sum(result.mean_score or 0 for result in results) / count
         self.sum_duration_ms = sum(result.duration_ms for result in results)
         if not is_measured:
             self.total_duration_ms = self.sum_duration_ms

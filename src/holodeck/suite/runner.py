@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.errors import ConfigError, EvaluationError, NothingSelected
 from holodeck.lib.evaluators.base import Observation, RetryConfig, Score
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
-from holodeck.lib.processes.background_loop import BackgroundLoop
 from holodeck.lib.processes.process_exit import process_exit_forbidden
-from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.processes.threads import BackgroundLoop, call_user_function
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
 from holodeck.lib.test_runner.scheduling.stop_policy import RunStopped, StopReason
@@ -30,7 +28,7 @@ from holodeck.models.test_result import Outcome, TestResult
 from holodeck.suite.adapters.base import AdapterBackend, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
-from holodeck.suite.scorers import QUICK, Scorer, get_scorer
+from holodeck.suite.scorers import Scorer, get_scorer
 from holodeck.suite.scorers.base import error_row
 
 logger = logging.getLogger(__name__)
@@ -111,15 +109,14 @@ class Runner:
 
     def _check_settings(self) -> None:
         """Raise ConfigError for wrong settings; they may have been assigned to."""
-        timeout, retries = self.default_timeout, self.retries
-        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-        if not (is_number and math.isfinite(timeout) and timeout > 0):
+        timeout, retries, fail_fast = self.default_timeout, self.retries, self.fail_fast
+        if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
             wanted = "a number of seconds above 0"
             raise ConfigError("default_timeout", f"found {timeout!r}; expected {wanted}")
-        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        if type(retries) is not int or retries < 0:
             raise ConfigError("retries", f"found {retries!r}; expected a whole number of 0 or more")
-        if not isinstance(self.fail_fast, bool):
-            raise ConfigError("fail_fast", f"found {self.fail_fast!r}; expected True or False")
+        if type(fail_fast) is not bool:
+            raise ConfigError("fail_fast", f"found {fail_fast!r}; expected True or False")
 
     async def _run(
         self, scenarios: Sequence[Scenario], suite: Suite, context: Context | None
@@ -128,13 +125,8 @@ class Runner:
         planned = self._plan(scenarios, suite)
         agent = AdapterBackend(self.adapter, context)
         result = RunResult(suite_name=suite.name)
-        run = _SuiteRun(
-            planned,
-            agent,
-            result,
-            fails_fast=_own_or(suite, "fail_fast", self.fail_fast),
-            is_strict=self.strict_scorers,
-        )
+        fails_fast = suite.config.setting("fail_fast", self.fail_fast)
+        run = _SuiteRun(planned, agent, result, fails_fast, self.strict_scorers)
         executor = TestExecutor(
             suite.name,
             agent_config=self._agent(suite, planned),
@@ -162,69 +154,60 @@ class Runner:
 
     def _settings(self) -> ExecutionConfig:
         """Return the settings of a run: one scenario at a time, and limits of calls only."""
-        update = {
+        values = {
+            **DEFAULT_EXECUTION_CONFIG,
             "parallel_test_cases": 1,
             "case_timeout": None,
             "give_up": False,
             "retry_delay": self.retry_delay,
         }
-        values = {**DEFAULT_EXECUTION_CONFIG, **update}
-        sources = dict.fromkeys(values, "default")
-        return ExecutionConfig.model_construct(**values).with_sources(sources)
+        config = ExecutionConfig.model_construct(**values)
+        return config.with_sources(dict.fromkeys(values, "default"))
 
-    def _agent(self, suite: Suite, planned: "Sequence[PlannedScenario]") -> Agent:
+    def _agent(self, suite: Suite, planned: Sequence[PlannedScenario]) -> Agent:
         """Return the suite as an agent with test cases, without limits that YAML has."""
-        retries = _own_or(suite, "retries", self.retries)
+        retries = suite.config.setting("retries", self.retries)
         cases = [
             TestCaseModel.model_construct(
-                name=each.scenario.name,
-                input=each.scenario.input,
-                tags=each.scenario.tags,
-                ground_truth=each.scenario.expected_output,
-                timeout=each.timeout,
+                name=plan.scenario.name,
+                input=plan.scenario.input,
+                tags=plan.scenario.tags,
+                ground_truth=plan.scenario.expected_output,
+                timeout=plan.timeout,
                 retries=retries,
             )
-            for each in planned
+            for plan in planned
         ]
         agent = Agent.model_construct(name=suite.name, backend=IN_PYTHON, test_cases=cases)
         return agent.with_base_dir(suite.folder or Path.cwd())
 
     def _plan(self, scenarios: Sequence[Scenario], suite: Suite) -> list[PlannedScenario]:
         """Return the scenarios with their settings. Raises ConfigError for unknown scorers."""
-        timeout = _own_or(suite, "default_timeout", self.default_timeout)
+        timeout = suite.config.setting("default_timeout", self.default_timeout)
         find_scorer = cache(partial(get_scorer, folder=suite.folder))
         planned = []
         for scenario in scenarios:
-            has_scorers = scenario.is_given("scorers")
-            scorers = scenario.scorers if has_scorers else suite.config.default_scorers
-            has_timeout = scenario.is_given("timeout_seconds")
-            limit = scenario.timeout_seconds if has_timeout else timeout
-            planned.append(PlannedScenario(scenario, tuple(map(find_scorer, scorers)), limit))
+            names = scenario.setting("scorers", suite.config.default_scorers)
+            limit = scenario.setting("timeout_seconds", timeout)
+            planned.append(PlannedScenario(scenario, tuple(map(find_scorer, names)), limit))
         return planned
 
 
+@dataclass
 class _SuiteRun:
     """What an executor calls for each scenario, one after the other."""
 
-    def __init__(
-        self,
-        planned: Sequence[PlannedScenario],
-        agent: AdapterBackend,
-        run: RunResult,
-        *,
-        fails_fast: bool,
-        is_strict: bool,
-    ) -> None:
-        self._planned = iter(planned)
-        self._agent = agent
-        self._run = run
-        self._fails_fast = fails_fast
-        self._is_strict = is_strict
-        self._strict_error: Exception | None = None
+    planned: Sequence[PlannedScenario]
+    agent: AdapterBackend
+    run: RunResult
+    fails_fast: bool
+    is_strict: bool
+    strict_error: Exception | None = None
+    """What a scorer raised that ends the run."""
 
     def start(self, _: TestCaseModel) -> None:
         """Begin the next scenario."""
-        self._now = next(self._planned)
+        self._now = self.planned[len(self.run.scenario_results)]
         self._rows: list[ScoreResult] = []
         self._outcome = Outcome.AGENT_ERROR
 
@@ -233,16 +216,16 @@ class _SuiteRun:
         scenario = self._now.scenario
         for scorer in self._now.scorers:
             try:
-                self._rows.append(await _apply(scorer, scenario, self._agent.answer))
+                self._rows.append(await _apply(scorer, scenario, self.agent.answer))
             except Exception as error:
-                if self._is_strict:
-                    self._strict_error = error
+                if self.is_strict:
+                    self.strict_error = error
                     raise
                 logger.debug("scorer %s: %s", scorer.name, traceback.format_exc())
                 self._rows.append(error_row(scorer, scenario, error))
         self._outcome = combine_outcomes(list(map(_outcome_of, self._rows)))
         if self._outcome is Outcome.METRIC_ERROR:
-            raise EvaluationError(_why_undecided(self._outcome, self._rows) or "")
+            raise EvaluationError(self._why_undecided() or "")
         return Score(float(self._outcome.is_pass), self._outcome.is_pass)
 
     def finish(self, _: int, result: TestResult) -> None:
@@ -252,26 +235,33 @@ class _SuiteRun:
         """
         if result.skipped_by is not None:
             return
-        if self._strict_error is not None:
-            raise self._strict_error
-        answer, failure = self._agent.answer, self._agent.failure
+        if self.strict_error is not None:
+            raise self.strict_error
+        answer, failure = self.agent.answer, self.agent.failure
         error = None if failure is None else describe_failure(failure)
-        self._run.scenario_results.append(
+        self.run.scenario_results.append(
             ScenarioRunResult(
                 scenario=self._now.scenario,
                 agent_result=answer,
                 scores=self._rows,
                 passed=self._outcome.is_pass,
                 duration_ms=result.agent_time_ms or 0.0,
-                error=error or _why_undecided(self._outcome, self._rows),
+                error=error or self._why_undecided(),
                 raised=None if failure is None else raised_error(failure),
                 retry_count=len(result.tries),
                 outcome=self._outcome,
             )
         )
-        if self._fails_fast and not self._outcome.is_pass:
+        if self.fails_fast and not self._outcome.is_pass:
             why = f"{self._now.scenario.name!r} did not pass, and the suite has fail_fast"
             raise RunStopped(StopReason("fail_fast", why))
+
+    def _why_undecided(self) -> str | None:
+        """Return the error of the scenario; None if the scores decide it."""
+        if self._outcome is Outcome.UNCHECKED:
+            return UNCHECKED
+        errors = [f"scorer {row.scorer_name!r}: {row.error}" for row in self._rows if row.error]
+        return "; ".join(errors) if self._outcome is Outcome.METRIC_ERROR else None
 
 
 def _outcome_of(row: ScoreResult) -> Outcome:
@@ -280,29 +270,13 @@ def _outcome_of(row: ScoreResult) -> Outcome:
     return Outcome.PASSED if row.passed else Outcome.FAILED
 
 
-def _why_undecided(outcome: Outcome, rows: Sequence[ScoreResult]) -> str | None:
-    """Return the error of a scenario; None if the scores decide it."""
-    if outcome is Outcome.UNCHECKED:
-        return UNCHECKED
-    if outcome is not Outcome.METRIC_ERROR:
-        return None
-    return "; ".join(f"scorer {row.scorer_name!r}: {row.error}" for row in rows if row.error)
-
-
 async def _apply(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> ScoreResult:
-    call = partial(scorer.score, scenario, answer)
-    row = call() if type(scorer) in QUICK else await call_user_function(call, scorer.score)
+    row = await call_user_function(partial(scorer.score, scenario, answer), scorer.score)
     if inspect.isawaitable(row):
         row = await row
     if not isinstance(row, ScoreResult):
         raise EvaluationError(f"returned {row!r}; expected a ScoreResult")
     return row
-
-
-def _own_or(suite: Suite, setting: str, default: Any) -> Any:
-    """Return the suite's own value of a setting, 0 and false included, else the runner's."""
-    config = suite.config
-    return getattr(config, setting) if config.is_given(setting) else default
 
 
 def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
@@ -314,23 +288,21 @@ def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
     if not tags:
         return suite.scenarios
     wanted = set(tags)
-    found = [one for one in suite.scenarios if wanted & {*one.tags, *suite.tags}]
-    if not found:
-        known = sorted(
-            {tag for scenario in suite.scenarios for tag in scenario.tags} | set(suite.tags)
-        )
+    selected = [case for case in suite.scenarios if wanted & {*case.tags, *suite.tags}]
+    if not selected:
+        known = {*suite.tags, *(tag for case in suite.scenarios for tag in case.tags)}
         raise NothingSelected(
             f"no scenario of suite {suite.name!r} has a tag of {sorted(wanted)};"
-            f" its tags: {', '.join(known) or 'none'}"
+            f" its tags: {', '.join(sorted(known)) or 'none'}"
         )
-    return found
+    return selected
 
 
 def _check_ids(suite: Suite) -> None:
     """Raise ConfigError if different scenarios have one id; the same one may be there twice."""
-    seen: dict[str, Scenario] = {}
+    by_id: dict[str, Scenario] = {}
     for scenario in suite.scenarios:
-        if seen.setdefault(scenario.id, scenario) != scenario:
+        if by_id.setdefault(scenario.id, scenario) != scenario:
             raise ConfigError(
                 f"suite {suite.name!r}", f"more than one scenario has the id {scenario.id!r}"
             )

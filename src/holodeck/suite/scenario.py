@@ -1,13 +1,14 @@
 """Scenarios, and suites of them with the settings that they share."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from holodeck.models.base import Seconds
 
+T = TypeVar("T")
 Retries = Annotated[int, Field(ge=0)]
 
 
@@ -27,6 +28,11 @@ class SuiteModel(BaseModel):
         """Whether the field was set, or a default list appended to; else other levels decide."""
         default = type(self).model_fields[field].get_default(call_default_factory=True)
         return field in self.model_fields_set or getattr(self, field) != default
+
+    def setting(self, field: str, otherwise: T) -> T:
+        """Return the value of a field that was set, 0 and false included, else the other value."""
+        value: T = getattr(self, field)
+        return value if self.is_given(field) else otherwise
 
 
 class Scenario(SuiteModel):

@@ -7,8 +7,7 @@ import yaml
 
 from fakes import run_cli
 from holodeck.cli.selection import case_list
-from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.request import SelectionRequest, Shard
+from holodeck.lib.selection.request import SelectionRequest, Shard, parse_expression
 from holodeck.lib.selection.select_cases import select
 from holodeck.models.agent import Agent
 
@@ -131,7 +130,7 @@ def test_ten_thousand_cases_are_chosen_from_and_listed():
         for n in range(10_000)
     ]
     agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": cases})
-    words = parse("case and not (12 or 13)")
+    words = parse_expression("case and not (12 or 13)")
 
     part = select(agent.test_cases, SelectionRequest(keyword=words, tags=("t1", "t2"), seed=1))
     whole = select(agent.test_cases, SelectionRequest(shard=Shard(1, 2)))

@@ -1,12 +1,14 @@
-"""Agents behind a URL: `backend: {type: http, url: …}`."""
+"""Agents behind a URL: `backend: {type: http, url: …}`; the adapter for httpx2."""
 
 import asyncio
-import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
@@ -29,25 +31,25 @@ from holodeck.lib.backends.json_paths import (
 )
 from holodeck.lib.backends.parsing import parse_agents, parse_tool_calls, parse_usage
 from holodeck.lib.llm.client import RequestSender, RequestStats
-from holodeck.lib.llm.endpoint import is_usable_url
 from holodeck.lib.llm.errors import (
     RequestError,
     classify_refusal,
     excerpt,
-    is_redirect,
     is_transient_status,
+    no_connection_message,
+    unreachable_reason,
 )
-from holodeck.lib.llm.http_client import HttpClient
-from holodeck.lib.llm.http_connection import Server, basic_credentials
-from holodeck.lib.llm.http_parser import MalformedHttp, Response
+from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body, too_large
 from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
-from holodeck.lib.observability import propagation_headers
-from holodeck.lib.support.environment import proxy_for
-from holodeck.lib.support.text import DuplicateKey, load_json
+from holodeck.lib.observability import continue_trace
+from holodeck.lib.support.text import DuplicateKey, load_json, one_line
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
 
 MAX_EXCERPT = 200
 TAP_URL = "tap_url"
@@ -74,10 +76,7 @@ class HttpBackend(InContext, AgentBackend):
     """
 
     def __init__(self, config: HttpBackendConfig, execution: ExecutionConfig | None = None) -> None:
-        if not is_usable_url(config.url):
-            raise ConfigError(
-                "backend.url", f"{config.url!r} is not a URL such as 'https://host/agent'"
-            )
+        _check_url(config.url)
         self._request = config.request
         if not (self._has("input") or self._has("messages")):
             raise ConfigError(
@@ -87,13 +86,7 @@ class HttpBackend(InContext, AgentBackend):
         self._paths: dict[str, list[Step]] = {
             part: parse_path(path, f"backend.answer.{part}") for part, path in paths.items()
         }
-        server = Server(config.url, proxy_for(config.url))
-        credentials = basic_credentials(server.parts)
-        headers = {} if credentials is None else {"Authorization": credentials}
-        for name, value in config.headers.items():  # they may replace those of the client
-            headers[name.title()] = value.get_secret_value()
-            if not headers[name.title()].isprintable():
-                raise ConfigError(f"backend.headers.{name}", "has a character that no header takes")
+        headers = {name: value.get_secret_value() for name, value in config.headers.items()}
         self._tap_headers = {
             name: headers.pop(name)
             for name in [*headers]
@@ -105,10 +98,7 @@ class HttpBackend(InContext, AgentBackend):
         self._attempt_timeout = limits.attempt_timeout
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._url = config.url
-        self._shown_url = f"{server.parts.scheme}://{server.authority}{server.parts.path}"
-        """The URL without the parts that may hold a secret."""
-        self._http = HttpClient(server, headers, limits.answer_bytes, timeout=None)
-        self._names = frozenset(headers)
+        self._http = _JsonPoster(config.url, headers, limits.answer_bytes)
         self._limiters = build_limiters(execution)
         self._sender = RequestSender(config.url, self._limiters, jitter=0)
 
@@ -172,61 +162,19 @@ class HttpBackend(InContext, AgentBackend):
         return result
 
     async def _send(self, body: Any, stats: RequestStats) -> Any:
+        async def post(limiter: Limiter) -> Any:
+            def on_headers(headers: Mapping[str, str]) -> None:
+                self._limiters.note_reached(self._url)
+                apply_rate_limits(limiter, headers)
+
+            headers = fill_template(self._tap_headers, {TAP_URL: self._tap_url})
+            return await self._http.post(body, headers, self._attempt_timeout, on_headers)
+
         try:
-            return await self._sender.send(partial(self._post, body), self._retry, stats)
+            return await self._sender.send(post, self._retry, stats)
         except RequestError as error:
             message = with_attempts(str(error), len(stats.attempts))
             raise BackendSessionError(message, stats.attempts, refusal=error.refusal) from error
-
-    async def _post(self, body: Any, limiter: Limiter) -> Any:
-        """Return the JSON that the server answers with. Raises RequestError."""
-        data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        headers = fill_template(self._tap_headers, {TAP_URL: self._tap_url})
-        for name, value in propagation_headers().items():
-            if name.title() not in self._names:
-                headers[name] = value
-        request = self._http.encode(data, headers)
-        limit = self._attempt_timeout
-        try:
-            async with asyncio.timeout(limit):
-                response = await self._http.send(request)
-        except TimeoutError as error:
-            raise RequestError(f"no answer within {limit:g} s", is_transient=True) from error
-        except RequestError as error:
-            if isinstance(error.__cause__, MalformedHttp):
-                malformed = f"the answer of {self._shown_url} is not valid HTTP: {error.__cause__}"
-                raise RequestError(malformed, is_transient=True) from error
-            raise
-        self._limiters.note_reached(self._url)
-        apply_rate_limits(limiter, response.headers)
-        if not 200 <= response.status < 300:
-            raise self._status_error(response)
-        try:
-            return load_json(response.body)
-        except DuplicateKey as error:
-            raise RequestError(f"{self._shown_url}: the answer has a {error}") from error
-        except (ValueError, RecursionError) as error:
-            kind = response.headers.get("content-type", "no content type")
-            shown = excerpt(response.body, MAX_EXCERPT) or "nothing"
-            raise RequestError(
-                f"{self._shown_url}: the answer is not JSON ({kind}): {shown}"
-            ) from error
-
-    def _status_error(self, response: Response) -> RequestError:
-        status = response.status
-        message = f"HTTP {status} from {self._shown_url}"
-        if is_redirect(status):
-            return RequestError(f"{message}: the URL redirects; write the URL that it redirects to")
-        shown = excerpt(response.body, MAX_EXCERPT)
-        # A 404 may be about what the case asks for, and not about the URL.
-        refusal = "request" if status == 404 else classify_refusal(status, set())
-        return RequestError(
-            f"{message}: {shown}" if shown else message,
-            is_transient=is_transient_status(status, refusal),
-            retry_after=parse_retry_after(response.headers),
-            refusal=refusal,
-            status=status,
-        )
 
     def _parse(self, response: Any) -> ExecutionResult:
         text = self._value("text", response)
@@ -281,3 +229,135 @@ class HttpSession(AgentSession):
 
     async def close(self) -> None:
         self._is_closed = True
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigError("backend.url", f"{url!r} is not a URL such as 'https://host/agent'")
+
+
+class _JsonPoster:
+    """Posts JSON to one URL and reads up to `max_bytes` of JSON; one client per event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
+        self._url = url
+        self._max_bytes = max_bytes
+        self._headers = dict(headers)
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
+            WeakKeyDictionary()
+        )
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+        self._shown_url = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        """The URL without the parts that may hold a secret."""
+
+    async def post(
+        self,
+        body: Any,
+        headers: Mapping[str, str],
+        limit_s: float | None,
+        on_headers: Callable[[Mapping[str, str]], None],
+    ) -> Any:
+        """Return the JSON that comes back within `limit_s` seconds. Raises RequestError."""
+        import httpx2
+
+        try:
+            async with asyncio.timeout(limit_s):
+                async with self._client().stream(
+                    "POST", self._url, json=body, headers=headers
+                ) as response:
+                    on_headers(response.headers)
+                    data = await self._read(response)
+                return self._parse(response, data)
+        except TimeoutError as error:
+            raise RequestError(f"no answer within {limit_s:g} s", is_transient=True) from error
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+            raise RequestError(f"{self._shown_url}: {error}") from error
+        except httpx2.TransportError as error:
+            raise self._connection_error(error) from error
+        except httpx2.HTTPError as error:
+            reason = one_line(str(error), MAX_EXCERPT)
+            raise RequestError(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
+
+    async def close(self) -> None:
+        """Close the client of the running event loop; a later call opens a new one."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def _read(self, response: "Response") -> bytes:
+        data = bytearray()
+        async for piece in response.aiter_raw():  # httpx2 would decode without a limit
+            data += piece
+            if len(data) > self._max_bytes:
+                raise RequestError(f"{self._shown_url}: {too_large(self._max_bytes)}")
+        coding = response.headers.get("content-encoding")
+        try:
+            return decode_body(bytes(data), coding, self._max_bytes)
+        except TooLarge as error:
+            raise RequestError(f"{self._shown_url}: {error}") from error
+        except MalformedHttp as error:
+            raise RequestError(f"the answer of {self._shown_url}: {error}") from error
+
+    def _parse(self, response: "Response", data: bytes) -> Any:
+        if not response.is_success:
+            raise self._status_error(response, data)
+        try:
+            return load_json(data)
+        except DuplicateKey as error:
+            raise RequestError(f"{self._shown_url}: the answer has a {error}") from error
+        except (ValueError, RecursionError) as error:
+            kind = response.headers.get("content-type", "no content type")
+            shown = excerpt(data, MAX_EXCERPT) or "nothing"
+            raise RequestError(
+                f"{self._shown_url}: the answer is not JSON ({kind}): {shown}"
+            ) from error
+
+    def _status_error(self, response: "Response", data: bytes) -> RequestError:
+        status = response.status_code
+        message = f"HTTP {status} from {self._shown_url}"
+        if response.is_redirect:
+            return RequestError(f"{message}: the URL redirects; write the URL that it redirects to")
+        shown = excerpt(data, MAX_EXCERPT)
+        # A 404 may be about what the case asks for, and not about the URL.
+        refusal = "request" if status == 404 else classify_refusal(status, set())
+        return RequestError(
+            f"{message}: {shown}" if shown else message,
+            is_transient=is_transient_status(status, refusal),
+            retry_after=parse_retry_after(response.headers),
+            refusal=refusal,
+            status=status,
+        )
+
+    def _connection_error(self, error: Exception) -> RequestError:
+        reason = unreachable_reason(error)
+        if reason is not None:
+            message = no_connection_message(self._shown_url, reason)
+            return RequestError(message, is_transient=True, is_unreachable=True)
+        shown = one_line(str(error), MAX_EXCERPT) or "the connection broke"
+        message = f"{self._shown_url}: {type(error).__name__}: {shown}"
+        return RequestError(message, is_transient=True)
+
+    def _client(self) -> "AsyncClient":
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            # A compressed response is decoded all the same, here, up to the limit of its size.
+            headers = httpx2.Headers({"accept-encoding": "identity"})
+            headers.update(self._headers)
+            self._clients[loop] = httpx2.AsyncClient(
+                headers=headers,
+                # A cookie that one case receives must not be sent by another.
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+                timeout=None,  # `post` limits the whole request
+                event_hooks={"request": [continue_trace]},
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            )
+        return self._clients[loop]

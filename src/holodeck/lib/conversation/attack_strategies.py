@@ -64,9 +64,9 @@ class RedTeamStrategy(ABC):
             kwargs: For arguments of later versions.
         """
 
-    @abstractmethod
-    def get_phase_name(self, current_turn: int, total_turns: int) -> str:
-        """Return the name of the phase that a turn, counted from 1, belongs to."""
+    def get_phase_name(self, current_turn: int, total_turns: int) -> str:  # noqa: ARG002 - for overrides
+        """Return the name of the phase that a turn, counted from 1, belongs to, for the log."""
+        return ""
 
     def template_variables(self, total_turns: int) -> dict[str, Any]:  # noqa: ARG002 - for overrides
         """Return the values for further placeholders in the template of the plan."""
@@ -80,10 +80,6 @@ class RedTeamStrategy(ABC):
     def parse_attacker_output(self, raw: str) -> AttackerOutput:
         """Return what the model wrote, by the format that the instructions ask for."""
         return AttackerOutput(reply=raw)
-
-    def chosen_technique_ids(self, strategy_text: str) -> list[str]:  # noqa: ARG002 - for overrides
-        """Return the ids of the techniques that the attacker says it uses."""
-        return []
 
 
 class Phase(NamedTuple):
@@ -262,11 +258,6 @@ class GoatStrategy(RedTeamStrategy):
     def needs_metaprompt_plan(self) -> bool:
         return False
 
-    def get_phase_name(self, current_turn: int, total_turns: int) -> str:
-        """Return `early`, `mid` or `late`; the attacker does not read it."""
-        progress = current_turn / max(total_turns, 1)
-        return "early" if progress < 0.3 else "mid" if progress < 0.7 else "late"
-
     def parse_attacker_output(self, raw: str) -> AttackerOutput:
         try:
             answer = parse_json_answer(raw)
@@ -276,14 +267,6 @@ class GoatStrategy(RedTeamStrategy):
         if not reply:
             return AttackerOutput(reply=raw, parse_failed=True)
         return AttackerOutput(reply, _text(answer, "observation"), _text(answer, "strategy"))
-
-    def chosen_technique_ids(self, strategy_text: str) -> list[str]:
-        text = strategy_text.upper()
-        return [
-            technique.id
-            for technique in self._techniques
-            if technique.id.upper() in text or technique.name.upper() in text
-        ]
 
     def build_system_prompt(
         self,

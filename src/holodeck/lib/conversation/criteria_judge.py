@@ -200,8 +200,12 @@ class CriteriaJudge:
                 raise
             # Most models take no images and say so, each provider in its own words.
             rows = await self._judge.ask(prompt, schema, parse)
+            why = one_line(str(error), MAX_ERROR)
+            note = f"(judged without {plural(len(images), 'image')}: {why})"
             if rows is not None:
-                rows = [_without_images(row, len(images), error) for row in rows]
+                rows = [
+                    row.model_copy(update={"reasoning": f"{row.reasoning} {note}"}) for row in rows
+                ]
         return rows
 
     async def _prompt(
@@ -268,29 +272,18 @@ def _with_images(prompt: list[Message], images: Sequence[Message]) -> list[Messa
     return [*before, {**question, "content": [{"type": "text", "text": text}, *images]}]
 
 
-def _without_images(row: CriterionResult, count: int, error: EvaluationError) -> CriterionResult:
-    note = f"(judged without {plural(count, 'image')}: {one_line(str(error), MAX_ERROR)})"
-    return row.model_copy(update={"reasoning": f"{row.reasoning} {note}"})
-
-
 def _schema(
     criteria: Sequence[str], *, is_final: bool, doubtful: Collection[str] = ()
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "type": "object",
-        "properties": {
-            "reasoning": {"type": "string"},
-            "status": {
-                "type": "string",
-                "enum": [status.value for status in CriterionStatus],
-            },
-        },
-        "required": ["reasoning", "status"],
-    }
+    statuses = {"type": "string", "enum": [status.value for status in CriterionStatus]}
+    fields = {"reasoning": {"type": "string"}, "status": statuses}
     needs_spans = {"needs_spans": {"type": "boolean"}}
-    doubtful_row = {**row, "properties": {**row["properties"], **needs_spans}}
     properties: dict[str, Any] = {
-        f"c{number}": doubtful_row if criterion in doubtful else row
+        f"c{number}": {
+            "type": "object",
+            "properties": fields | needs_spans if criterion in doubtful else fields,
+            "required": ["reasoning", "status"],
+        }
         for number, criterion in enumerate(criteria, 1)
     }
     if is_final:
@@ -322,53 +315,39 @@ class _VerdictParser:
     def __call__(self, answer: Mapping[str, Any]) -> list[CriterionResult] | None:
         if not self._is_final and answer["decision"] == "continue":
             return None
-        keys = [f"c{number}" for number in range(1, len(self._criteria) + 1)]
-        unknown = [key for key in answer if _KEY.match(key) and key not in keys]
+        by_key = {f"c{number}": text for number, text in enumerate(self._criteria, 1)}
+        unknown = [key for key in answer if _KEY.match(key) and key not in by_key]
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
-        missing = [key for key in keys if key not in answer]
-        unproven = self._unproven(answer)
+        missing = [key for key in by_key if key not in answer]
+        # Those that passed by spans although none were seen.
+        unproven = [
+            key
+            for key, criterion in by_key.items()
+            if criterion in self._doubtful
+            and key in answer
+            and answer[key]["status"] == CriterionStatus.PASSED
+            and answer[key].get("needs_spans") is not False
+        ]
         faults = [f"{', '.join(missing)}: missing"] if missing else []
         if unproven and self._is_first:
             faults.append(f"{', '.join(unproven)}: {_UNPROVEN}")
         self._is_first = False
         if faults:
             raise ValueError("; ".join(faults))
-        rows = [
-            CriterionResult(
-                criterion=criterion,
-                status=answer[key]["status"],
-                reasoning=answer[key]["reasoning"],
-            )
-            for key, criterion in zip(keys, self._criteria, strict=True)
-        ]
-        rows = [
-            _undecided_without_spans(row) if key in unproven else row
-            for key, row in zip(keys, rows, strict=True)
-        ]
+        rows = []
+        for key, criterion in by_key.items():
+            status, reasoning = answer[key]["status"], answer[key]["reasoning"]
+            if key in unproven:
+                status = CriterionStatus.INCONCLUSIVE
+                reasoning = f"no spans were seen that could prove it; the judge said: {reasoning}"
+            row = CriterionResult(criterion=criterion, status=status, reasoning=reasoning)
+            rows.append(row)
         statuses = {row.status for row in rows if row.criterion not in self._optional}
         is_open = (
             CriterionStatus.INCONCLUSIVE in statuses and CriterionStatus.FAILED not in statuses
         )
         return None if is_open and not self._is_final else rows
-
-    def _unproven(self, answer: Mapping[str, Any]) -> list[str]:
-        """Return the criteria that passed by spans although none were seen."""
-        doubtful = [
-            f"c{number}"
-            for number, criterion in enumerate(self._criteria, 1)
-            if criterion in self._doubtful and f"c{number}" in answer
-        ]
-        passed = [key for key in doubtful if answer[key]["status"] == CriterionStatus.PASSED]
-        return [key for key in passed if answer[key].get("needs_spans") is not False]
-
-
-def _undecided_without_spans(row: CriterionResult) -> CriterionResult:
-    return CriterionResult(
-        criterion=row.criterion,
-        status=CriterionStatus.INCONCLUSIVE,
-        reasoning=f"no spans were seen that could prove it; the judge said: {row.reasoning}",
-    )
 
 
 def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from holodeck.lib.conversation.participants import (
     ConversationSettings,
     HasCriteria,
     ParticipantCaller,
+    RunUsage,
     TimeLimits,
     Turns,
     find_participant_error,
@@ -45,7 +46,6 @@ from holodeck.lib.conversation.types import (
     rows_of,
     undecided_checkpoint,
 )
-from holodeck.lib.conversation.usage import RunUsage
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.spans.store import SpanStore
 from holodeck.lib.support.text import one_line

@@ -273,11 +273,11 @@ def line_of(event: Event, clean: Clean | None = None) -> str:
 
 def values_of(event: Event) -> dict[str, Any]:
     """Return the fields of an event that have a value, results as mappings without messages."""
-    values = {one.name: _to_json(getattr(event, one.name)) for one in fields(event)}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude={"messages"})
-    return value
+    values = {column.name: getattr(event, column.name) for column in fields(event)}
+    return {
+        name: value.model_dump(mode="json", exclude={"messages"})
+        if isinstance(value, BaseModel)
+        else value
+        for name, value in values.items()
+        if value is not None
+    }

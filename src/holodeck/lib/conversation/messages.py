@@ -172,14 +172,10 @@ def _media_in(value: Any) -> str:
     if isinstance(source, str):
         data = _DATA_URL.match(source)
         is_address = data is None and _ADDRESS.match(source) is not None
-        known += [source] if is_address else [data and data["type"], _size_of(source)]
+        kilobytes = max(1, round(len(source.rpartition(",")[2]) * 3 / 4 / 1000))
+        known += [source] if is_address else [data and data["type"], f"{kilobytes} kB"]
     known += [fields.get("file_id")]
     return ", ".join(one_line(text, _MAX_NAME) for text in known if isinstance(text, str) and text)
-
-
-def _size_of(source: str) -> str:
-    kilobytes = len(source.rpartition(",")[2]) * 3 / 4 / 1000
-    return f"{max(1, round(kilobytes))} kB"
 
 
 def tool_calls_in(message: Message) -> Iterator[dict[str, Any]]:

@@ -28,9 +28,9 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole
+from holodeck.lib.conversation.participants import record_cache_hit
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.conversation.usage import record_cache_hit
 from holodeck.lib.support.files import claim, make_folder, release, replace_file
 from holodeck.lib.support.text import one_line
 from holodeck.models.llm import LLMProvider
@@ -414,11 +414,9 @@ def _difference(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
     pairs = enumerate(zip(before, after, strict=False))
     first = next((index for index, (char, other) in pairs if char != other), 0)
     start = max(0, first - _MAX_SHOWN // 2)
-    return f"{location}: recorded {_excerpt(before, start)}, now {_excerpt(after, start)}"
-
-
-def _excerpt(text: str, start: int) -> str:
-    return ("…" if start else "") + one_line(text[start:], _MAX_SHOWN)
+    dots = "…" if start else ""
+    before, after = (one_line(text[start:], _MAX_SHOWN) for text in (before, after))
+    return f"{location}: recorded {dots}{before}, now {dots}{after}"
 
 
 def _pack(value: Any, function: str) -> dict[str, Any]:

@@ -149,7 +149,10 @@ class ScriptRun(Conversation):
                 return self._require_agent_turn(await self._run_steps())
 
     async def _run_steps(self) -> ScenarioResult:
-        names = [_step_name(number, step) for number, step in enumerate(self.script, 1)]
+        names = [
+            f"step {number} ({getattr(step, 'name', getattr(step, '__name__', repr(step)))})"
+            for number, step in enumerate(self.script, 1)
+        ]
         for index, step in enumerate(self.script):
             self.step_name = names[index]
             self.has_steps_left = index + 1 < len(names)
@@ -274,8 +277,10 @@ class ScriptRun(Conversation):
         participant = self._caller.author_of(error)
         text = message_of(error)
         if outcome == "failed" or (isinstance(error, AssertionError) and participant is None):
-            if outcome != "failed":
-                text = text or _failed_assertion(error)
+            if outcome != "failed" and not text:
+                frames = traceback.extract_tb(error.__traceback__)
+                line = frames[-1].line if frames else ""
+                text = f"assertion failed: {line}" if line else "an assertion failed"
             fields = {"reason_code": "step_failed", "reasoning": f"{self.location}: {text}"}
             return self.complete(ScenarioResult(success=False, messages=[], **fields))
         if isinstance(error, ScenarioUsageError | ConversationTimeLimitExceeded):
@@ -302,20 +307,9 @@ def dropped_result_message(failure: ScenarioResult) -> str:
     return f"it came to a result against the agent and dropped it: {why}; write `return await …`"
 
 
-def _step_name(number: int, step: Any) -> str:
-    name = step.name if isinstance(step, Step) else getattr(step, "__name__", repr(step))
-    return f"step {number} ({name})"
-
-
 def _error_code(error: BaseException, participant: Participant | None) -> str:
     if isinstance(error, BackendTimeoutError):
         return "timeout"
     if isinstance(error, ScenarioUsageError):
         return "config"
     return _ERROR_CODES[participant.role] if participant is not None else "step_error"
-
-
-def _failed_assertion(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    line = frames[-1].line if frames else ""
-    return f"assertion failed: {line}" if line else "an assertion failed"

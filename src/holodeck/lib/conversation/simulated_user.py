@@ -13,14 +13,13 @@ from holodeck.lib.conversation.messages import (
     shorten_lines,
     text_of,
 )
+from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
-from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
+from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
 from holodeck.lib.support.text import replace_surrogates
 from holodeck.lib.ui.activity import activity
-from holodeck.models.token_usage import TokenUsage
 
 ATTEMPTS = 2
 TRANSCRIPT_LIMIT = 12_000
@@ -65,14 +64,6 @@ class Persona:
     """Whether the agent speaks first."""
     language: str | None = None
     """The language the user writes."""
-
-
-@dataclass(frozen=True)
-class SimulatedReply:
-    """The parsed answer of the model."""
-
-    message: str
-    is_done: bool
 
 
 class SimulatedUser:
@@ -123,14 +114,16 @@ class SimulatedUser:
         prompt = self._prompt(input.messages, input.scenario_state.description)
         for _ in range(ATTEMPTS):
             with activity("simulating the user"):
-                response = await ask_model(self._model, ChatRequest(prompt, schema=SCHEMA), _record)
+                response = await ask_model(
+                    self._model, ChatRequest(prompt, schema=SCHEMA), record_response
+                )
             reply = _parse_reply(response.text)
-            is_echo = reply is not None and reply.message and reply.message in answers[-1:]
-            if reply is not None and not is_echo:
-                if reply.is_done and answers:
-                    return EndConversation(reply.message or None, "the user is done")
-                if reply.message:
-                    return reply.message
+            message, is_done = reply or ("", False)
+            if not message or message not in answers[-1:]:  # else it echoes the agent
+                if is_done and answers:
+                    return EndConversation(message or None, "the user is done")
+                if message:
+                    return message
             prompt = [*prompt, {"role": "user", "content": AGAIN}]
         return EndConversation(reason="the user had nothing to say")
 
@@ -161,13 +154,8 @@ class SimulatedUser:
         ]
 
 
-def _record(calls: int, response: ChatResponse | None) -> None:
-    usage = TokenUsage.zero() if response is None else response.usage
-    record_usage(usage, calls=calls, failed=calls - (response is not None))
-
-
-def _parse_reply(text: str) -> SimulatedReply | None:
-    """Parse an answer as JSON, else as plain text; None if it is neither."""
+def _parse_reply(text: str) -> tuple[str, bool] | None:
+    """Return the message and whether the user is done, of JSON or plain text; None for neither."""
     bare = without_reasoning(text)
     fenced = _FENCE.match(bare)
     bare = fenced[1].strip() if fenced else bare
@@ -175,15 +163,14 @@ def _parse_reply(text: str) -> SimulatedReply | None:
         answer = parse_json_answer(text)
     except ValueError:
         answer = None
-    if not isinstance(answer, dict) or not {"message", "done"} & answer.keys():
-        return None if bare.startswith("{") else _reply(bare, is_done=False)
-    message = "" if answer.get("message") is None else answer["message"]
-    if not isinstance(message, str):
+    is_done, message = False, bare
+    if isinstance(answer, dict) and {"message", "done"} & answer.keys():
+        written = answer.get("message")
+        if not isinstance(written, str | None):
+            return None
+        is_done, message = answer.get("done") is True, without_reasoning(written or "")
+    elif bare.startswith("{"):
         return None
-    return _reply(without_reasoning(message), is_done=answer.get("done") is True)
-
-
-def _reply(text: str, *, is_done: bool) -> SimulatedReply | None:
-    if _OTHERS_NAME.match(text):
+    if _OTHERS_NAME.match(message):
         return None
-    return SimulatedReply(replace_surrogates(_OWN_NAME.sub("", text)).strip(), is_done)
+    return replace_surrogates(_OWN_NAME.sub("", message)).strip(), is_done

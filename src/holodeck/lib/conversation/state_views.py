@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.lib.conversation.messages import (
     Message,
@@ -50,48 +50,32 @@ class ToolCall:
         return self.source is not None
 
 
-class ToolCalls(Sequence[ToolCall]):
+class ToolCalls(list[ToolCall]):
     """Tool calls, oldest first: those of a single tool, or of any."""
 
-    def __init__(self, calls: Sequence[ToolCall], name: str | None = None) -> None:
-        self._calls = list(calls)
+    def __init__(self, calls: Iterable[ToolCall], name: str | None = None) -> None:
+        super().__init__(calls)
         self._nothing = ToolCall(name or "")
-
-    @overload
-    def __getitem__(self, index: int) -> ToolCall: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[ToolCall]: ...
-    def __getitem__(self, index: int | slice) -> ToolCall | Sequence[ToolCall]:
-        return self._calls[index]
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def __iter__(self) -> Iterator[ToolCall]:
-        return iter(self._calls)
-
-    def __repr__(self) -> str:
-        return f"ToolCalls({self._calls!r})"
 
     @property
     def first(self) -> ToolCall:
         """The oldest call; without any, a call that is false."""
-        return self._calls[0] if self._calls else self._nothing
+        return self[0] if self else self._nothing
 
     @property
     def last(self) -> ToolCall:
         """The latest call; without any, a call that is false."""
-        return self._calls[-1] if self._calls else self._nothing
+        return self[-1] if self else self._nothing
 
     @property
     def inputs(self) -> list[Any]:
         """The arguments of all calls."""
-        return [call.input for call in self._calls]
+        return [call.input for call in self]
 
     @property
     def outputs(self) -> list[Any]:
         """What the tool returned, for all calls."""
-        return [call.output for call in self._calls]
+        return [call.output for call in self]
 
 
 def calls_of(calls: Iterable[ToolCall], name: str | None) -> ToolCalls:

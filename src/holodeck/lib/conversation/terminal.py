@@ -29,7 +29,6 @@ from holodeck.lib.conversation.messages import (
 )
 from holodeck.lib.conversation.types import (
     AgentInput,
-    CriterionResult,
     CriterionStatus,
     Participant,
     ScenarioResult,
@@ -115,7 +114,12 @@ def _lines_of(event: Event) -> Iterator[DisplayedMessage]:
         case MessageAdded():
             yield from _message_lines(event.message)
         case CriterionJudged():
-            yield _verdict_line(event.verdict)
+            row = event.verdict
+            passed = row.status is CriterionStatus.PASSED
+            colour = ANSIColors.GREEN if passed else ANSIColors.RED
+            why = f": {row.reasoning}" if row.reasoning else ""
+            sender = f"Judge, {row.status.value}"
+            yield DisplayedMessage(sender, f"{row.criterion}{why}", colour)
         case RunFinished():
             status, colour = STATUSES[event.status]
             result = event.result
@@ -141,13 +145,6 @@ def _message_lines(message: Message) -> Iterator[DisplayedMessage]:
         yield DisplayedMessage(
             f"{who} calls {tool_name(call)}{when}", tool_arguments(call), colour, True
         )
-
-
-def _verdict_line(row: CriterionResult) -> DisplayedMessage:
-    passed = row.status is CriterionStatus.PASSED
-    colour = ANSIColors.GREEN if passed else ANSIColors.RED
-    why = f": {row.reasoning}" if row.reasoning else ""
-    return DisplayedMessage(f"Judge, {row.status.value}", f"{row.criterion}{why}", colour)
 
 
 PROMPT = "User> "

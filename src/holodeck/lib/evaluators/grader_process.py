@@ -23,7 +23,6 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import PREPARE_S, Observation, Score
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.processes.background_loop import LoopThread, RunLoop
 from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.child_process import (
     CLOSE_S,
@@ -34,6 +33,7 @@ from holodeck.lib.processes.child_process import (
     python_command,
 )
 from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
+from holodeck.lib.processes.threads import LoopThread, RunLoop
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import (
     code_roots,

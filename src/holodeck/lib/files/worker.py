@@ -17,7 +17,6 @@ from queue import SimpleQueue
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.files.documents import Job, document_as_markdown
-from holodeck.lib.processes.background_loop import LoopThread
 from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.child_process import (
     CLOSE_S,
@@ -26,6 +25,7 @@ from holodeck.lib.processes.child_process import (
     Launch,
     python_command,
 )
+from holodeck.lib.processes.threads import LoopThread
 from holodeck.lib.support.environment import process_variables
 
 MAX_PROCESSES = 4

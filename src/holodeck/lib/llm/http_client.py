@@ -46,10 +46,9 @@ class HttpClient:
             WeakKeyDictionary()
         )
 
-    def encode(self, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
-        """Return the whole request with that body, and with further headers."""
-        lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines.encode(), len(body), body)
+    def encode(self, body: bytes) -> bytes:
+        """Return the whole request with that body."""
+        return self._head + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
     async def send(self, request: bytes) -> Response:
         """Send a request and return the response, whatever its status. Raises RequestError."""

@@ -282,7 +282,7 @@ class PrometheusEndpoint:
             ) from error
 
     def close(self) -> None:
-        """Close the endpoint, and write the last values to the file, if one is configured."""
+        """Close the endpoint, and write the last values to the file, if it is configured."""
         from prometheus_client import write_to_textfile
 
         self._server.shutdown()

@@ -67,7 +67,7 @@ class Meters:
             meter, names.OPERATION_DURATION, "GenAI operation duration.", _SECONDS
         )
         self._agents = _seconds(
-            meter, names.AGENT_DURATION, "Duration of one agent call.", _AGENT_SECONDS
+            meter, names.AGENT_DURATION, "Duration of an agent call.", _AGENT_SECONDS
         )
         self._tools = _seconds(meter, names.TOOL_DURATION, "Duration of one tool call.", _SECONDS)
         self._cases = _seconds(

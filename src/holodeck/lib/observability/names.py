@@ -88,11 +88,11 @@ _PROVIDERS = {
     "vertex_ai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""Providers whose name in the conventions is another one."""
+"""Providers whose name differs in the conventions."""
 
 
 def provider(endpoint: str) -> str | None:
-    """Return the provider in the key of an endpoint, whose first word it is; None without one."""
+    """Return the provider in the key of an endpoint, whose first word it is; None if empty."""
     name = endpoint.partition(" ")[0]
     return _PROVIDERS.get(name, name) or None
 
@@ -103,20 +103,20 @@ def message(role: str, text: str) -> list[dict[str, Any]]:
 
 
 def invoke_agent(agent: str) -> str:
-    """Return the name of the span of one agent call."""
+    """Return the name of the span of an agent call."""
     return f"{INVOKE_AGENT} {agent}"
 
 
 def chat(model: str) -> str:
-    """Return the name of the span of one request to a model."""
+    """Return the name of the span of a request to a model."""
     return f"{CHAT} {model}"
 
 
 def execute_tool(tool: str) -> str:
-    """Return the name of the span of one tool call."""
+    """Return the name of the span of a tool call."""
     return f"{EXECUTE_TOOL} {tool}"
 
 
 def check(metric: str) -> str:
-    """Return the name of the span of one check of one case."""
+    """Return the name of the span of a check of a case."""
     return f"holodeck.check {metric}"

@@ -129,7 +129,7 @@ class Pipelines:
         if not opened:
             return
         sampled = TraceIdRatioBased(config.sample_rate)
-        # A trace that comes from elsewhere is one that a trace check began.
+        # A trace that comes from elsewhere was begun by a trace check.
         sampler = ParentBased(sampled, remote_parent_sampled=sampled)
         provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
         for exporter in opened:
@@ -270,7 +270,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _with_default(config: ExportersConfig) -> ExportersConfig:
-    """Return the exporters, of which at least one is enabled. Raises ConfigError."""
+    """Return the exporters, any of which is enabled. Raises ConfigError."""
     named = [config.console, config.otlp, config.prometheus, config.azure_monitor]
     chosen = [exporter for exporter in named if exporter is not None]
     if not chosen:
@@ -330,7 +330,7 @@ class LogSender(logging.Handler):
         usual = log.getEffectiveLevel()
 
         def is_shown(record: logging.LogRecord) -> bool:
-            """Whether the other handlers would see it without this one."""
+            """Whether the other handlers would see it without this handler."""
             is_usual = record.levelno >= usual or not _is_in(record.name, log.name)
             return is_usual or _has_own_level(record.name, log)
 
@@ -403,7 +403,7 @@ class LogSender(logging.Handler):
 
 
 def _is_in(name: str, namespace: str) -> bool:
-    """Whether a logger is the one of the namespace, or below it."""
+    """Whether a logger is that of the namespace, or below it."""
     return namespace in {"", "root", name} or name.startswith(f"{namespace}.")
 
 

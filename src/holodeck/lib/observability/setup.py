@@ -1,4 +1,4 @@
-"""The telemetry of one run: begin it, and send the rest at the end."""
+"""The telemetry of a run: begin it, and send the rest at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERRUPTED_S = 0.5
 
 @dataclass(frozen=True)
 class ObservabilityContext:
-    """The telemetry of one run."""
+    """The telemetry of a run."""
 
     tracing: Tracing | None = None
     """None: the run has none."""
@@ -48,7 +48,7 @@ def initialize_observability(
         agent_name: The agent under test.
         clean: Removes secrets from text.
         base_dir: Where relative paths start; None for the working folder.
-        instance: The name of this process, where several send for one run.
+        instance: The name of this process, where several send for the same run.
 
     Raises:
         ConfigError: An exporter cannot be used.
@@ -63,7 +63,7 @@ def initialize_observability(
     attributes = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
     if config.service_name:
         attributes[names.SERVICE_NAME] = config.service_name
-    if instance:  # else the sums of several processes were taken for one that goes up and down
+    if instance:  # else the sums of several processes were taken for a sum that goes up and down
         attributes[names.SERVICE_INSTANCE] = instance
     content = Content(config.traces.redaction_patterns, clean)
     pipelines = Pipelines(config, attributes, base_dir or Path.cwd(), clean, content.mask)

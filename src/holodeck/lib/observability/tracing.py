@@ -108,11 +108,11 @@ class Tracing:
 
 
 _active: list[Tracing] = []
-"""The runs that are being traced; the last one gets the spans."""
+"""The runs that are being traced; the last gets the spans."""
 
 
 class Span:
-    """An open span; without a tracer, one that ignores everything."""
+    """An open span; without a tracer, it ignores everything."""
 
     def __init__(self, otel: "OtelSpan | None" = None, tracing: Tracing | None = None) -> None:
         self._otel = otel if otel is not None and otel.is_recording() else None
@@ -200,8 +200,8 @@ def is_traced() -> bool:
 
 
 def get_tracer(name: str = names.TRACER) -> "Tracer":
-    """Return an OpenTelemetry tracer: the run's while one is traced, else the process's, which does
-    nothing without an SDK."""
+    """Return an OpenTelemetry tracer: that of the run which is traced, else that of the process,
+    which does nothing without an SDK."""
     if _active:
         return _active[-1].tracer
     tracer: Tracer = _api().get_tracer(name)
@@ -279,7 +279,7 @@ TRACEPARENT = "traceparent"
 
 
 def propagation_headers() -> dict[str, str]:
-    """Return the headers of a request that continues the current trace; {} without one."""
+    """Return the headers of a request that continues the current trace; {} if there is none."""
     headers: dict[str, str] = {}
     if "opentelemetry.trace" in sys.modules:
         # As the process is set up, which may be without W3C's headers.
@@ -314,7 +314,7 @@ async def continue_trace_of_message(request: Any) -> None:
 
 @contextmanager
 def ensure_trace() -> Iterator[str]:
-    """Yield the `traceparent` of the current trace; where none is recorded, begin one.
+    """Yield the `traceparent` of the current trace; where none is recorded, begin a trace.
 
     The new trace has no span of holodeck's. Its ids tell which spans belong to the block.
     """
@@ -361,7 +361,7 @@ def _api() -> Any:
 
 
 def _propagation() -> Any:
-    from opentelemetry import propagate  # noqa: PLC0415 - see above
+    from opentelemetry import propagate
 
     return propagate
 

@@ -1,6 +1,6 @@
 """The channel between holodeck and its child processes: the messages, and the child's end of it.
 
-A message is one line, the size of its body in bytes and a JSON list, followed by the body. Agents
+A message is a line, the size of its body in bytes and a JSON list, followed by the body. Agents
 in processes of their own write lines of JSON instead (docs/reference/process-protocol.md). The
 user's Python may import this module: it needs the standard library of Python 3.9.
 """
@@ -117,7 +117,7 @@ class LineReader:
 
 
 class Parent(Generic[T]):
-    """The process that started this one, at the other end of standard input and output.
+    """The process that started this process, at the other end of standard input and output.
 
     What code of this process reads from there is empty, and what it prints goes to stderr.
 

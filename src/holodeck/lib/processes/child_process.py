@@ -77,7 +77,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         name: What messages call it.
         failure: Why it serves no further requests; None while it does.
         is_unresponsive: Whether a request was left without an answer, so that the process is killed
-            as soon as no other one is under way.
+            as soon as no other is under way.
         ended: Done once the process has ended and its output was read.
         pid: The id of the process, and of the group that it leads.
     """
@@ -179,7 +179,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @contextmanager
     def request(self) -> Iterator[tuple[int, asyncio.Future[Any]]]:
-        """Yield the number of a request, and its answer; `withdraw` one that stays without it.
+        """Yield the number of a request, and its answer; `withdraw` it if it stays without answer.
 
         Raises what `error` returns, as does the answer.
         """
@@ -329,7 +329,7 @@ class FramedChild(ChildProcess):
 
 
 def program_path(program: str, folder: Path) -> str:
-    """Return the program; one with a slash in it is a path that starts from the folder.
+    """Return the program; with a slash in it, it is a path that starts from the folder.
 
     Links are kept: they are what makes the `python` of a virtual environment find its packages.
     """

@@ -1,7 +1,7 @@
 """A process that kills other processes once holodeck has ended, however it ended.
 
-The guard runs this file as a program. It reads process groups from stdin, `+123` for one to watch
-and `-123` for one that has ended. At the end of stdin, which comes with the end of holodeck, it
+The guard runs this file as a program. It reads process groups from stdin, `+123` to watch a group
+and `-123` for a group that has ended. At the end of stdin, which comes with the end of holodeck, it
 kills those that are left, with all their descendants in the group. The user's Python may import
 this module: it needs the standard library of Python 3.9.
 """
@@ -20,7 +20,7 @@ CLOSE_S = 3.0
 
 
 class Guard:
-    """Watches process groups from any thread; its process runs while there is one to watch."""
+    """Watches process groups from any thread; its process runs while there is a group to watch."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

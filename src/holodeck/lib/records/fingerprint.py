@@ -142,18 +142,17 @@ def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
     if not searching:
         return []
     # Imported here because few agents search documents.
-    from holodeck.lib.knowledge.collect import suffixes_of  # noqa: PLC0415
-    from holodeck.lib.knowledge.documents import find_files, is_remote  # noqa: PLC0415
+    from holodeck.lib.knowledge import collect, documents  # noqa: PLC0415
 
-    found = []
+    hashes = []
     for tool in searching:
         assert isinstance(tool, KnowledgeTool)  # noqa: S101 - by its type
-        if is_remote(tool.source):
+        if documents.is_remote(tool.source):
             continue
         with suppress(ConfigError):  # an error of the run itself
-            files = find_files(tool.source, folder, suffixes_of(tool))
-            found += [f"{file.relative_to(folder)} {_hash_file(file, folder)}" for file in files]
-    return found
+            files = documents.find_files(tool.source, folder, collect.suffixes_of(tool))
+            hashes += [f"{file.relative_to(folder)} {_hash_file(file, folder)}" for file in files]
+    return hashes
 
 
 def _hash_metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:
@@ -172,7 +171,7 @@ def _hash_code(targets: Iterable[object], folder: Path) -> list[str]:
 
 
 def _hash_file(path: str | Path, folder: Path) -> str:
-    """Hash a file; a missing one has no hash here, and is an error of the run itself."""
+    """Hash a file; a missing file has no hash here, and is an error of the run itself."""
     with suppress(ConfigError, OSError), file_inside(path, folder).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
     return ""

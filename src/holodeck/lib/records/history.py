@@ -102,7 +102,7 @@ def _is_shard(started: RunHead) -> bool:
 
 
 def _read(path: Path) -> Run | None:
-    """Read a record; one that cannot be read is left out, with a warning."""
+    """Read a record; if it cannot be read, it is left out with a warning."""
     try:
         return read_run(path)
     except ConfigError as error:
@@ -113,7 +113,7 @@ def _read(path: Path) -> Run | None:
 def _results_of(run: Run) -> Iterator[tuple[Key, ResultId, TestResult]]:
     """Yield the key and the result of each finished case, with what identifies the result.
 
-    The record of a resumed run contains the results of the earlier one, with the same identity.
+    The record of a resumed run contains the results of the earlier run, with the same identity.
     """
     cases = run.started.cases if run.started else []
     numbers = Counter[tuple[Key, str]]()
@@ -165,7 +165,7 @@ MOST_PAST_BYTES = 50_000_000
 
 
 def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
-    """Return how each result of a run ended in earlier runs and in this one, the oldest first.
+    """Return how each result of a run ended in earlier runs and in itself, the oldest first.
 
     The results are in the order of the report. Only runs of the same agent in the same file count,
     and results that a resumed run took over count once.
@@ -189,7 +189,7 @@ def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
 
 
 def _earlier_runs(run: Run, run_store: RunStore, query: HistoryQuery) -> list[Run]:
-    """Return the runs before a run, the oldest first; one that cannot be read is left out."""
+    """Return the runs before a run, the oldest first, without those that cannot be read."""
     runs: list[Run] = []
     size = 0
     for name in run_store.ids():

@@ -1,4 +1,4 @@
-"""Writes the record of one run: a file of JSON lines that a kill or a full disk cannot break."""
+"""Writes the record of a run: a file of JSON lines that a kill or a full disk cannot break."""
 
 import errno
 import json
@@ -206,7 +206,7 @@ def _create_folder(parent: Path) -> str:
 
 
 def json_line(event: Model) -> bytes:
-    """Return the event as one line of JSON."""
+    """Return the event as a line of JSON."""
     with suppress(ValueError, RecursionError):  # a lone surrogate; a value that contains itself
         line = event.model_dump_json().encode()
         if _REPLACEMENT not in line:  # pydantic replaces a lone surrogate in a key
@@ -329,7 +329,7 @@ def checked_out_commit(folder: Path) -> str | None:
 
 
 def _git_folder(marker: Path) -> Path:
-    """Return the folder itself, or the one that the file of a linked working tree names."""
+    """Return the folder itself, or the folder that the file of a linked working tree names."""
     if marker.is_dir():
         return marker
     return marker.parent / marker.read_text(encoding="utf-8").removeprefix("gitdir:").strip()

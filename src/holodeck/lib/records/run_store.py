@@ -34,7 +34,7 @@ RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
 
 LAST = "last"
 PREVIOUS = "previous"
-"""The run before the last one."""
+"""The run before the last."""
 _CASE_FINISHED = b'{"event":"case_finished",'
 _UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 _MAX_NAMES = 10
@@ -113,7 +113,7 @@ class RunStore:
         return sorted(found, reverse=True)
 
     def path(self, run: str | None) -> Path:
-        """Return the record of a run: an id, the beginning of one, `last`, `previous` or a path.
+        """Return the record of a run: an id, the beginning of an id, `last`, `previous` or a path.
 
         Raises FileNotFoundError if there is none, ConfigError if several match.
         """
@@ -161,7 +161,7 @@ class RunStore:
         return [_read_overview(self.folder / run_id / RECORD_FILE) for run_id in self.ids()]
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Delete these runs. Raises ReportError if one cannot be deleted."""
+        """Delete these runs. Raises ReportError if any of them cannot be deleted."""
         for run_id in ids:
             try:
                 shutil.rmtree(self.folder / run_id)

@@ -7,15 +7,14 @@ from typing import Literal, NamedTuple
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.costs import money
 from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
-from holodeck.lib.reports.preferences import describe_preference, describe_preferences
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.records.comparison import (
-    AgentsDivergence,
     ComparedAgent,
     ComparisonReport,
     Pair,
     PairVerdict,
+    Preferences,
     Significance,
     Total,
     Trajectories,
@@ -27,7 +26,7 @@ FailOn = Literal["regression"]
 SIGNIFICANT = 0.05
 """The p-value from which on luck is called an unlikely explanation."""
 _MIN_DIFFERING = 6
-"""Fewer cases than these cannot reach it, however one-sided they are."""
+"""Fewer cases than these cannot reach it, however unbalanced they are."""
 _MAX_NAME = 80
 _RESERVE = 2_000
 """Characters for the titles of the lists, and for what is said of those left out."""
@@ -67,6 +66,7 @@ _OPEN: dict[Outcome | None, str] = {
 }
 """Outcome that is no verdict → its name."""
 _STATES = {"same": "same", "parted": "parted", "unknown": "not comparable"}
+_WINNERS = {"first": "A", "second": "B", "none": "neither", "undecided": "undecided"}
 _RULE_COLUMNS = 60
 _ERRORS = (
     (Outcome.AGENT_ERROR, ExitCode.EXECUTION),
@@ -106,22 +106,16 @@ def describe_trajectories(trajectories: Trajectories) -> str:
     if trajectories.compared > 1:
         count = trajectories.parted if trajectories.divergence else trajectories.compared
         times = f" (in {count} of {trajectories.compared} repetitions)"
-    found = trajectories.divergence
-    if found is None:
+    divergence = trajectories.divergence
+    if divergence is None:
         left = trajectories.unknown_results
         unknown = f"; {plural(left, 'result')} of tools unknown" if left else ""
         return f"same tool calls{unknown}{times}"
-    place = f"turn {found.turn}, call {found.call}"
-    if found.repetition is not None:
-        place = f"repetition {found.repetition}, {place}"
-    order = "; the same calls in another order" if found.kind == "order" else ""
-    return f"parted at {place}: A {found.first}, B {found.second}{order}{times}"
-
-
-def _describe_agents(found: AgentsDivergence) -> str:
-    repetition = "" if found.repetition is None else f"repetition {found.repetition}, "
-    ways = [" → ".join(names) or "no agent" for names in (found.first, found.second)]
-    return f"hand-offs parted at {repetition}turn {found.turn}: A {ways[0]}, B {ways[1]}"
+    place = f"turn {divergence.turn}, call {divergence.call}"
+    if divergence.repetition is not None:
+        place = f"repetition {divergence.repetition}, {place}"
+    order = "; the same calls in another order" if divergence.kind == "order" else ""
+    return f"parted at {place}: A {divergence.first}, B {divergence.second}{order}{times}"
 
 
 def pair_lines(pair: Pair, place: str) -> list[str]:
@@ -148,10 +142,15 @@ def detail_lines(pair: Pair) -> Iterator[str]:
             yield one_line(f"{who}: {reason}", _MAX_LINE)
     if pair.trajectories.state != "unknown" or _has_two_results(pair):
         yield one_line(describe_trajectories(pair.trajectories), 2 * _MAX_LINE)
-    if pair.trajectories.agents_divergence is not None:
-        yield one_line(_describe_agents(pair.trajectories.agents_divergence), 2 * _MAX_LINE)
+    handoffs = pair.trajectories.agents_divergence
+    if handoffs is not None:
+        place = "" if handoffs.repetition is None else f"repetition {handoffs.repetition}, "
+        first, second = (" → ".join(way) or "no agent" for way in (handoffs.first, handoffs.second))
+        parted = f"hand-offs parted at {place}turn {handoffs.turn}: A {first}, B {second}"
+        yield one_line(parted, 2 * _MAX_LINE)
     if pair.preference is not None:
-        yield one_line(describe_preference(pair.preference), 2 * _MAX_LINE)
+        winner = _WINNERS[pair.preference.winner]
+        yield one_line(f"preferred: {winner}: {pair.preference.reason}", 2 * _MAX_LINE)
     for name, scores in pair.scores.items():
         if scores.delta is None:
             continue
@@ -167,11 +166,12 @@ def _has_two_results(pair: Pair) -> bool:
 def conclusions(report: ComparisonReport) -> Iterator[str]:
     """Yield what the counts and the preferences say, and what they do not."""
     yield from _conclusions_of_verdicts(report)
-    yield from describe_preferences(report.preferences, SIGNIFICANT)
+    if report.preferences is not None:
+        yield from describe_preferences(report.preferences)
 
 
 def _conclusions_of_verdicts(report: ComparisonReport) -> Iterator[str]:
-    found, counts = report.significance, report.counts
+    test, counts = report.significance, report.counts
     side = "run" if report.is_of_runs else "agent"
     decided = sum(pair.verdict.is_decided for pair in report.pairs)
     undecided = counts[PairVerdict.UNDECIDED] + counts[PairVerdict.NOT_RUN]
@@ -179,15 +179,15 @@ def _conclusions_of_verdicts(report: ComparisonReport) -> Iterator[str]:
         pairs = plural(len(report.pairs) - counts[PairVerdict.SKIPPED], "pair")
         reasons = "; ".join(_undecided_outcomes(report))
         yield f"UNDECIDED: {undecided} of {pairs} ({reasons}); they count for neither {side}."
-    if found.regressions is None:
+    if test.regressions is None:
         yield f"No pair is decided, so the comparison says nothing about the {side}s."
         return
-    if found.p_value is None:
+    if test.p_value is None:
         yield f"None of {plural(decided, 'decided pair')} passed on one {side} only."
         yield f"This does not prove that both {side}s are equally good."
     else:
-        yield from _test_result(found, found.p_value, side)
-    low, high = (percent(100 * rate, 0) for rate in found.regressions)
+        yield from _test_result(test, test.p_value, side)
+    low, high = (percent(100 * rate, 0) for rate in test.regressions)
     yield f"Of further cases like these, {low} to {high} would pass only on A (95 % interval)."
 
 
@@ -204,16 +204,16 @@ def _undecided_outcomes(report: ComparisonReport) -> Iterator[str]:
             yield f"{who}: {counts}"
 
 
-def _test_result(found: Significance, p_value: float, side: str) -> Iterator[str]:
-    differing = found.only_first + found.only_second
+def _test_result(test: Significance, p_value: float, side: str) -> Iterator[str]:
+    differing = test.only_first + test.only_second
     yield (
-        f"{plural(found.only_first, 'case')} passed only on A, and {found.only_second} only on B."
+        f"{plural(test.only_first, 'case')} passed only on A, and {test.only_second} only on B."
         f" If both {side}s were equally good, {plural(differing, 'differing case')} would be split"
         f" at least this unevenly in {percent(100 * p_value, 1 if p_value < SIGNIFICANT else 0)}"
         f" of comparisons (exact McNemar test, p = {p_value:.2g})."
     )
     if p_value <= SIGNIFICANT:
-        better = "A" if found.only_first > found.only_second else "B"
+        better = "A" if test.only_first > test.only_second else "B"
         yield f"Luck is an unlikely explanation: {better} is better in cases like these."
         return
     yield f"So they show neither that one {side} is better nor that both are equally good."
@@ -263,12 +263,6 @@ def _change(total: Total) -> str:
     return f"{100 * (total.second - total.first) / total.first:+.0f}%"
 
 
-def _trajectory_counts(pairs: Sequence[Pair]) -> str:
-    """Return such as `2 same, 1 parted, 1 not comparable`, of the pairs that ran."""
-    states = [pair.trajectories.state for pair in pairs if _has_two_results(pair)]
-    return ", ".join(f"{states.count(state)} {_STATES[state]}" for state in dict.fromkeys(states))
-
-
 def _by_verdict(report: ComparisonReport) -> Iterator[tuple[PairVerdict, list[Pair]]]:
     for verdict in _TITLES:
         pairs = [pair for pair in report.pairs if pair.verdict is verdict]
@@ -291,12 +285,8 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
         f"A: {side_label(report.first)}",
         f"B: {side_label(report.second)}",
     ]
-    lines += [f"{note}" for note in comparison_notes(report)]
-    lines += [f"Changed: {change}" for change in report.changes]
-    if report.new_failures:
-        lines += [f"New and failing: {one_line(', '.join(report.new_failures), _MAX_LINE)}"]
-    for side, names in _unpaired(report):
-        lines += [f"Only in {side}: {one_line(', '.join(names), _MAX_LINE)}"]
+    lines += comparison_notes(report)
+    lines += [one_line(difference, _MAX_LINE) for difference in _differences(report)]
     lines += ["", *(f"  {title}: {count}" for title, count in count_rows(report))]
     rows = [(f"  {row.name}", row.first, "→", *row[2:]) for row in total_rows(report)]
     lines += ["", format_table(rows)] if rows else []
@@ -315,20 +305,26 @@ def count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
         count = report.counts[verdict]
         if count or verdict.is_decided:
             yield _TITLES[verdict], str(count)
-    tool_calls = _trajectory_counts(report.pairs)
-    if tool_calls:
-        yield "Tool calls", tool_calls
-    handoffs = [pair.trajectories.agents for pair in report.pairs if pair.trajectories.agents]
-    if handoffs:
-        counts = (f"{handoffs.count(state)} {state}" for state in dict.fromkeys(handoffs))
-        yield "Hand-offs", ", ".join(counts)
+    pairs = [pair for pair in report.pairs if _has_two_results(pair)]
+    for what, states in (
+        ("Tool calls", [_STATES[pair.trajectories.state] for pair in pairs]),
+        ("Hand-offs", [pair.trajectories.agents for pair in report.pairs]),
+    ):
+        counts = Counter(state for state in states if state)
+        if counts:
+            yield what, ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def _unpaired(report: ComparisonReport) -> Iterator[tuple[str, list[str]]]:
-    """Yield the cases that only one of two runs has."""
-    for side, names in (("A", report.only_in_first), ("B", report.only_in_second)):
+def _differences(report: ComparisonReport) -> Iterator[str]:
+    """Yield what differs between the sides, other than results of cases that both have."""
+    yield from (f"Changed: {change}" for change in report.changes)
+    for what, names in (
+        ("New and failing", report.new_failures),
+        ("Only in A", report.only_in_first),
+        ("Only in B", report.only_in_second),
+    ):
         if names:
-            yield side, names
+            yield f"{what}: {', '.join(names)}"
 
 
 def comparison_notes(report: ComparisonReport) -> Iterator[str]:
@@ -388,14 +384,9 @@ def _head(report: ComparisonReport) -> Iterator[str]:
     yield ""
     for note in comparison_notes(report):
         yield from (f"**{inline(note, 1_000)}**", "")
-    changes = [f"- Changed: {inline(change)}" for change in report.changes]
-    if report.new_failures:
-        changes += [f"- New and failing: {inline(', '.join(report.new_failures), 1_000)}"]
-    changes += [
-        f"- Only in {side}: {inline(', '.join(names), 1_000)}" for side, names in _unpaired(report)
-    ]
-    if changes:
-        yield from (*changes, "")
+    differences = [f"- {inline(line, 1_000)}" for line in _differences(report)]
+    if differences:
+        yield from (*differences, "")
     yield from ("## Summary", "", *table(("Pairs", "Count"), count_rows(report)))
     yield from (*(f"- {inline(line, 1_000)}" for line in conclusions(report)), "")
     rows = [[inline(cell) for cell in row] for row in total_rows(report)]
@@ -422,3 +413,23 @@ def _pair_row(pair: Pair) -> list[str]:
 
 def _number(value: float | None, unit: str) -> str:
     return "–" if value is None else f"{value:,.0f}{unit}"
+
+
+def describe_preferences(preferences: Preferences) -> Iterator[str]:
+    """Yield whose answers the judge prefers, and whether that may be luck."""
+    yield (
+        f"{preferences.judge} prefers the answer of A in {plural(preferences.first, 'case')} and"
+        f" that of B in {preferences.second}; {preferences.none} changed with the order,"
+        f" {preferences.undecided} undecided ({one_line(preferences.criteria, _MAX_LINE)})."
+    )
+    if preferences.left_out:
+        left_out = plural(preferences.left_out, "pair")
+        yield f"{left_out} without two answers to one input left out."
+    if preferences.p_value is None:
+        return
+    test = f"(sign test, p = {preferences.p_value:.2g})"
+    if preferences.p_value <= SIGNIFICANT:
+        better = "A" if preferences.first > preferences.second else "B"
+        yield f"It prefers {better} more often than luck explains {test}."
+    else:
+        yield f"Luck may explain this difference {test}."

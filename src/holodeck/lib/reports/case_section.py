@@ -1,4 +1,4 @@
-"""The part of the Markdown report that one test takes."""
+"""The part of the Markdown report about a test."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,6 @@ from holodeck.models.test_result import (
     Outcome,
     ProcessedFileInput,
     Repeats,
-    Spread,
     TestResult,
     ToolCheck,
     ToolInvocation,
@@ -75,7 +74,8 @@ class CaseSection:
             facts.append(f"cost {inline(describe_cost(result.cost), 1_000)}")
         yield from (" · ".join(filter(None, facts)), "")
         if result.history:
-            yield from self._text("Earlier messages", _history(result))
+            history = transcript_of(openai_messages(result.history))
+            yield from self._text("Earlier messages", history)
         if result.skip_reason is not None or result.repeats is not None or not result.turns:
             yield from self._text("Input", result.test_input)
         if result.skip_reason is not None:
@@ -86,7 +86,7 @@ class CaseSection:
             yield from self._run(result)
 
     def _text(self, title: str, text: str | None) -> Iterator[str]:
-        """Yield a text beside its title if it is one short line, else as a block."""
+        """Yield a text beside its title if it is a short line, else as a block."""
         if not text:
             yield from (f"**{title}:** *({'none' if text is None else 'empty'})*", "")
         elif _is_short(text):
@@ -100,7 +100,14 @@ class CaseSection:
         yield from (f"**{repeats}**; 95 % interval {100 * low:.1f} % to {100 * high:.1f} %", "")
         yield from _runs_table("Repetition", repeats.runs)
         header = ("Metric", "Mean", "Least", "Most", "Standard Deviation", "Scored")
-        rows = ((inline(spread.metric_name), *_spread_cells(spread)) for spread in repeats.spread)
+        rows = (
+            (
+                inline(spread.metric_name),
+                *map(_figure, (spread.mean, spread.least, spread.most, spread.deviation)),
+                str(spread.scored),
+            )
+            for spread in repeats.spread
+        )
         yield from table(header, rows)
         for number, run in enumerate(repeats.runs, 1):
             if run.outcome is not Outcome.PASSED:
@@ -129,22 +136,17 @@ class CaseSection:
         ending = result.ending
         for raised in [*result.raised, *([ending.raised] if ending and ending.raised else [])]:
             yield from self._raised("Raised", raised)
-        rows = [
-            (
-                str(attempt.number),
-                inline(attempt.error, _LONG),
-                _milliseconds(attempt.retry_after_ms),
-            )
-            for attempt in result.attempts
-        ]
-        yield from table(("Failed attempt", "Error", "Waited before the next"), rows)
+        attempts = (
+            (str(each.number), inline(each.error, _LONG), _milliseconds(each.retry_after_ms))
+            for each in result.attempts
+        )
+        yield from table(("Failed attempt", "Error", "Waited before the next"), attempts)
         yield from _runs_table("Earlier try", result.tries)
 
     def _part(self, part: Part, calls: list[ToolInvocation]) -> Iterator[str]:
-        """Yield a turn, or a case of one input: files, response, and what was checked."""
-        yield from table(
-            ("File", "Type", "Processing Time", "Status"), map(_file_row, part.processed_files)
-        )
+        """Yield a turn, or a case of a single input: files, response, and what was checked."""
+        header = ("File", "Type", "Processing Time", "Status")
+        yield from table(header, map(_file_row, part.processed_files))
         for file in part.processed_files:
             if file.metadata:
                 facts = ", ".join(f"{key}: {value}" for key, value in file.metadata.items())
@@ -176,7 +178,7 @@ class CaseSection:
         if agents:
             yield f"- **Agents:** {' → '.join(map(inline, agents))}"
         if part.tools_matched is not None or checks:
-            yield f"- **Match:** {_match_status(part.tools_matched)}"
+            yield f"- **Match:** {_verdict(part.tools_matched)}"
         yield ""
         yield from _checks_table(checks)
         yield from self._calls(calls, is_tapped=is_tapped)
@@ -187,7 +189,10 @@ class CaseSection:
         yield from table(
             header,
             (
-                (*_call_row(number, call, is_tapped=is_tapped), _agent(call, has_agents))
+                (
+                    *_call_row(number, call, is_tapped=is_tapped),
+                    inline(call.agent or "unknown") if has_agents else "",
+                )
                 for number, call in enumerate(calls[:_MAX_ROWS], 1)
             ),
         )
@@ -249,13 +254,8 @@ def anchor(number: int) -> str:
     return f"test-{number}"
 
 
-def _history(result: TestResult) -> str:
-    """Return the messages before the case, none of which is a response of this run."""
-    return transcript_of(openai_messages(result.history))
-
-
 def _is_short(text: str) -> bool:
-    """Return whether a text is one short line, which needs no block."""
+    """Return whether a text is a short line, which needs no block."""
     return len(text) <= INLINE_LIMIT and one_line(text, INLINE_LIMIT) == text
 
 
@@ -283,9 +283,8 @@ def _model_cost(who: str, cost: ModelCost) -> str:
     return f"- **{who}:** {inline(cost.model or '–')}, {calls}{cached}, {tokens}"
 
 
-def _spread_cells(spread: Spread) -> tuple[str, ...]:
-    figures = (spread.mean, spread.least, spread.most, spread.deviation)
-    return (*("–" if figure is None else f"{figure:.4g}" for figure in figures), str(spread.scored))
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 def _runs_table(what: str, runs: list[TestResult]) -> Iterable[str]:
@@ -343,10 +342,6 @@ def _called_tools(part: Part) -> str:
     return f"{_listed(part.tool_calls)}, others are unknown" if part.tool_calls else "unknown"
 
 
-def _match_status(matched: bool | None) -> str:
-    return "⚠️ unknown" if matched is None else _verdict(matched)
-
-
 def _listed(names: list[str]) -> str:
     shown = ", ".join(inline(name) for name in names[:_MAX_ROWS]) or "none"
     hidden = len(names) - _MAX_ROWS
@@ -382,10 +377,6 @@ def _call_row(number: int, call: ToolInvocation, *, is_tapped: bool) -> tuple[st
     return str(number), inline(call.name), _cell(call.args), outcome, took
 
 
-def _agent(call: ToolInvocation, has_agents: bool) -> str:
-    return inline(call.agent or "unknown") if has_agents else ""
-
-
 def _cell(value: object) -> str:
     return inline(json_text(value), _MAX_CELL)
 
@@ -397,7 +388,7 @@ def _metric_row(row: MetricResult) -> tuple[str, ...]:
     return (
         inline(row.metric_name),
         _score(row),
-        "–" if row.threshold is None else f"{row.threshold:.4g}",
+        _figure(row.threshold),
         _metric_status(row),
         "; ".join(
             inline(text)
@@ -448,8 +439,8 @@ def _requests_table(result: TestResult) -> Iterator[str]:
     yield from _more(len(result.model_requests), "request")
 
 
-def _verdict(passed: bool) -> str:
-    return "✅ pass" if passed else "❌ fail"
+def _verdict(passed: bool | None) -> str:
+    return {True: "✅ pass", False: "❌ fail", None: "⚠️ unknown"}[passed]
 
 
 def _milliseconds(elapsed: int | None) -> str:

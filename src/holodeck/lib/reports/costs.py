@@ -33,7 +33,7 @@ class Charge:
 
 
 def with_cost(result: TestResult, agent: Agent) -> TestResult:
-    """Return the result with its cost, unless it has one or there are no prices."""
+    """Return the result with its cost, unless it is known or there are no prices."""
     if agent.prices is None or result.cost is not None:
         return result
     return result.model_copy(update={"cost": cost_of(result, agent.prices, agent_price_key(agent))})
@@ -81,7 +81,7 @@ def describe_cost(cost: Cost) -> str:
 
 
 def agent_turns(result: TestResult) -> Iterator[PartResult]:
-    """Return the calls of the agent: each turn, or the case of one input."""
+    """Return the calls of the agent: each turn, or the case of a single input."""
     for run in result.single_runs:
         yield from (part for part in run.parts if part.agent_time_ms is not None)
 
@@ -216,7 +216,7 @@ def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> C
 
 
 def _sum(amounts: Sequence[float | None]) -> float | None:
-    """Return the sum; None if one of the amounts is unknown."""
+    """Return the sum; None if any of the amounts is unknown."""
     known = [amount for amount in amounts if amount is not None]
     return fsum(known) if len(known) == len(amounts) else None
 

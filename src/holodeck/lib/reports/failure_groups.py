@@ -97,7 +97,7 @@ class CheckGroup:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reasons of a case that belong to one turn, and what was expected and answered there."""
+    """The reasons of a case that belong to a turn, and what was expected and answered there."""
 
     outcome: Outcome
     """How the case ended."""
@@ -224,7 +224,7 @@ def explain(result: TestResult) -> list[Failure]:
 
 
 def explained_lines(result: TestResult, limit: int) -> Iterator[str]:
-    """Yield the reasons of a case, each on one line, and below those of a turn its answer."""
+    """Yield the reasons of a case, each on a line, and below those of a turn its answer."""
     for failure in explain(result):
         reasons = [str(reason) for reason in failure.reasons]
         yield from (one_line(reason, limit) for reason in reasons)

@@ -32,7 +32,7 @@ FORMATS: Registry[Renderer] = Registry(
         "json": "holodeck.lib.reports.formats:generate_json_report",
         "html": "holodeck.lib.reports.html:generate_html_report",
         "junit": "holodeck.lib.reports.junit:generate_junit_report",
-        "codequality": "holodeck.lib.reports.code_quality:generate_code_quality_report",
+        "codequality": "holodeck.lib.reports.junit:generate_code_quality_report",
     },
 )
 """Format → function from a report to its text."""
@@ -200,14 +200,14 @@ def _check_folder(path: Path, folder: Path) -> None:
 
 
 def write_report_text(text: str | Iterable[str], path: Path, shown: Path | None = None) -> None:
-    """Write the text of a report, or its parts; a reader sees the old file or the whole new one.
+    """Write the text of a report, or its parts; a reader sees the old file or the whole new file.
 
     Raises ReportError with the path, or with `shown` in its place.
     """
     parts = [text] if isinstance(text, str) else text
     data = (part.encode("utf-8", "backslashreplace") for part in parts)
     try:
-        target = _resolve_links(path)  # so that a link stays one
+        target = _resolve_links(path)  # so that a link stays a link
         if target.exists() and not target.is_file():  # a pipe or a device
             _write_special_file(b"".join(data), target)
         else:

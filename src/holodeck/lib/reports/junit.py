@@ -1,15 +1,18 @@
-"""The report as JUnit XML, which GitHub, GitLab, Jenkins and Buildkite read.
+"""The reports that CI services read: JUnit XML, and the code quality report of GitLab.
 
-JUnit has no standard. What is written here is what Surefire writes and these services read: flaky
-cases pass and hold a `flakyFailure` for each run that did not, `file` and `line` are attributes of
-a `testcase`, and `type` of a `failure` is the check that failed.
+JUnit has no standard. What is written here is what Surefire writes and GitHub, GitLab, Jenkins and
+Buildkite read: flaky cases pass and hold a `flakyFailure` for each run that did not, `file` and
+`line` are attributes of a `testcase`, and `type` of a `failure` is the check that failed.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from holodeck.lib.reports.failure_groups import explain
-from holodeck.lib.reports.locations import place_of
+from holodeck.lib.reports.failure_groups import explain, explained_lines
+from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.support.text import one_line, plural, printable, shorten_middle
 from holodeck.models.test_result import (
@@ -36,7 +39,7 @@ def generate_junit_report(report: TestReport) -> str:
     """Return the report as JUnit XML.
 
     A run that ended early, or in which no test ran, has an error of its own, so that it cannot be
-    taken for one that passed.
+    taken for a run that passed.
     """
     suites: dict[tuple[str, str | None], _Suite] = {}
     for result in report.results:
@@ -83,7 +86,7 @@ def _run_suite(report: TestReport, reason: str) -> str:
 
 
 class _Suite:
-    """The cases of one agent and suite."""
+    """The cases of an agent and a suite."""
 
     def __init__(self, report: TestReport, agent: str, name: str | None, first: TestResult) -> None:
         self._report = report
@@ -162,7 +165,7 @@ def _problem(result: TestResult) -> str:
 
 
 def _earlier(prefix: str, result: TestResult) -> str:
-    """Return a run of a case that is not the last one and did not pass."""
+    """Return a run of a case before the last, which did not pass."""
     tag = prefix + ("Error" if result.outcome in _ERRORS else "Failure")
     attributes = {"type": _name(_kind(result)), "message": _message(result.reasons())}
     details = _leaf(4, "stackTrace", {}, _text("\n".join(_details(result))))
@@ -262,3 +265,52 @@ def _quote(text: str) -> str:
 def _escape(text: str) -> str:
     """Return text that XML can hold, without control characters."""
     return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+_SEVERITY = {
+    Outcome.FAILED: "critical",
+    Outcome.AGENT_ERROR: "critical",
+    Outcome.METRIC_ERROR: "major",
+    Outcome.UNCHECKED: "major",
+    Outcome.FLAKY: "minor",
+}
+_MAX_DESCRIPTION = 500
+
+
+def generate_code_quality_report(report: TestReport) -> str:
+    """Return the problems of a run as JSON; an empty list if every test passed each time."""
+    results = (result for result in report.results if result.outcome in _SEVERITY)
+    problems = [_problem_of_case(report, result) for result in results]
+    incomplete = why_incomplete(report)
+    if incomplete is not None:
+        problems.append(_problem_of_run(report, incomplete))
+    return json.dumps(problems, indent=2, ensure_ascii=False) + "\n"
+
+
+def _problem_of_run(report: TestReport, reason: str) -> dict[str, Any]:
+    """Return the problem that results are missing, which must not look like no problem."""
+    path, origin = report.agent_config_path, report.origin
+    if report.merged:
+        path, origin = report.merged[0].agent_config_path, report.merged[0].origin
+    return {
+        "description": one_line(f"the run is not complete: {reason}", _MAX_DESCRIPTION),
+        "check_name": "holodeck/incomplete",
+        "fingerprint": hashlib.sha256(report.agent_name.encode(errors="replace")).hexdigest(),
+        "severity": "blocker",
+        "location": {"path": path_in_checkout(path, origin), "lines": {"begin": 1}},
+    }
+
+
+def _problem_of_case(report: TestReport, result: TestResult) -> dict[str, Any]:
+    file, line, _ = place_of(report, result)
+    name = case_title(result)
+    agent = result.agent_name or report.agent_name
+    identity = "\0".join((agent, result.suite or "", result.test_id or name))
+    description = f"{name}: {'; '.join(explained_lines(result, _MAX_DESCRIPTION))}"
+    return {
+        "description": one_line(description, _MAX_DESCRIPTION),
+        "check_name": f"holodeck/{result.outcome.value}",
+        "fingerprint": hashlib.sha256(identity.encode(errors="replace")).hexdigest(),
+        "severity": _SEVERITY[result.outcome],
+        "location": {"path": file, "lines": {"begin": line or 1}},
+    }

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
+from holodeck.lib.reports.markdown import inline
 from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -65,9 +66,6 @@ class SourceLinks:
 
     def link(self, report: TestReport, result: TestResult) -> str:
         """Return a link to the place of a case; empty if it is not in a file."""
-        # Imported here because most runs link to nothing.
-        from holodeck.lib.reports.markdown import inline  # noqa: PLC0415
-
         file, line, _ = split_location(result.location)
         if file is None:
             return ""

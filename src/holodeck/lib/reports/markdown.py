@@ -18,7 +18,7 @@ MAX_CHARACTERS = 65_536
 """GitHub shows no longer comment, description or issue."""
 INLINE_LIMIT = 200
 BLOCK_LIMIT = 20_000
-"""Characters of one block; a response can have millions."""
+"""Characters of a block; a response can have millions."""
 
 _ESCAPES = str.maketrans(
     {
@@ -47,7 +47,7 @@ _WWW_DOT = re.compile(r"(?i)\b(www)\.")
 
 
 def inline(text: str, limit: int = INLINE_LIMIT) -> str:
-    """Return `text` as one line without markup, for headings, table cells, lists and links."""
+    """Return `text` as a single line without markup, for headings, table cells, lists and links."""
     escaped = one_line(text, limit).translate(_ESCAPES)
     # A pattern is only applied where it may match: reports have thousands of short texts.
     if "_" in escaped:
@@ -71,7 +71,7 @@ def code(text: str, limit: int = INLINE_LIMIT) -> str:
 
 
 def html_inline(text: str, limit: int = INLINE_LIMIT) -> str:
-    """Return `text` as one line for HTML, where Markdown's escapes would be seen."""
+    """Return `text` as a single line for HTML, where Markdown's escapes would be seen."""
     escaped = escape(one_line(text, limit))
     escaped = _NOT_LINKED_IN_HTML.sub(lambda match: f"{match[0]}&#8203;", escaped)
     return inert_xml(_WWW_DOT.sub(r"\1&#46;", _URL_COLON.sub("&#58;", escaped)))
@@ -101,7 +101,7 @@ def fenced(text: str, info: str = "text", limit: int = BLOCK_LIMIT) -> list[str]
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return a table and an empty line, or nothing without rows; the cells are Markdown already.
 
-    A column is left out if no row says anything in it; the first one is not.
+    A column is left out if no row says anything in it, other than the first.
     """
     lines = list(rows)
     if not lines:

@@ -1,12 +1,11 @@
-"""Join the reports of several runs: of the shards of one, and of several agents."""
+"""Join the reports of several runs: of the shards of a run, and of several agents."""
 
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 
 from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
 from holodeck.lib.reports.locations import split_location
@@ -36,7 +35,7 @@ class NamedReport:
 
 @dataclass(frozen=True)
 class _Part:
-    """The runs of one agent in one report, and their results."""
+    """The runs of an agent in a report, and their results."""
 
     source: str
     runs: Sequence[MergedRun]
@@ -44,13 +43,13 @@ class _Part:
 
 
 def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
-    """Return one report about all runs, each of which may be about some cases of an agent.
+    """Return a report about all runs, each of which may be about some cases of an agent.
 
     A report without all shards, or with a run that ended early, says so in `stopped` or
     `interrupted`, and never passes. Reports that were merged before can be merged again.
 
     Raises:
-        ConfigError: Runs of one agent had different configurations, or the same cases.
+        ConfigError: Runs of the same agent had different configurations, or the same cases.
     """
     agents: dict[AgentKey, list[_Part]] = {}
     for source in sources:
@@ -66,9 +65,10 @@ def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
         runs = sorted((run for part in parts for run in part.runs), key=_shard_number)
         merged += [run.model_copy(update={"label": labels[key]}) for run in runs]
         agent_name = labels[key] if len(agents) > 1 else None
-        found = list(chain.from_iterable(part.results for part in parts))
-        in_order = (found[index] for index in _order_of_file(found))
-        results += [result.model_copy(update={"agent_name": agent_name}) for result in in_order]
+        results += [
+            result.model_copy(update={"agent_name": agent_name})
+            for result in _in_order_of_file([row for part in parts for row in part.results])
+        ]
     return _report(merged, results)
 
 
@@ -76,7 +76,7 @@ def _report(runs: Sequence[MergedRun], results: Sequence[TestResult]) -> TestRep
     stops = [f"{run.title}: {run.stopped}" for run in runs if run.stopped is not None]
     missing = list(_missing_shards(runs))
     kinds = {run.stopped_by for run in runs if run.stopped is not None}
-    planned = [run.planned_tests for run in runs]
+    planned = [run.planned_tests for run in runs if run.planned_tests is not None]
     return TestReport(
         agent_name=", ".join(dict.fromkeys(run.label for run in runs)),
         agent_config_path=", ".join(dict.fromkeys(run.agent_config_path for run in runs)),
@@ -88,9 +88,7 @@ def _report(runs: Sequence[MergedRun], results: Sequence[TestResult]) -> TestRep
         interrupted=any(run.interrupted for run in runs),
         stopped="; ".join([*missing, *stops]) or None,
         stopped_by=kinds.pop() if len(kinds) == 1 and not missing else None,
-        planned_tests=None
-        if missing or None in planned
-        else sum(count for count in planned if count is not None),
+        planned_tests=None if missing or len(planned) < len(runs) else sum(planned),
         selection=_selection(runs),
         notes=list(dict.fromkeys(_notes(runs))),
         prompts=list({str(prompt): prompt for run in runs for prompt in run.prompts}.values()),
@@ -144,7 +142,8 @@ def _exit_code(report: TestReport, recorded: int | None) -> ExitCode:
     Only two facts are not in its results: that the failures are no regressions, and which signal
     ended it. A shard without a case, or an agent of which none is selected, does not count.
     """
-    if _is_empty_selection(report):
+    is_whole = not report.interrupted and report.stopped is None
+    if report.selection is not None and is_whole and report.planned_tests == 0:
         return ExitCode.PASSED
     computed = exit_code(report)
     if recorded is None:
@@ -152,11 +151,6 @@ def _exit_code(report: TestReport, recorded: int | None) -> ExitCode:
     if computed is ExitCode.TEST_FAILED and recorded == ExitCode.PASSED:
         return ExitCode.PASSED
     return ExitCode(recorded) if recorded in INTERRUPTED else worst_exit_code([computed, recorded])
-
-
-def _is_empty_selection(report: TestReport) -> bool:
-    is_whole = not report.interrupted and report.stopped is None
-    return report.selection is not None and is_whole and report.planned_tests == 0
 
 
 def _agent_key(run: MergedRun) -> AgentKey:
@@ -170,7 +164,7 @@ def _labels(keys: Iterable[AgentKey]) -> dict[AgentKey, str]:
 
 
 def _conflicts(parts: Sequence[_Part]) -> Iterator[str]:
-    """Yield why runs of one agent do not belong together, one line each."""
+    """Yield why runs of an agent do not belong together, each on a line."""
     runs = [(part.source, run) for part in parts for run in part.runs]
     first_source, first = runs[0]
     for source, run in runs[1:]:
@@ -184,7 +178,7 @@ def _conflicts(parts: Sequence[_Part]) -> Iterator[str]:
             yield f"{run.label}: shard {run.shard} is there twice: {seen[run.shard]} and {source}"
         elif run.shard is not None:
             seen[run.shard] = source
-    if any(run.shard is None for _, run in runs):  # shards of one plan have no common case
+    if any(run.shard is None for _, run in runs):  # shards of a plan have no common case
         yield from _common_cases(parts)
 
 
@@ -217,11 +211,10 @@ def _common_cases(parts: Sequence[_Part]) -> Iterator[str]:
     seen: dict[tuple[object, ...], str] = {}
     common: dict[tuple[str, str], list[str]] = {}
     for part in parts:
-        keys = [
-            (*key, result.location, result.test_input)
-            for key, result in zip(case_keys(part.results), part.results, strict=True)
-        ]
-        for key, result in zip(keys, part.results, strict=True):
+        keys = []
+        for case_key, result in zip(case_keys(part.results), part.results, strict=True):
+            key = (*case_key, result.location, result.test_input)
+            keys.append(key)
             if key in seen:
                 name = one_line(result.test_name or result.test_id or result.test_input, _MAX_NAME)
                 common.setdefault((seen[key], part.source), []).append(name)
@@ -233,17 +226,17 @@ def _common_cases(parts: Sequence[_Part]) -> Iterator[str]:
 
 
 def _missing_shards(runs: Sequence[MergedRun]) -> Iterator[str]:
-    for label, own in _by_label(runs):
-        present = [run.shard for run in own if run.shard is not None]
+    for label, parts in _by_label(runs):
+        present = [run.shard for run in parts if run.shard is not None]
         if not present:
             continue
         count = int(present[0].partition("/")[2])
         missing = [f"{at}/{count}" for at in range(1, count + 1) if f"{at}/{count}" not in present]
-        if len(missing) == 1:
-            yield f"{label}: shard {missing[0]} is missing"
-        elif missing:
+        if missing[1:]:
             more = f" and {len(missing) - _MAX_LISTED} more" if missing[_MAX_LISTED:] else ""
             yield f"{label}: shards {', '.join(missing[:_MAX_LISTED])}{more} are missing"
+        elif missing:
+            yield f"{label}: shard {missing[0]} is missing"
 
 
 def _by_label(runs: Sequence[MergedRun]) -> list[tuple[str, list[MergedRun]]]:
@@ -255,9 +248,9 @@ def _shard_number(run: MergedRun) -> int:
     return 0 if run.shard is None else int(run.shard.partition("/")[0])
 
 
-def _order_of_file(results: Iterable[TestResult]) -> list[int]:
-    """Return the indexes of results in the order in which the files list their cases; those without
-    location stay where they are."""
+def _in_order_of_file(results: Sequence[TestResult]) -> list[TestResult]:
+    """Return results in the order in which the files list their cases; those without location stay
+    where they are."""
     places = [(*split_location(result.location), result.test_name or "") for result in results]
     files = {file: at for at, file in enumerate(dict.fromkeys(file for file, *_ in places))}
 
@@ -266,39 +259,31 @@ def _order_of_file(results: Iterable[TestResult]) -> list[int]:
         if line is None:
             return files[file], 0, 0, [], at
         # cases with parameters share a line
-        return files[file], line, column or 0, _natural(name), at
+        parts = _DIGITS.split(name)  # so that `case 10` comes after `case 9`
+        natural = [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+        return files[file], line, column or 0, natural, at
 
-    return sorted(range(len(places)), key=place)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts `case 10` after `case 9`."""
-    parts = _DIGITS.split(name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    return [results[at] for at in sorted(range(len(places)), key=place)]
 
 
 def _busy_ms(runs: Sequence[MergedRun]) -> int:
-    """Return how long at least one of the runs was running; shards mostly run at the same time."""
-    total, last = timedelta(), None
-    spans = []
-    for run in runs:
-        end = _time(run)
-        spans.append((end - timedelta(milliseconds=run.wall_time_ms), end))
-    for start, end in sorted(spans):
-        begin = start if last is None or start > last else last
-        total += max(end - begin, timedelta())
-        last = end if last is None else max(last, end)
-    return round(total.total_seconds() * 1000)
+    """Return how long any of the runs was running; shards mostly run at the same time."""
+    ends = [(_time(run), timedelta(milliseconds=run.wall_time_ms)) for run in runs]
+    busy, last = timedelta(), datetime.min.replace(tzinfo=UTC)
+    for start, end in sorted((end - elapsed, end) for end, elapsed in ends):
+        busy += max(end - max(start, last), timedelta())
+        last = max(last, end)
+    return round(busy.total_seconds() * 1000)
 
 
 def _time(run: MergedRun) -> datetime:
     try:
-        found = datetime.fromisoformat(run.timestamp)
+        time = datetime.fromisoformat(run.timestamp)
     except ValueError as error:
         raise ConfigError(
             "--merge", f"{run.title}: the timestamp {run.timestamp[:80]!r} is not a time"
         ) from error
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def _environment(runs: Sequence[MergedRun]) -> dict[str, str]:
@@ -314,10 +299,10 @@ def _selection(runs: Sequence[MergedRun]) -> Selection | None:
     """Return what the runs selected together; None if these are all cases."""
     total = selected = 0
     how: list[str] = []
-    for _, own in _by_label(runs):
-        chosen = [run.selection for run in own if run.selection is not None]
-        if len(chosen) < len(own):  # a run of all cases
-            count = sum(run.planned_tests or run.tests for run in own)
+    for _, parts in _by_label(runs):
+        chosen = [run.selection for run in parts if run.selection is not None]
+        if len(chosen) < len(parts):  # a run of all cases
+            count = sum(run.planned_tests or run.tests for run in parts)
             total, selected = total + count, selected + count
             continue
         total += max(selection.total for selection in chosen)
@@ -336,26 +321,19 @@ def _notes(runs: Sequence[MergedRun]) -> Iterator[str]:
             yield f"Interrupted: {run.title}"
     agents = len({run.label for run in runs})
     of_agents = f" of {agents} agents" if agents > 1 else ""
-    yield f"Merged from {plural(len(runs), 'run')}{of_agents}: {_listed(runs)}"
-    for name, values in _differing(runs):
-        yield f"The agents ran with different {name}: {values}"
+    listed = "; ".join(
+        f"{run.title} ({plural(run.tests, 'test')}, exit {run.exit_code})" for run in runs
+    )
+    yield f"Merged from {plural(len(runs), 'run')}{of_agents}: {listed}"
+    facts = {
+        "commits": [(run.origin.commit or "unknown")[:12] for run in runs],
+        "versions of holodeck": [run.holodeck_version for run in runs],
+    }
+    for name, values in facts.items():
+        if len(set(values)) > 1:
+            pairs = zip(runs, values, strict=True)
+            labelled = dict.fromkeys(f"{run.label} {value}" for run, value in pairs)
+            yield f"The agents ran with different {name}: {', '.join(labelled)}"
     for run in runs:
         for note in run.notes:
             yield note if all(note in other.notes for other in runs) else f"{run.title}: {note}"
-
-
-def _listed(runs: Sequence[MergedRun]) -> str:
-    return "; ".join(
-        f"{run.title} ({plural(run.tests, 'test')}, exit {run.exit_code})" for run in runs
-    )
-
-
-def _differing(runs: Sequence[MergedRun]) -> Iterator[tuple[str, str]]:
-    facts: dict[str, Callable[[MergedRun], str]] = {
-        "commits": lambda run: (run.origin.commit or "unknown")[:12],
-        "versions of holodeck": lambda run: run.holodeck_version,
-    }
-    for name, fact in facts.items():
-        if len(set(map(fact, runs))) > 1:
-            found = dict.fromkeys(f"{run.label} {fact(run)}" for run in runs)
-            yield name, ", ".join(found)

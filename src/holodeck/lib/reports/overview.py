@@ -128,7 +128,10 @@ def _figures(report: TestReport, limit: int) -> Iterator[str]:
         yield f"- **Cost:** {inline(describe_cost(summary.cost), limit)}"
     for title, estimates in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if estimates:
-            yield f"- **{title}:** {_estimates(estimates)}"
+            ks = sorted(estimates)
+            shown = [*ks[:_MAX_ESTIMATES], *ks[_MAX_ESTIMATES:][-1:]]
+            listed = ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
+            yield f"- **{title}:** {listed}"
     run = None if report.origin is None else report.origin.run
     facts = [
         "" if run is None else code(run),
@@ -139,13 +142,6 @@ def _figures(report: TestReport, limit: int) -> Iterator[str]:
         *(inline(str(prompt), limit) for prompt in report.prompts[:_MAX_NOTES]),
     ]
     yield f"- **Run:** {' · '.join(filter(None, facts))}"
-
-
-def _estimates(estimates: dict[int, float]) -> str:
-    """Return the first few estimates and the last."""
-    ks = sorted(estimates)
-    shown = [*ks[:_MAX_ESTIMATES], *ks[_MAX_ESTIMATES:][-1:]]
-    return ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
 
 
 def _calls(calls: int, usage: TokenUsage) -> str:
@@ -231,7 +227,7 @@ def _check(group: CheckGroup, cases: _Cases, most_causes: int) -> Iterator[str]:
 def _cause(cause: FailureGroup, bullet: str, cases: _Cases) -> Iterator[str]:
     """Yield the first reason, the cases, and what was expected and answered."""
     first, *others = explain(cause.first)
-    # How many repetitions passed does not say why one did not.
+    # How many repetitions passed does not say why another did not.
     known = first.reasons[: 1 if cause.first.repeats is None else 2]
     shown = "; ".join(inline(str(reason), cases.limit) for reason in known)
     hidden = sum(len(failure.reasons) for failure in (first, *others)) - len(known)

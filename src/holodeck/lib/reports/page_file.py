@@ -79,7 +79,7 @@ class Page:
 
 
 def render_page(page: Page) -> str:
-    """Return the page as one HTML document."""
+    """Return the page as an HTML document."""
     head, tail = _parts()
     summary = "".join(_summary(page))
     live = " data-live" if page.is_live else ""
@@ -147,7 +147,7 @@ class _Block:
 
 
 def json_line(model: BaseModel, **more: Json) -> str:
-    """Return a model without its defaults and with further keys, as JSON on one line."""
+    """Return a model without its defaults and with further keys, as JSON on a single line."""
     try:
         line = model.model_dump_json(exclude_defaults=True)
     except PydanticSerializationError:  # a lone surrogate, which JSON must escape
@@ -193,7 +193,7 @@ def _list_item(row: Row) -> str:
 
 
 def _text(text: str, limit: int = _MAX_NAME) -> str:
-    """Return a text on one line, without markup."""
+    """Return a text on a single line, without markup."""
     return inert_xml(escape(one_line(text, limit)))
 
 

@@ -63,12 +63,12 @@ def case_label(name: str | None, test_input: str) -> str:
 
 
 def shown_name(result: TestResult) -> str:
-    """Return the label of a test on one printable line."""
+    """Return the label of a test on a printable line."""
     return one_line(case_label(result.test_name, result.test_input), MAX_NAME)
 
 
 def short_reason(reason: Reason, limit: int = MAX_REASON) -> str:
-    """Return the reason on one line; shortening keeps the location of an error."""
+    """Return the reason on a single line; shortening keeps the location of an error."""
     if reason.raised is None:
         return one_line(reason.text, limit)
     location = one_line(reason.raised.location, limit // 2)
@@ -76,13 +76,13 @@ def short_reason(reason: Reason, limit: int = MAX_REASON) -> str:
 
 
 def excerpt_lines(reason: Reason, indent: str) -> Iterator[str]:
-    """Yield the lines of the user's code around the one that raised, each on one row."""
+    """Yield the lines of the user's code around the line that raised, each on a row."""
     if reason.raised is not None:
         yield from (clip(indent + line, _columns()) for line in reason.raised.excerpt)
 
 
 def recap_failures(results: Sequence[TestResult], *, brief: bool) -> str:
-    """Return the tests that did not pass, those of one cause together; empty if all passed.
+    """Return the tests that did not pass, those of the same cause together; empty if all passed.
 
     Args:
         results: The results of the run.
@@ -135,7 +135,7 @@ def _lines(group: FailureGroup) -> Iterator[str]:
 def _failure_lines(failure: Failure, shown: Sequence[Reason], whose: str) -> Iterator[str]:
     """Yield the reasons, then the ground truth and the response unless a reason quotes them.
 
-    `whose` names their case if it is one of several.
+    `whose` names their case if it is among several.
     """
     for reason in shown:
         yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
@@ -155,7 +155,7 @@ def _place(result: TestResult, columns: int) -> str:
 
 
 def wrapped(text: str, indent: int) -> list[str]:
-    """Return the lines of `text` on a terminal; elsewhere, `text` is one line."""
+    """Return the lines of `text` on a terminal; elsewhere, `text` is a single line."""
     return wrap(text, _columns() - indent) if is_tty() else [text]
 
 

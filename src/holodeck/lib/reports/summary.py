@@ -21,7 +21,7 @@ _DECIDED = {Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED, Outcome.UNCHECKED}
 
 
 def pass_any(passed: int, ran: int, k: int) -> float:
-    """Return the probability that at least one of k runs, drawn from all, passed."""
+    """Return the probability that any of k runs, drawn from all, passed."""
     return 1 - comb(ran - passed, k) / comb(ran, k)
 
 

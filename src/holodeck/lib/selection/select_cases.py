@@ -17,7 +17,7 @@ _MAX_NAMES = 20
 _MAX_NAME = 60
 _PLAN_DIGITS = 8
 _NEAR = 0.8
-"""How alike two tags are of which one may be a slip, such as `moke` and `smoke`."""
+"""How alike two tags are of which either may be a slip, such as `moke` and `smoke`."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SelectedCases:
 
 @dataclass(frozen=True)
 class Filter:
-    """The cases that one option selects."""
+    """The cases that an option selects."""
 
     flag: str
     matches: Sequence[bool]
@@ -42,7 +42,7 @@ class Filter:
     is_strict: bool = False
     """Whether an unknown name is an error even if other names match."""
     hints: tuple[str, ...] = ()
-    """A message for each name of a case that may be a misspelled one."""
+    """A message for each name of a case that may be misspelled."""
 
     @property
     def count(self) -> int:
@@ -124,7 +124,7 @@ def build_filters(
     if request.last_failed:
         filters.append(_by_last_failure(history))
     if request.new:
-        matches = [one.passed is None for one in history]
+        matches = [case.passed is None for case in history]
         message = "--new: every case has a result in a recorded run"
         filters.append(Filter("--new", matches, () if any(matches) else (message,)))
     return filters
@@ -134,7 +134,7 @@ def _by_keyword(request: SelectionRequest, cases: Sequence[TestCaseModel]) -> Fi
     assert request.keyword is not None  # noqa: S101 - for mypy
     texts = []
     for case in cases:
-        names = [one for one in (case.name, case.id, case.suite) if one]
+        names = [name for name in (case.name, case.id, case.suite) if name]
         texts.append(
             "\n".join(names if case.name or case.id else [*names, case.user_input]).casefold()
         )
@@ -146,9 +146,9 @@ def _by_keyword(request: SelectionRequest, cases: Sequence[TestCaseModel]) -> Fi
 
 
 def _by_last_failure(history: Sequence[CaseHistory]) -> Filter:
-    matches = [one.passed is False for one in history]
+    matches = [case.passed is False for case in history]
     message = "--last-failed: every case with a recorded result passed last time"
-    if all(one.passed is None for one in history):
+    if all(case.passed is None for case in history):
         message = "--last-failed: no recorded run has a result of these cases; run them first"
     return Filter("--last-failed", matches, () if any(matches) else (message,))
 
@@ -164,13 +164,13 @@ def _unknown_names(
     """Return a message for each wanted name that is unknown."""
     names = sorted(set(known))
     unknown = [name for name in dict.fromkeys(wanted) if name not in names]
-    return tuple(f"{flag}: no case has {kind} {one!r}{_suggest(one, names)}" for one in unknown)
+    return tuple(f"{flag}: no case has {kind} {name!r}{_suggest(name, names)}" for name in unknown)
 
 
 def _near_tags(
     flag: str, wanted: Collection[str], cases: Sequence[TestCaseModel]
 ) -> tuple[str, ...]:
-    """Return a message for each tag like a wanted one that only cases without a wanted one have.
+    """Return a message for each tag like a wanted tag that only cases without a wanted tag have.
 
     Tags that differ in digits, such as `v1` and `v2`, are different on purpose.
     """
@@ -203,10 +203,10 @@ def _has_digit(tag: str) -> bool:
 def _suggest(name: str, known: Collection[str]) -> str:
     if not known:
         return "; no case has one"
-    by_folded = {one.casefold(): one for one in known}
+    by_folded = {word.casefold(): word for word in known}
     nearest = nearest_word(name.casefold(), by_folded)
     hint = f"; did you mean {by_folded[nearest]!r}?" if nearest else ";"
-    shown = ", ".join(one_line(one, _MAX_NAME) for one in list(known)[:_MAX_NAMES])
+    shown = ", ".join(one_line(word, _MAX_NAME) for word in list(known)[:_MAX_NAMES])
     more = len(known) - _MAX_NAMES
     return f"{hint} known: {shown}{f' and {more} more' if more > 0 else ''}"
 
@@ -237,7 +237,7 @@ def _select_shard(
     cases: Sequence[TestCaseModel],
     history: Sequence[CaseHistory],
 ) -> tuple[list[int], str]:
-    """Return the cases of one shard, in their order, and the fingerprint of all shards."""
+    """Return the cases of a shard, in their order, and the fingerprint of all shards."""
     shards = split_into_shards({at: history[at].whole_run_ms for at in indexes}, shard.count)
     plan = shard_fingerprint(shards, {at: _content(cases[at]) for at in indexes})
     own = set(shards[shard.number - 1])

@@ -1,4 +1,4 @@
-"""The traces of an agent in a run: one for each call, from wherever its spans come."""
+"""The traces of an agent in a run: each call has its own, from wherever its spans come."""
 
 import asyncio
 import math
@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import begin_trace
-from holodeck.lib.spans.collector import SpanCollector, owner, process_spans
 from holodeck.lib.spans.receiver import MAX_VALUE, OtlpReceiver, close_receiver, open_receiver
-from holodeck.lib.spans.store import SpanStore, attributes_of, parent_id, span_id
+from holodeck.lib.spans.store import (
+    SpanCollector,
+    SpanStore,
+    attributes_of,
+    owner,
+    parent_id,
+    process_spans,
+    span_id,
+)
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.base import Json
 from holodeck.models.cases.matchers import SpanStatus
@@ -28,12 +35,12 @@ EXPORT_DELAY_MS = 200
 """How often the SDK of an agent in a process sends; its default of 5 s would be too late."""
 PORT = "observability.receiver.port"
 MAX_SPANS = 2_000
-"""Of one call."""
+"""Of a call."""
 MAX_CHARACTERS = 1_000_000
-"""Of names and values of attributes in the result of one call."""
+"""Of names and values of attributes in the result of a call."""
 MAX_NAME = 500
 MAX_ATTRIBUTES = 256
-"""Of one span; OpenTelemetry keeps 128 by default."""
+"""Of a span; OpenTelemetry keeps 128 by default."""
 Place = Literal["built in", "python", "elsewhere"]
 """Where the agent runs: it is holodeck's own, or the user's code in this process, or in another."""
 Mask = Callable[[str], str]
@@ -56,7 +63,7 @@ class AgentTraces:
         self.collectors: list[SpanCollector] = []
         """Those that collect."""
         self.receiver: OtlpReceiver | None = None
-        """What exporters send to; None without one."""
+        """What exporters send to; None if there is none."""
         self._port = port
         # Stores for all of the run, which keep the collectors awake between calls.
         self._made_here = SpanStore(f"holodeck-run-{id(self)}", max_spans=0)
@@ -121,7 +128,7 @@ class AgentTraces:
         owner.set("harness")
 
     def call(self) -> "TracedCall":
-        """Return the trace of one call of the agent."""
+        """Return the trace of a call of the agent."""
         return TracedCall(self)
 
     def why_nothing(self) -> str:

@@ -71,7 +71,7 @@ LOOKUP = (
 )
 
 LOOKUP_LIMIT = 16_000
-"""Most characters of one answer to `expand` or `grep`."""
+"""Most characters of an answer to `expand` or `grep`."""
 MAX_MATCHES = 20
 _VALUE = 1_000
 _EXPANDED_VALUE = 8_000
@@ -273,7 +273,7 @@ class _FullText:
         self.is_cut = False
 
     def of(self, span: ReadableSpan, depth: int) -> Iterator[str]:
-        """Return the lines of one span."""
+        """Return the lines of a span."""
         yield _head_line(span, depth)
         indent = "  " * depth + "    "
         for key, value in attributes_of(span).items():
@@ -336,7 +336,7 @@ def _within(spans: Sequence[ReadableSpan], budget: int) -> list[str]:
 
 
 def _tree(spans: Sequence[ReadableSpan]) -> list[tuple[ReadableSpan, int]]:
-    """Return the spans, each after the one around it, with their depths."""
+    """Return the spans, each after the span around it, with their depths."""
     ids = {span_id(span) for span in spans}
     inner: dict[int | None, list[ReadableSpan]] = {}
     for span in sort_spans(spans):
@@ -407,7 +407,7 @@ def _printable(text: str) -> str:
 
 
 def limited(text: str) -> str:
-    """Return the text, cut at the limit of one answer; a text that is cut says so."""
+    """Return the text, cut at the limit of an answer; a text that is cut says so."""
     if len(text) <= LOOKUP_LIMIT:
         return text
     return f"{text[:LOOKUP_LIMIT]}…\n(cut: {len(text):,} characters; ask for less)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.observability import names
-from holodeck.lib.spans.collector import SpanCollector
+from holodeck.lib.spans.store import SpanCollector
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.exchange import TappedResponse, error_response, header
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
@@ -21,7 +21,7 @@ PATH = "/v1/traces"
 _IGNORED = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
 """What agents export besides; it is accepted, so that they log no errors."""
 MAX_BODY_BYTES = 64_000_000
-"""Of one request once it is decompressed."""
+"""Of a request once it is decompressed."""
 _HTTP_2 = "PRI"
 """The method that a client of HTTP/2 seems to use."""
 _GRPC = "an exporter speaks gRPC; set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for the agent"
@@ -42,7 +42,7 @@ class OtlpReceiver:
         self.requests = 0
         """Export requests of traces until now."""
         self.problem: str | None = None
-        """Why one of them could not be read; None if all could."""
+        """Why any of them could not be read; None if all could."""
 
     @property
     def url(self) -> str:
@@ -90,7 +90,7 @@ _by_port: dict[int, OtlpReceiver] = {}
 
 
 async def open_receiver(port: int) -> OtlpReceiver:
-    """Return a receiver that listens on a port, or on a free one if it is 0. Raises OSError."""
+    """Return a receiver that listens on a port, or on a free port if it is 0. Raises OSError."""
     if port in _by_port:
         _by_port[port].users += 1
         return _by_port[port]
@@ -128,7 +128,7 @@ def _accepted(kind: str) -> TappedResponse:
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 MAX_VALUE = 4_000
-"""Characters of one value, or of the items of one list, that are kept."""
+"""Characters of a value, or of the items of a list, that are kept."""
 MAX_DEPTH = 8
 """Of values inside of values."""
 _WRONG_SHAPE = (AttributeError, TypeError, ValueError)
@@ -144,16 +144,15 @@ def read_request(body: bytes, content_type: str) -> Any:
     """Return the ExportTraceServiceRequest in a body. Raises UnreadableRequest."""
     from google.protobuf.json_format import ParseDict, ParseError
     from google.protobuf.message import DecodeError
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415
-        ExportTraceServiceRequest,
-    )
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
     try:
         if content_type == PROTOBUF:
-            return ExportTraceServiceRequest.FromString(body)
+            return trace_service_pb2.ExportTraceServiceRequest.FromString(body)
         document = json.loads(body)
         _encode_ids(document)
-        return ParseDict(document, ExportTraceServiceRequest(), ignore_unknown_fields=True)
+        request = trace_service_pb2.ExportTraceServiceRequest()
+        return ParseDict(document, request, ignore_unknown_fields=True)
     except (
         DecodeError,
         ParseError,

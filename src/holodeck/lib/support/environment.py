@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from holodeck.errors import ConfigError
 
@@ -48,7 +49,7 @@ def batch_name() -> str | None:
 
 
 def events_file() -> Path | None:
-    """Return the file for the events of scenarios, if HOLODECK_EVENTS names one."""
+    """Return the file for the events of scenarios that HOLODECK_EVENTS names, if any."""
     chosen = os.environ.get("HOLODECK_EVENTS")
     return Path(chosen) if chosen else None
 
@@ -77,7 +78,6 @@ def proxy_for(url: str) -> str | None:
     if not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXIES):
         return None
     # Imported here because most machines have no proxy.
-    from urllib.parse import urlsplit  # noqa: PLC0415
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
 
     parts, proxies = urlsplit(url), getproxies()
@@ -124,5 +124,5 @@ def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def hub_url() -> str | None:
-    """Return the model hub that HF_ENDPOINT names; None means the public one."""
+    """Return the model hub that HF_ENDPOINT names; None means the public hub."""
     return os.environ.get("HF_ENDPOINT") or None

@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -42,9 +43,6 @@ def replace_file(path: Path, parts: Iterable[bytes], *, is_synced: bool = False)
 
     A file that exists keeps its permissions. With `is_synced`, a power cut loses neither.
     """
-    # Imported here because many commands write no file.
-    import tempfile  # noqa: PLC0415
-
     make_folder(path.parent)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     draft = Path(name)

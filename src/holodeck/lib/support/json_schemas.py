@@ -1,4 +1,4 @@
-"""Validates the keywords of JSON Schemas: one that would be ignored is an error."""
+"""Validates the keywords of JSON Schemas: a keyword that would be ignored is an error."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

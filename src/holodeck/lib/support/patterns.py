@@ -28,7 +28,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
 
 
 def find(pattern: Any, text: str, seconds: float, *, whole: bool = False) -> str | None:
-    """Return the first match in the text (`whole`: of the whole text), or None without one.
+    """Return the first match in the text (`whole`: of the whole text), or None.
 
     Other threads run meanwhile. Raises TimeoutError after `seconds`.
     """

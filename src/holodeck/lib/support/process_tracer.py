@@ -1,4 +1,4 @@
-"""The tracer provider of this process: the user's, or one of ours where it has none.
+"""The tracer provider of this process: the user's, or ours where it has none.
 
 The process's own provider, whenever it is set, has precedence: the tracers that ours has given to
 user code then make their spans with it. Without a user of ours, they make none.
@@ -84,7 +84,7 @@ def leave() -> None:
 
 
 def sdk_provider() -> Any:
-    """Make ours the provider of the process, which must have none, and return one of the SDK.
+    """Make ours the provider of the process, which must have none, and return the SDK's.
 
     Its processors get complete spans, until `close_sdk_provider`.
     """
@@ -124,7 +124,7 @@ def _set_provider(provider: TracerProvider | None) -> None:
 
 
 class _OurProvider(TracerProvider):
-    """Makes spans of the SDK while one of its processors needs them, else our own small ones."""
+    """Makes spans of the SDK while any of its processors needs them, else our own small ones."""
 
     def __init__(self) -> None:
         self.sdk: Any = None
@@ -171,7 +171,7 @@ class _ForwardingTracer(Tracer):
 
 
 class _Relay:
-    """Passes spans of our SDK provider on to the listener of the moment, if there is one."""
+    """Passes spans of our SDK provider on to the listener of the moment, if any."""
 
     def on_start(self, span: Any, parent_context: object = None) -> None:
         if _ours.listener is not None:
@@ -213,7 +213,7 @@ class _SmallTracer(Tracer):
 
     @_agnosticcontextmanager  # the API's own: it also decorates functions, async ones too
     def start_as_current_span(self, name: str, *args: Any, **options: Any) -> Any:
-        """Yield a span that is open, and the current one, inside of the block."""
+        """Yield a span that is open, and current, inside of the block."""
         ends = options.pop("end_on_exit", True)
         for key in ("record_exception", "set_status_on_exception"):
             options.pop(key, None)

@@ -132,7 +132,7 @@ def argument_passing(
 
 
 def is_factory(value: Any) -> bool:
-    """Whether it is a function without parameters, which makes an agent instead of being one."""
+    """Whether it is a function without parameters, which makes an agent and is none itself."""
     is_function = inspect.isfunction(value) or inspect.ismethod(value)
     return is_function and not inspect.signature(value).parameters
 
@@ -142,7 +142,7 @@ def is_async(call: Callable[..., Any]) -> bool:
     if inspect.isclass(call):
         return False
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
+        getattr(call, "__call__", None)  # noqa: B004 - asks for the method itself
     )
 
 
@@ -159,7 +159,7 @@ def _case_context_parameter(parameters: Sequence[Parameter]) -> str | None:
 
 
 def _is_mapping(annotation: Any) -> bool:
-    """Whether the annotation is a mapping, or a union with one."""
+    """Whether the annotation is a mapping, or a union with a mapping."""
     if isinstance(annotation, str):
         pattern = r"(typing\.)?(Optional\[)?(typing\.)?" + _MAPPING_NAMES
         return re.match(pattern, annotation) is not None

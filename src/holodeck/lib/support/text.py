@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from holodeck.errors import HoloDeckError
@@ -22,7 +23,7 @@ def message_of(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return type and message on one line; only the message for holodeck's own errors."""
+    """Return type and message on a single line; only the message for holodeck's own errors."""
     text = " ".join(message_of(error).split())
     name = type(error).__name__
     if isinstance(error, HoloDeckError):
@@ -32,16 +33,13 @@ def describe(error: BaseException) -> str:
 
 def nearest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the known word that is most like `word`, or None if none is similar enough."""
-    # Imported here because mistakes are rare.
-    from difflib import get_close_matches  # noqa: PLC0415
-
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 
 def did_you_mean(
     word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6
 ) -> str:
-    """Return `; did you mean 'x'?` with the nearest known word, or `otherwise` without one."""
+    """Return `; did you mean 'x'?` with the nearest known word, or `otherwise`."""
     nearest = nearest_word(word, known, cutoff=cutoff)
     return otherwise if nearest is None else f"; did you mean {nearest!r}?"
 
@@ -110,7 +108,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def bom_encoding(data: bytes) -> str | None:
-    """Return the encoding that a byte order mark names, or None without one."""
+    """Return the encoding that a byte order mark names, or None."""
     return next((encoding for mark, encoding in _BOMS if data.startswith(mark)), None)
 
 
@@ -127,7 +125,7 @@ def printable(text: str, keep_newlines: bool = True) -> str:
 def inert(text: str, *, keep_newlines: bool = True) -> str:
     """`text` printable, and with a backslash in what a CI service would obey, as in `:\\:error::`.
 
-    Everything that is printed or logged goes through this function or one of its variants below:
+    Everything that is printed or logged goes through this function or a variant of it below:
     `echo` and `write_text` call it. Markdown shows the backslash in no paragraph.
     """
     return _spell_commands(printable(text, keep_newlines), "\\".join)
@@ -201,7 +199,7 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return `text` as one printable line of at most `limit` characters."""
+    """Return `text` as a single printable line of at most `limit` characters."""
     # Reading more of a long text would be a waste.
     head = " ".join(text[: limit * 4].split())
     if len(text) > limit * 4:

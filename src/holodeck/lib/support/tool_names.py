@@ -15,9 +15,9 @@ _BETWEEN_WORDS = re.compile(r"[^\w*]+|_+")
 _MARK = re.compile(r"(?:_?v?\d+)+$|_(?:call|function|tool)$")
 """What stands after a name without making it another: a version, or what kind of thing it is."""
 _SEPARATORS = re.compile(r"[^\w]+")
-"""What stands after a prefix such as `functions.`, and between two names written as one."""
+"""What stands after a prefix such as `functions.`, and between two names written together."""
 _SHORTEST_SLIP = 4
-"""Letters that two names must share before a slip of one letter is more likely than two tools."""
+"""Letters that two names must share before a slip of a letter is more likely than two tools."""
 
 
 def matches_tool_name(written: str, tool: str) -> bool:
@@ -30,7 +30,7 @@ def unprefixed(tool: str) -> list[str]:
     """Return the name without the prefixes that frameworks put before it, the longest first.
 
     They write `Plugin-name` (Semantic Kernel), `server.name` and `mcp__server__name` (Claude). A
-    hyphen is a separator only if it is the only one, because Semantic Kernel allows none in names.
+    hyphen is a separator only if there is no other, because Semantic Kernel allows none in names.
     A single underscore never is: `get_order` is not a tool `order`.
 
     Examples:
@@ -58,7 +58,7 @@ def _is_name(prefix: str) -> bool:
 
 
 def tools_named(written: str, tools: Iterable[str]) -> list[str]:
-    """Return the tools that a name means: the one of this name, else all with it after a prefix.
+    """Return the tools that a name means: the tool of this name, else all with it after a prefix.
 
     Several mean that the name is ambiguous.
     """
@@ -107,7 +107,7 @@ def is_forbidden(
 
 
 def is_near(written: str, tool: str) -> bool:
-    """Whether a tool's name is so like a written one that the same tool may be meant.
+    """Whether a tool's name is so like a written name that the same tool may be meant.
 
     It is if the whole written name stands after a separator, before a version, in another case, or
     with a slip of a letter. A further word makes another tool: `get_order_history`, `get_order`.
@@ -137,7 +137,7 @@ def _endings(words: str) -> list[str]:
 
 
 def is_similar(written: str, tool: str) -> bool:
-    """Whether two names differ in case, punctuation or one slip of letters, or one holds both.
+    """Whether two names differ in case, punctuation or a slip of letters, or either holds both.
 
     A slip is a letter more or less, or two letters that are swapped; a different letter makes a
     different word (`get`, `set`).

@@ -10,7 +10,7 @@ from typing import cast
 
 import h11
 
-from holodeck.lib.processes.background_loop import BackgroundRun
+from holodeck.lib.processes.threads import BackgroundRun
 from holodeck.lib.tap.exchange import Headers, TappedResponse, UpstreamError, error_content
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from holodeck.errors import ExecutionError, ExitCode
-from holodeck.lib.processes.background_loop import RunLoop
 from holodeck.lib.processes.process_exit import ProcessExit, exit_now, process_exit_forbidden
+from holodeck.lib.processes.threads import RunLoop
 from holodeck.lib.support.text import describe
 from holodeck.lib.ui.live import active_live_line, echo
 

@@ -34,7 +34,6 @@ from holodeck.lib.observability import (
     initialize_observability,
     shutdown_observability,
 )
-from holodeck.lib.processes.background_loop import RunLoop
 from holodeck.lib.processes.channel import FrameReader, Head, Parent
 from holodeck.lib.processes.process_exit import (
     exit_now,
@@ -42,6 +41,7 @@ from holodeck.lib.processes.process_exit import (
     forbid_process_exit,
     process_exit_forbidden,
 )
+from holodeck.lib.processes.threads import RunLoop
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import process_variables, replace_variables

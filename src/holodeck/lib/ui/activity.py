@@ -56,27 +56,27 @@ class Activities:
         self._lock = threading.Lock()
         self._present: dict[int, Activity] = {}
 
-    def add(self, one: Activity) -> None:
+    def add(self, activity: Activity) -> None:
         with self._lock:
-            self._present[id(one)] = one
+            self._present[id(activity)] = activity
 
-    def remove(self, one: Activity) -> None:
+    def remove(self, activity: Activity) -> None:
         with self._lock:
-            self._present.pop(id(one), None)
+            self._present.pop(id(activity), None)
 
     def of(self, case: object | None) -> Activity | None:
-        """Return the one of the case that began last; None without one."""
+        """Return the activity of the case that began last; None if there is none."""
         with self._lock:
-            own = [one for one in self._present.values() if one.case is case]
-        return own[-1] if own else None
+            activities = [each for each in self._present.values() if each.case is case]
+        return activities[-1] if activities else None
 
     def count_by_text(self, without: object) -> list[tuple[str, int]]:
         """Return how many other cases do or wait for what, the most frequent first."""
         with self._lock:
             texts = {
-                id(one.case): one.text
-                for one in self._present.values()
-                if one.case is not None and one.case is not without
+                id(each.case): each.text
+                for each in self._present.values()
+                if each.case is not None and each.case is not without
             }
         return Counter(texts.values()).most_common()
 
@@ -109,12 +109,12 @@ def activity(
         yield
         return
     ends_at = None if seconds is None else time.monotonic() + seconds
-    one = Activity(text, timed, ends_at, reason, _case.get())
-    activities.add(one)
+    present = Activity(text, timed, ends_at, reason, _case.get())
+    activities.add(present)
     try:
         yield
     finally:
-        activities.remove(one)
+        activities.remove(present)
 
 
 @contextmanager
@@ -140,7 +140,7 @@ class _Started:
 class RemainingTime:
     """Measures cases and estimates the rest.
 
-    The unit is one run of a case; a case with `repeat: 5` counts as five. The estimate divides what
+    The unit is a run of a case; a case with `repeat: 5` counts as five. The estimate divides what
     is left by the pace of the run so far, which contains its concurrency, its retries and its
     waits. A case that runs counts as done in part, up to the mean time of the finished ones.
 
@@ -246,7 +246,7 @@ class LiveStatus:
         enter_case(case)
 
     def finish(self, name: str) -> None:
-        """Note that the case of the present task, else one with that name, has finished."""
+        """Note that the case of the present task, else a case with that name, has finished."""
         own = current_case()
         # The caller may have started a case without a name under another label: the oldest, then.
         candidates = (
@@ -345,10 +345,10 @@ class LiveStatus:
 
     def _preparing(self) -> str:
         """Return what goes on outside of all cases; empty if it has only begun."""
-        one, now = self.activities.of(None), self._clock()
-        if one is None or now - self._began < _SHOW_AFTER_S:
+        activity, now = self.activities.of(None), self._clock()
+        if activity is None or now - self._began < _SHOW_AFTER_S:
             return ""
-        return self._clean(one.describe(now))
+        return self._clean(activity.describe(now))
 
     def _clean(self, text: str) -> str:
         return one_line(self.redact(text), _MAX_TEXT)

@@ -50,7 +50,7 @@ def hold_terminal() -> Iterator[None]:
 def show_messages(
     messages: Sequence[DisplayedMessage], name: str = "", *, gap: bool = False
 ) -> None:
-    """Write messages to stderr; each line begins with the name if there is one.
+    """Write messages to stderr; each line begins with the name unless it is empty.
 
     With `gap`, end the present line of the terminal first. A closed stream is ignored.
     """
@@ -120,7 +120,9 @@ def _wrap(row: str, columns: int | None, is_indented: bool) -> Iterator[str]:
 def find_missing_terminal() -> str | None:
     """Return the first standard stream that is not a terminal; None if a person can type."""
     streams = {"stdin": sys.stdin, "stdout": sys.stdout, "stderr": sys.stderr}
-    return next((name for name, one in streams.items() if one is None or not is_tty(one)), None)
+    return next(
+        (name for name, stream in streams.items() if stream is None or not is_tty(stream)), None
+    )
 
 
 async def read_typed_line(prompt: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The `--help` of a command with many options: in groups, one line per option."""
+"""The `--help` of a command with many options: in groups, with a line per option."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -211,8 +211,9 @@ def write_raw(stream: TextIO, text: str) -> None:
 class DownloadProgress:
     """Shows how far downloads are; call it with (bytes done, total or None, name).
 
-    On a terminal it is a note on the live line, or, without one, a live line of its own, which goes
-    away at the end and, for a context manager, after an error. Elsewhere it is a line every 10 %.
+    On a terminal it is a note on the live line or, if there is none, a live line of its own, which
+    goes away at the end and, for a context manager, after an error. Elsewhere it is a line every
+    10 %.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -246,7 +247,7 @@ class DownloadProgress:
             line.__exit__()
 
     def _print(self, done: int, total: int | None, what: str) -> None:
-        # Without a total, a line for every 10 MB stands in for one every 10 %.
+        # Without a total, a line for every 10 MB stands in for a line every 10 %.
         position = 100 * done // total if total else done // _MEGABYTE
         step = position - position % _PERCENT_STEP
         if step > self._printed.get(what, -1):
@@ -257,7 +258,7 @@ class DownloadProgress:
 class IngestionProgress:
     """Shows how many documents a tool has read; call it with (documents done, total, tool's name).
 
-    It is a note on the live line, or, without one, a line on stderr every few seconds.
+    It is a note on the live line or, if there is none, a line on stderr every few seconds.
     """
 
     def __init__(
@@ -292,7 +293,7 @@ def _describe(done: int, total: int | None, what: str) -> str:
 
 
 class _StreamCopy(io.TextIOWrapper):
-    """A stream to the same file as another one; it stays open when the other is closed."""
+    """A stream to the same file as another stream; it stays open when the other is closed."""
 
     def __init__(self, original: TextIO) -> None:
         descriptor = os.dup(original.fileno())

@@ -77,7 +77,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 class ANSIColors:
-    """The sequences that switch a colour on, and the one that switches it off."""
+    """The sequences that switch a colour on, and the sequence that switches it off."""
 
     GREEN = "\x1b[92m"
     RED = "\x1b[91m"
@@ -87,7 +87,7 @@ class ANSIColors:
 
 
 def colorize(text: str, color: str, force_tty: bool | None = None) -> str:
-    """Return `text` in `color`, one of ANSIColors; plain if stdout shows no colours.
+    """Return `text` in `color`, which is of ANSIColors; plain if stdout shows no colours.
 
     `force_tty` decides instead of looking at stdout.
     """

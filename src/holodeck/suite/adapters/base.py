@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -46,18 +46,18 @@ class AdapterBackend:
         self._target = adapter if isinstance(adapter, AgentBackend) else _agent_function(adapter)
         self._check_context(context)
         self._shared = _uncopyable(context)
-        self._context = _copy_of(context, self._shared)
+        # A copy, so that no attempt changes what the next one gets.
+        self._context = deepcopy(context, dict(self._shared))
         self.answer = AgentResult(output="")
         """The last one; its output is empty if there is none."""
         self.failure: BackendError | None = None
         """Why there is no answer."""
 
     def _check_context(self, context: Context | None) -> None:
-        if context is None:
-            return
-        if not isinstance(context, Mapping):
+        if context is not None and not isinstance(context, Mapping):
             raise ConfigError("context", f"found {type(context).__name__}; expected a mapping")
-        if not isinstance(self._target, AgentCall) or _takes_no_context(self._target):
+        takes_any = isinstance(self._target, AgentCall) and not _takes_no_context(self._target)
+        if context is not None and not takes_any:
             raise ConfigError(
                 "context",
                 "the agent takes none; give it a parameter 'context', as in"
@@ -74,9 +74,8 @@ class AdapterBackend:
     ) -> ExecutionResult:
         """Return the agent's answer within the limit of the test case. Raises BackendError."""
         self.answer, self.failure = AgentResult(output=""), None
-        case_context = _copy_of(self._context, self._shared)
         try:
-            call = partial(self._answer, message, case_context)
+            call = partial(self._answer, message, deepcopy(self._context, dict(self._shared)))
             self.answer = await call_with_limit(call, None)
         except BackendError as error:
             self.failure = error
@@ -94,7 +93,13 @@ class AdapterBackend:
     async def _answer(self, message: str, context: Context | None) -> AgentResult:
         target = self._target
         if isinstance(target, AgentCall):
-            call = _bound_call(target, message, context)
+            call = partial(target.function, message)
+            if target.case_context is not None:
+                call = partial(call, **{target.case_context: context})
+            elif target.context == "second":
+                call = partial(call, context)
+            elif target.context == "by name":
+                call = partial(call, context=context)
             value = await call_user_function(call, target.function)
         else:
             await target.initialize()
@@ -111,16 +116,6 @@ def describe_failure(error: BackendError) -> str:
     if type(error) is BackendSessionError and error.__cause__ is not None:
         return str(error)  # type and message of what the agent raised
     return f"{type(error).__name__}: {error}"
-
-
-def _bound_call(target: AgentCall, message: str, context: Context | None) -> Callable[[], Any]:
-    if target.case_context is not None:
-        return partial(target.function, message, **{target.case_context: context})
-    if target.context == "left out":
-        return partial(target.function, message)
-    if target.context == "second":
-        return partial(target.function, message, context)
-    return partial(target.function, message, context=context)
 
 
 def _takes_no_context(target: AgentCall) -> bool:
@@ -171,8 +166,3 @@ def _uncopyable(context: Context | None) -> dict[int, Any]:
                 describe(error),
             )
     return shared
-
-
-def _copy_of(context: Context | None, shared: Mapping[int, Any]) -> Context | None:
-    """Return a copy, so that no attempt changes what the next one gets."""
-    return deepcopy(context, dict(shared))

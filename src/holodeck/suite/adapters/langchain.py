@@ -27,15 +27,15 @@ class LangChainAdapter:
     def run(self, input: str, context: Context | None = None) -> AgentResult:  # noqa: A002
         """Return the agent's answer. Raises what the agent raises."""
         started = time.perf_counter()
-        found = self.agent_executor.invoke(
+        answer = self.agent_executor.invoke(
             {"input": input, **(context or {})}, return_only_outputs=False
         )
         latency_ms = (time.perf_counter() - started) * 1000
-        result = AgentResult(output=found.get("output", ""), latency_ms=latency_ms)
-        steps = found.get("intermediate_steps")
+        result = AgentResult(output=answer.get("output", ""), latency_ms=latency_ms)
+        steps = answer.get("intermediate_steps")
         if steps is not None:
-            result.tool_calls = [_tool_call(action, seen) for action, seen in steps]
-            trace = [f"{action.tool}: {seen}" for action, seen in steps]
+            result.tool_calls = [_tool_call(action, result) for action, result in steps]
+            trace = [f"{action.tool}: {result}" for action, result in steps]
             result.reasoning_trace = trace or None
         return result
 
@@ -44,12 +44,12 @@ def _is_agent_executor(kind: type) -> bool:
     """Whether a class is AgentExecutor of LangChain or derived from it; nothing is imported."""
     packages = ("langchain", "langchain_classic")
     return any(
-        one.__name__ == "AgentExecutor" and one.__module__.partition(".")[0] in packages
-        for one in kind.__mro__
+        base.__name__ == "AgentExecutor" and base.__module__.partition(".")[0] in packages
+        for base in kind.__mro__
     )
 
 
-def _tool_call(action: Any, seen: Any) -> ToolCall:
-    given = action.tool_input
-    arguments = given if isinstance(given, dict) else {"input": given}
-    return ToolCall(name=action.tool, arguments=arguments, result=str(seen))
+def _tool_call(action: Any, result: Any) -> ToolCall:
+    written = action.tool_input
+    arguments = written if isinstance(written, dict) else {"input": written}
+    return ToolCall(name=action.tool, arguments=arguments, result=str(result))

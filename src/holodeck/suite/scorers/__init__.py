@@ -16,6 +16,3 @@ __all__ = [
     "list_scorers",
     "register_scorer",
 ]
-
-QUICK = (PassFailScorer, ExactMatchScorer, RegexScorer)
-"""Built-in scorers that need no thread."""

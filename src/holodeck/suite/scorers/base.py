@@ -102,7 +102,8 @@ def register_scorer(scorer: Scorer, replace: bool = False) -> None:
         raise ConfigError(WHERE, f"'name' is {scorer.name!r}; expected text without colons")
     if scorer.name in list_scorers() and not replace:
         # A cell of a notebook that runs again defines the same class anew.
-        earlier, new = _class_name(get_scorer(scorer.name)), _class_name(scorer)
+        classes = (type(get_scorer(scorer.name)), type(scorer))
+        earlier, new = (f"{kind.__module__}.{kind.__qualname__}" for kind in classes)
         if earlier != new:
             message = "scorer %r is now %s instead of %s; replace=True silences this"
             logger.warning(message, scorer.name, new, earlier)
@@ -119,12 +120,12 @@ def get_scorer(name: str, folder: Path | None = None) -> Scorer:
     if name == SIMILARITY and not _has_embeddings():
         raise MissingExtra("local", f"{WHERE} {name!r}")
     try:
-        found: object = _BUILT_IN.load(name, base_dir=folder)
+        value: object = _BUILT_IN.load(name, base_dir=folder)
     except ConfigError as error:
         is_known = ":" in name or name in _BUILT_IN.names()
         why = error.message if is_known else unknown_name(WHERE, name, list_scorers())
         raise UnknownScorer(WHERE, why) from error
-    scorer = found() if inspect.isclass(found) else found
+    scorer = value() if inspect.isclass(value) else value
     if not isinstance(scorer, Scorer):
         raise ConfigError(WHERE, f"{name!r} has no 'name' and 'score(scenario, result)'")
     return scorer
@@ -134,10 +135,6 @@ def list_scorers() -> list[str]:
     """Return the available names, the built-in ones first."""
     built_in = (name for name in _BUILT_IN.names() if name != SIMILARITY or _has_embeddings())
     return list(dict.fromkeys((*built_in, *_registered)))
-
-
-def _class_name(scorer: Scorer) -> str:
-    return f"{type(scorer).__module__}.{type(scorer).__qualname__}"
 
 
 def _has_embeddings() -> bool:

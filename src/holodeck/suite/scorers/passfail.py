@@ -84,5 +84,5 @@ def _argument_differences(expected: Mapping[str, Any], call: ToolCall) -> Iterat
         if key not in call.arguments:
             yield f"argument {key!r} is missing"
         elif not matches(ArgMatcher(equals=value), call.arguments[key]):
-            found = call.arguments[key]
-            yield f"argument {key!r} is {str(found)[:80]!r}; expected {str(value)[:80]!r}"
+            written = str(call.arguments[key])[:80]
+            yield f"argument {key!r} is {written!r}; expected {str(value)[:80]!r}"

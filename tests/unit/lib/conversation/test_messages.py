@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.events import MessageAdded
-from holodeck.lib.conversation.usage import record_usage
+from holodeck.lib.conversation.participants import record_usage
 from holodeck.models.token_usage import TokenUsage
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
 from support.participants import Scripted, a_judge, a_user, an_agent, texts_of

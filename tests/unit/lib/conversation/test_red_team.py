@@ -365,12 +365,6 @@ def test_goat_tells_encodings_from_its_catalogue(model):
         attacker(model, "goat", metaprompt_template="x")
 
 
-def test_the_techniques_that_an_attacker_names_are_known():
-    chosen = scenario.GoatStrategy().chosen_technique_ids("RESPONSE PRIMING in TOPIC_SPLITTING")
-
-    assert chosen == ["RESPONSE_PRIMING", "TOPIC_SPLITTING"]
-
-
 async def test_a_replayed_attack_calls_no_model(model, tmp_path):
     options = {"cache_key": "k", "cache_dir": tmp_path}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from holodeck.lib.compare.run_comparison import compare_runs, side_of_run
 from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import Run, read_run
-from holodeck.lib.reports.html_comparison import generate_html_comparison
+from holodeck.lib.reports.html import generate_html_comparison
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.grading.recorded import report_of
 from holodeck.models.records.record import CaseFinished, CaseSkipped, RunHead

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.reports.dataframes import CASE_COLUMNS, METRIC_COLUMNS
+from holodeck.lib.reports.tables import CASE_COLUMNS, METRIC_COLUMNS
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import (

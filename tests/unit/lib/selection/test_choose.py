@@ -3,8 +3,7 @@
 import pytest
 
 from holodeck.errors import ConfigError, NothingSelected
-from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard
+from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard, parse_expression
 from holodeck.lib.selection.select_cases import select
 from holodeck.models.test_case import TestCaseModel
 
@@ -25,10 +24,10 @@ CASES = [
         ({"tags": ("money",), "excluded_tags": ("slow",)}, [0]),
         ({"suites": ("billing",)}, [0, 1]),
         ({"ids": ("g", "r1")}, [0, 2]),
-        ({"keyword": parse("refund")}, [0, 1]),
-        ({"keyword": parse("billing and not twice")}, [0]),
-        ({"keyword": parse("weather")}, [3]),
-        ({"keyword": parse("r1 or greets")}, [0, 2]),
+        ({"keyword": parse_expression("refund")}, [0, 1]),
+        ({"keyword": parse_expression("billing and not twice")}, [0]),
+        ({"keyword": parse_expression("weather")}, [3]),
+        ({"keyword": parse_expression("r1 or greets")}, [0, 2]),
         ({"tags": ("smoke",), "limit": 1}, [0]),
         ({"limit": 9}, [0, 1, 2, 3]),
     ],
@@ -50,9 +49,12 @@ def test_a_case_must_pass_every_filter(request_, places):
         ({"tags": ("SMOKE",)}, "did you mean 'smoke'?"),
         ({"ids": ("r1", "r2")}, "--id: no case has the id 'r2'; known: g, r1"),
         ({"suites": ("search",)}, "--suite: no case has the suite 'search'; known: billing"),
-        ({"keyword": parse("gift")}, "-k: no name, id or suite contains 'gift'; known: 'refund',"),
-        ({"keyword": parse("not (greets or refund or weather)")}, "-k matches no case"),
-        ({"tags": ("smoke",), "keyword": parse("twice")},
+        (
+            {"keyword": parse_expression("gift")},
+            "-k: no name, id or suite contains 'gift'; known: 'refund',",
+        ),
+        ({"keyword": parse_expression("not (greets or refund or weather)")}, "-k matches no case"),
+        ({"tags": ("smoke",), "keyword": parse_expression("twice")},
          "no case matches all of --tag (2 alone), -k (1 alone)"),
         ({"last_failed": True}, "--last-failed: no recorded run has a result of these cases"),
         ({"shard": Shard(5, 5)}, "--shard 5/5: fewer cases are selected than there are shards"),
@@ -72,7 +74,10 @@ def test_choosing_nothing_is_told_with_what_there_is(request_, said):
     [
         ({"tags": ("smoke", "fats")}, "--tag: no case has the tag 'fats'"),
         ({"excluded_tags": ("slwo",)}, "--exclude-tag: no case has the tag 'slwo'; did you mean"),
-        ({"keyword": parse("greets and not gift")}, "-k: no name, id or suite contains 'gift'"),
+        (
+            {"keyword": parse_expression("greets and not gift")},
+            "-k: no name, id or suite contains 'gift'",
+        ),
     ],
     ids=["tag", "excluded tag", "word"],
 )
@@ -99,7 +104,7 @@ def test_a_seed_gives_the_same_order_whatever_else_is_chosen():
     cases = [TestCaseModel(name=f"case {n}", input="x") for n in range(30)]
 
     whole = select(cases, SelectionRequest(seed=7)).indexes
-    odd = select(cases, SelectionRequest(seed=7, keyword=parse("1"))).indexes
+    odd = select(cases, SelectionRequest(seed=7, keyword=parse_expression("1"))).indexes
 
     assert sorted(whole) == list(range(30))
     assert whole != list(range(30)) != select(cases, SelectionRequest(seed=8)).indexes
@@ -114,7 +119,12 @@ def test_an_impossible_shard_is_a_mistake(text):
 
 def test_what_was_asked_for_can_be_typed_again():
     request = SelectionRequest(
-        ids=("a b",), tags=("x",), keyword=parse("a or b"), seed=0, limit=3, shard=Shard(1, 2)
+        ids=("a b",),
+        tags=("x",),
+        keyword=parse_expression("a or b"),
+        seed=0,
+        limit=3,
+        shard=Shard(1, 2),
     )
 
     assert str(request) == (
@@ -129,12 +139,12 @@ def test_a_keyword_is_not_looked_for_in_the_input_of_a_case_that_has_a_name_or_a
         TestCaseModel(suite="billing", input="where is my refund"),
     ]
 
-    assert select(cases, SelectionRequest(keyword=parse("refund"))).indexes == [2]
-    assert select(cases, SelectionRequest(keyword=parse("not refund"))).indexes == [0, 1]
+    assert select(cases, SelectionRequest(keyword=parse_expression("refund"))).indexes == [2]
+    assert select(cases, SelectionRequest(keyword=parse_expression("not refund"))).indexes == [0, 1]
 
 
 def test_an_agent_without_cases_is_not_the_fault_of_a_filter():
-    choice = select([], SelectionRequest(keyword=parse("refund"), allow_empty=True))
+    choice = select([], SelectionRequest(keyword=parse_expression("refund"), allow_empty=True))
 
     assert (choice.indexes, choice.selection.total) == ([], 0)
     assert select([], SelectionRequest()).indexes == []

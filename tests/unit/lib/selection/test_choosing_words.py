@@ -3,8 +3,7 @@
 import pytest
 
 from holodeck.errors import NothingSelected
-from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard
+from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard, parse_expression
 from holodeck.lib.selection.select_cases import select, split_into_shards
 from holodeck.models.test_case import TestCaseModel
 
@@ -39,7 +38,7 @@ def test_where_no_case_has_a_tag_that_is_said():
 
 @pytest.mark.parametrize(("count", "end"), [(3, "'case 02'"), (4, "'case 02', …")])
 def test_three_names_show_what_a_keyword_could_be(count, end):
-    said = refused(cases(count), keyword=parse("gift"))
+    said = refused(cases(count), keyword=parse_expression("gift"))
 
     assert said == ("-k: no name, id or suite contains 'gift'; known: 'case 00', 'case 01', " + end)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.selection.expression import parse
+from holodeck.lib.selection.request import parse_expression
 
 SAID = "refund of order 12, by card"
 
@@ -32,7 +32,7 @@ SAID = "refund of order 12, by card"
     ids=str,
 )
 def test_words_are_looked_for_anywhere_and_joined(text, fits):
-    assert parse(text).matches(SAID) is fits
+    assert parse_expression(text).matches(SAID) is fits
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_words_are_looked_for_anywhere_and_joined(text, fits):
 )
 def test_what_cannot_be_read_is_told_with_its_place(text, said):
     with pytest.raises(ConfigError) as caught:
-        parse(text)
+        parse_expression(text)
 
     assert said in str(caught.value)
 
@@ -63,15 +63,15 @@ def test_fifty_parentheses_may_stand_in_each_other(deep):
     text = "(" * deep + "refund" + ")" * deep
 
     if deep == 50:
-        assert parse(f"{text} or {text}").matches(SAID)
+        assert parse_expression(f"{text} or {text}").matches(SAID)
     else:
         with pytest.raises(ConfigError, match="more than 50 parentheses deep"):
-            parse(text)
+            parse_expression(text)
 
 
 def test_a_word_may_hold_an_apostrophe():
-    assert parse("user's").words == ("user's",)
+    assert parse_expression("user's").words == ("user's",)
 
 
 def test_a_thousand_nots_are_read():
-    assert parse("not " * 1001 + "gift").matches(SAID)
+    assert parse_expression("not " * 1001 + "gift").matches(SAID)

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.lib.judging.agreement import mcnemar_p_value
-from holodeck.lib.reports.preferences import describe_preferences
+from holodeck.lib.reports.against import describe_preferences
 from holodeck.models.records.comparison import Preferences
 from holodeck.models.token_usage import TokenUsage
 
@@ -26,7 +26,6 @@ def preferences(first, second, left_out=0):
 @pytest.mark.parametrize(
     ("found", "lines"),
     [
-        (None, []),
         (preferences(0, 0), ["in 0 cases and that of B in 0; 1 changed with the order, 2"]),
         (
             preferences(8, 1),
@@ -43,7 +42,7 @@ def preferences(first, second, left_out=0):
     ],
 )
 def test_what_may_be_luck_is_said(found, lines):
-    described = list(describe_preferences(found, 0.05))
+    described = list(describe_preferences(found))
 
     assert len(described) == len(lines)
     assert [line for line, text in zip(lines, described, strict=True) if line not in text] == []
