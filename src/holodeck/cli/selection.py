@@ -15,6 +15,7 @@ from holodeck.lib.selection.request import (
     CaseHistory,
     SelectionRequest,
     Shard,
+    parse_expression,
 )
 from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.ui.terminal import format_table
