@@ -44,7 +44,7 @@ def _frames(reason: Reason) -> list[str]:
 
 
 def _with_code(reason: Reason) -> list[str]:
-    """Return the reason, and the lines of the user's code around the one that raised."""
+    """Return the reason, and the lines of the user's code around that which raised."""
     excerpt = [] if reason.raised is None else reason.raised.excerpt
     return [str(reason), *(f"  {line}" for line in excerpt)]
 
@@ -75,7 +75,7 @@ class TestedAgent:
         return replace(self, tested=replace(self.tested, agent=agent))
 
     def indexes_by_suite(self) -> dict[str | None, list[int]]:
-        """Return the indexes of the cases of each suite; None has those without one."""
+        """Return the indexes of the cases of each suite; None has those without a suite."""
         indexes: dict[str | None, list[int]] = {}
         for index, case in enumerate(self.agent.test_cases or []):
             indexes.setdefault(case.suite, []).append(index)
@@ -160,7 +160,7 @@ class CollectedSuiteFile(CollectedAgentFile):
 
 
 class CasesOfSuite(pytest.Collector):
-    """The cases of one suite of an agent.yaml."""
+    """The cases of a suite of an agent.yaml."""
 
     def __init__(self, *, loaded: TestedAgent, **given: Any) -> None:
         super().__init__(**given)

@@ -91,7 +91,7 @@ class Scenarios:
 
     def take(self) -> list[Row]:
         """Return the new scenarios, each once."""
-        # One at a time, because another thread may add one meanwhile.
+        # Each on its own, because another thread may add to them meanwhile.
         return [self.new.pop(0) for _ in range(len(self.new))]
 
 
@@ -321,7 +321,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Add scenarios that ended after the last test; fail a session with one that never ran."""
+    """Add scenarios that ended after the last test; fail a session whose scenario never ran."""
     config: Any = session.config
     scenarios: Scenarios = config.stash[_KEY]
     rows = scenarios.take()

@@ -82,7 +82,7 @@ def find_agents(
     """Return the agents that the paths contain; a folder contains every agent.yaml below it.
 
     A folder without an agent.yaml contains every suite below it. A suite runs with `agent`, else
-    with the nearest agent.yaml beside or above its file; unless `needs_agent`, suites without one
+    with the nearest agent.yaml beside or above its file; unless `needs_agent`, suites without it
     are a target with an adapter that cannot be called. Without paths, the agent.yaml of the working
     folder is used. Raises FileNotFoundError for a folder without both; missing files are reported
     when they are read.

@@ -1,4 +1,4 @@
-"""The state of one `holodeck` command: its verbosity and the secrets that it must not print."""
+"""The state of a `holodeck` command: its verbosity and the secrets that it must not print."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class CliContext:
         self._redactor = None
 
     def is_new_notice(self, notice: str) -> bool:
-        """Return whether the notice was not printed yet; several agents may cause the same one."""
+        """Return whether the notice was not printed yet; several agents may cause the same."""
         is_new = notice not in self._notices
         self._notices.add(notice)
         return is_new

@@ -91,7 +91,7 @@ def _source(variables: Mapping[str, str]) -> str:
 
 
 MOST_ANNOTATIONS = 10
-"""GitHub shows no more of a kind for one step."""
+"""GitHub shows no more of a kind for a step."""
 _MAX_LINE = 1_000
 _MAX_LINES = 20
 _MAX_NAMED = 5
@@ -125,7 +125,7 @@ def step_summary(report: TestReport, links: SourceLinks) -> str:
 
 
 def _others(group: CheckGroup) -> str:
-    """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for one test."""
+    """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for a test alone."""
     named = [_named(result) for result in islice(group.results(), 1, _MAX_NAMED + 1)]
     more = group.count - 1 - len(named)
     if not named:

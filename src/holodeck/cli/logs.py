@@ -1,4 +1,4 @@
-"""Errors and logs on stderr: secrets masked, one record per line, never inside the live line."""
+"""Errors and logs on stderr: secrets masked, a record per line, never inside the live line."""
 
 import logging
 import sys
@@ -18,7 +18,7 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 def print_error(error: Exception, context: CliContext) -> None:
-    """Print one line about the error; with -vv, print its traceback first."""
+    """Print a line about the error; with -vv, print its traceback first."""
     line = describe(error)
     if isinstance(error, HoloDeckError):
         line = f"{error.label}: {error}"

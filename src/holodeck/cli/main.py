@@ -111,7 +111,7 @@ def _run_program() -> int:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command and return its exit code; an error becomes a line on stderr."""
+    """Run a command and return its exit code; an error becomes a line on stderr."""
     context = CliContext.from_args(args)
     try:
         returned = cli.main(list(args), "holodeck", standalone_mode=False, obj=context)

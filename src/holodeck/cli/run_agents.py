@@ -73,7 +73,7 @@ class TestOptions:
     debug: bool = False
     """Whether a person types the messages of simulated users."""
     against: str | None = None
-    """The agent to compare with; None for a run of one agent."""
+    """The agent to compare with; None for a run of the agent alone."""
     fail_on: Literal["regression"] | None = None
     """What makes a comparison fail; None if no verdict does."""
     gate: "GateOptions | None" = None
@@ -240,7 +240,7 @@ def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionReq
 
 
 def _run_each(options: TestOptions, agents: Sequence[CheckedAgent], context: CliContext) -> int:
-    """Run one agent after the other; after runs, print the exit code of each.
+    """Run the agents in turn; after runs, print the exit code of each.
 
     A report of `--output` joins those of all agents.
     """
@@ -321,7 +321,7 @@ def _write_merged(
     detail: "ReportDetail | None",
     context: CliContext,
 ) -> None:
-    """Write the reports of all agents, by their titles, as one. Raises ReportError."""
+    """Write the reports of all agents, by their titles, joined. Raises ReportError."""
     from holodeck.lib.reports.merge import NamedReport, merge_reports
 
     merged = merge_reports([NamedReport(*item) for item in reports.items()])
@@ -352,7 +352,7 @@ def _run_agent(
     context: CliContext,
     reports: "dict[str, TestReport] | None" = None,
 ) -> int:
-    """Run, list or plan one agent; return the exit code, and add the report to `reports`."""
+    """Run, list or plan an agent; return the exit code, and add the report to `reports`."""
     if options.preview_mode is None:
         return _test(options, tested, context, reports)
     agent, selection = tested.select(context)
@@ -380,7 +380,7 @@ def _test(
     context: CliContext,
     reports: "dict[str, TestReport] | None",
 ) -> int:
-    """Run one agent, or it and the second one; return the exit code."""
+    """Run an agent, or it and the second; return the exit code."""
     agents, selection = _agents_to_run(options, tested, context)
 
     def on_report(report: "TestReport") -> None:
@@ -444,7 +444,7 @@ def _session(
     selection: Selection | None,
     context: CliContext,
 ) -> "RunSession[Any]":
-    """Return the run of one agent or two; a baseline is read now. Raises ConfigError."""
+    """Return the run of an agent or two; a baseline is read now. Raises ConfigError."""
     from holodeck.lib.test_runner.display import TextDisplay
     from holodeck.lib.test_runner.session import TestSession
 
@@ -474,7 +474,7 @@ def _session(
         from holodeck.lib.compare.regression_gate import RegressionGate
 
         gate = RegressionGate(options.gate, agents[0], redactor).judge
-        check_inputs(options.targets)  # the baseline is one
+        check_inputs(options.targets)  # which the baseline is, too
     return TestSession(
         agents,
         redactor,

@@ -79,7 +79,7 @@ def track_reads(
 
 
 def _find_agent_config(paths: Sequence[str], agent: str | None) -> Path:
-    """Return the one agent.yaml that the paths mean. Raises UsageError."""
+    """Return the only agent.yaml that the paths mean. Raises UsageError."""
     targets = find_agents(paths, agent).targets
     if len(targets) != 1:
         raise click.UsageError(
@@ -118,7 +118,7 @@ def _round_args(args: Sequence[str], read_file: Path, last: str | None) -> list[
 
 
 def _run_round(args: Sequence[str]) -> None:
-    """Run one round to its end; pass a signal on to it, and raise it afterwards."""
+    """Run a round to its end; pass a signal on to it, and raise it afterwards."""
     import subprocess
 
     # -B: if a file is saved twice within a second, Python would use its outdated bytecode.

@@ -178,7 +178,7 @@ def _write_suite(file: Path, context: click.Context) -> None:
 
 
 def _require_new(files: "dict[Path, str]") -> None:
-    """Raise ConfigError if one of the files exists."""
+    """Raise ConfigError if any of the files exists."""
     from holodeck.errors import ConfigError
 
     for file in files:
@@ -231,7 +231,7 @@ def _comment(tools: list[str] | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as YAML, on one line."""
+    """Return a text as YAML, on a single line."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -229,7 +229,7 @@ async def _check(
 
 
 class _Progress:
-    """Prints the progress to stderr: on one line of a terminal, elsewhere every tenth."""
+    """Prints the progress to stderr: on a line of a terminal, elsewhere every tenth."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty()

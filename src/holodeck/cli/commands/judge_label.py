@@ -71,7 +71,7 @@ def label(
     subject = find_judged_metric(agent, metric)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
     labels = read_labels(labels_file) if _has_text(labels_file) else []
-    # a label without a name cannot have a second one beside it
+    # a label without a name cannot have a second beside it
     known = {
         known_label.question
         for known_label in labels

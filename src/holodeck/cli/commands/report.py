@@ -85,7 +85,7 @@ def report(
 
 
 def read_named(name: str, store: RunStore, context: CliContext) -> NamedReport:
-    """Return the report of a run, or the one in a JSON file. Raises ConfigError."""
+    """Return the report of a run, or that in a JSON file. Raises ConfigError."""
     if not is_report(name):
         run = read_run(store, name, context)
         return NamedReport(run.id if name == run.id else f"{name} ({run.id})", report_of(run))

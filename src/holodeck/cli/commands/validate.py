@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -15,7 +13,7 @@ from holodeck.cli.options import allow_outside_option, untrusted_option
 from holodeck.config.cases.suite_files import why_not_run
 from holodeck.config.checks.agent import check
 from holodeck.config.checks.findings import CheckContext, Finding
-from holodeck.config.loader import load_agent_with_config
+from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.secrets import collect
 from holodeck.config.trust import named_code
@@ -64,59 +62,38 @@ def validate(
     found = find_checked(agent_config)
     for target in found.targets:
         try:
-            checked = _check(target, strict=strict, load=load)
+            agent, loader, findings = _read(target)
         except ConfigError as error:
             if not as_json and len(found.targets) == 1:
                 raise
             is_valid = False
             _report_error(error, rows, cli_context, as_json=as_json)
             continue
-        is_valid = is_valid and not checked.errors
-        read |= checked.read
-        rows += _rows(checked.findings)
-        cli_context.protect(checked.secrets)
+        loaded = None
+        if load and not any(finding.severity == "error" for finding in findings):
+            loaded = _load_code(agent, findings)
+        errors = sum(1 for finding in findings if strict or finding.severity == "error")
+        is_valid = is_valid and not errors
+        read |= loader.cases_read
+        rows += _rows(findings)
+        cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
         if not as_json:
-            echo(cli_context.clean(checked.text))
-        if checked.notice is not None:
-            cli_context.warn(checked.notice)
+            echo(cli_context.clean(_as_text(findings, target.path, agent, errors, loaded)))
+        if (notice := loader.overridden_notice(agent)) is not None:
+            cli_context.warn(notice)
     if as_json:
         cli_context.print_json(json.dumps(rows, indent=2))
     _warn_of_unchecked(found.others, read, cli_context)
     context.exit(ExitCode.PASSED if is_valid else ExitCode.CONFIG)
 
 
-@dataclass(frozen=True)
-class _Checked:
-    """A target whose configuration could be read."""
-
-    findings: list[Finding]
-    errors: int
-    text: str
-    secrets: Sequence[str]
-    notice: str | None
-    read: frozenset[Path]
-    """The files other than the agent.yaml that contain its test cases."""
-
-
-def _check(target: AgentTarget, *, strict: bool, load: bool) -> _Checked:
-    """Return the findings about an agent. Raises ConfigError if it cannot be read."""
+def _read(target: AgentTarget) -> tuple[Agent, ConfigLoader, list[Finding]]:
+    """Return an agent, what has read it, and the findings. Raises ConfigError."""
     with inputs_noted():
         agent, _, loader = load_agent_with_config(
             target.path, suites=target.suites, adapter=target.adapter
         )
-        findings = check(agent)
-    loaded = None
-    if load and not any(finding.severity == "error" for finding in findings):
-        loaded = _load_code(agent, findings)
-    errors = sum(1 for finding in findings if strict or finding.severity == "error")
-    return _Checked(
-        findings,
-        errors,
-        _as_text(findings, target.path, agent, errors, loaded),
-        collect(agent, loader.environment(agent.base_dir)),
-        loader.overridden_notice(agent),
-        frozenset(loader.cases_read),
-    )
+        return agent, loader, check(agent)
 
 
 def _report_error(

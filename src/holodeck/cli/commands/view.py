@@ -125,7 +125,7 @@ def _open_in_browser(url: str, instead: str) -> None:
 
 HOST = "127.0.0.1"
 MOST_CASES = 500
-"""In one response."""
+"""In a response."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -136,7 +136,7 @@ _HEADERS = {
 
 
 class GrowingRun:
-    """The record of a run, of which each update reads what was appended since the last one."""
+    """The record of a run, of which each update reads what was appended since the last."""
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
         self._path = path

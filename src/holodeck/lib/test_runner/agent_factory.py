@@ -5,18 +5,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.config.agent_files import load_instructions, load_response_schema, read_tool_prompt
 from holodeck.config.environment import Environment
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
     AgentBackend,
+    AgentSession,
     Capabilities,
     ExecutionResult,
     Message,
     RequestedCall,
     ToolResult,
+    without_history,
 )
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_limit
@@ -58,11 +60,12 @@ DEFAULT_MAX_RETRIES = 3
 DEFAULT_RETRY_DELAY_SECONDS = 2.0
 DEFAULT_RETRY_EXPONENTIAL_BASE = 2.0
 LONGEST_DELAY_SECONDS = 60.0
+NO_HISTORY = "the agent cannot be given earlier messages: its factory opens empty conversations"
 
 
 @dataclass
 class AgentExecutionResult:
-    """The result of one invocation.
+    """The result of an invocation.
 
     Attributes:
         tool_calls: Calls in the order the model made them; each has a name and arguments.
@@ -79,19 +82,19 @@ class AgentExecutionResult:
     response: str = ""
 
 
-class AgentThreadRun:
+class AgentThreadRun(AgentSession):
     """One conversation with an agent, with a history of its own.
 
     Args:
         agent: The Semantic Kernel agent.
         kernel: The kernel with the service and the tools.
         kernel_arguments: Request settings.
-        timeout: Seconds one invocation may take, retries included; None for no limit.
+        timeout: Seconds an invocation may take, retries included; None for no limit.
         max_retries: How often a request is retried after a transient error.
         retry_delay: Longest delay before the first retry, in seconds.
         retry_exponential_base: The factor of each further delay.
         observability_enabled: Whether invocations create a span.
-        tool_filter_manager: Selects the tools that the model is offered; all of them without one.
+        tool_filter_manager: Selects the tools that the model is offered; all of them without it.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
@@ -217,7 +220,7 @@ class AgentThreadRun:
 
 
 class AgentFactory:
-    """Builds one agent for a configuration and opens isolated conversations with it.
+    """Builds the agent of a configuration and opens isolated conversations with it.
 
     It implements the AgentBackend protocol.
 
@@ -322,7 +325,7 @@ class AgentFactory:
         self._are_tools_set = True
 
     def _set_tools(self, tools: Sequence[Tool]) -> None:
-        """Give the kernel its tools, and the manager that selects them if there is one."""
+        """Give the kernel its tools, and the manager that selects them, if any."""
         from holodeck.lib.backends.semantic_kernel.agent import set_tools
 
         set_tools(self.kernel, tools)
@@ -356,7 +359,7 @@ class AgentFactory:
         return run
 
     async def initialize(self) -> None:
-        """Open the tools and prepare the model: a local one is downloaded and loaded."""
+        """Open the tools and prepare the model: a local model is downloaded and loaded."""
         from holodeck.lib.backends.semantic_kernel.chat_service import TurnChat
 
         await self._open_tools()
@@ -367,7 +370,7 @@ class AgentFactory:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """Return the response to one message in a conversation of its own."""
+        """Return the response to a message in a conversation of its own."""
         await self._open_tools()
         result = await self._thread_run(context or ()).send(message)
         if self._wants_structure:
@@ -404,8 +407,10 @@ class ThreadRunFactory(Protocol):
         ...
 
 
-class FactoryBackend:
+class FactoryBackend(AgentBackend):
     """Reaches an agent through the conversations of a factory of the caller's own."""
+
+    capabilities = Capabilities(history_problems=without_history(NO_HISTORY))
 
     def __init__(self, factory: ThreadRunFactory) -> None:
         self._factory = factory
@@ -413,11 +418,10 @@ class FactoryBackend:
     async def initialize(self) -> None:
         """Do nothing: the factory is built."""
 
-    async def invoke_once(self, message: str) -> ExecutionResult:
-        """Return the response to one message in a conversation of its own."""
-        return await (await self.create_session()).send(message)
-
-    async def create_session(self) -> "_FactorySession":
+    async def create_session(
+        self,
+        context: Sequence[Message] | None = None,  # noqa: ARG002 - see NO_HISTORY
+    ) -> "_FactorySession":
         """Return a new conversation."""
         return _FactorySession(await self._factory.create_thread_run())
 
@@ -426,8 +430,8 @@ class FactoryBackend:
         await self._factory.shutdown()
 
 
-class _FactorySession:
-    """One conversation of a factory of the caller's own."""
+class _FactorySession(AgentSession):
+    """A conversation of a factory of the caller's own."""
 
     def __init__(self, thread_run: Any) -> None:
         self._thread_run = thread_run
@@ -442,10 +446,6 @@ class _FactorySession:
             token_usage=getattr(result, "token_usage", None),
         )
 
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the agent's response in one piece."""
-        yield (await self.send(message)).response
-
     async def close(self) -> None:
         """Do nothing: the conversation belongs to the factory."""
 
@@ -455,8 +455,7 @@ def backend_of(factory: AgentFactory | ThreadRunFactory) -> AgentBackend:
     own = getattr(factory.create_thread_run, "__func__", None)
     if isinstance(factory, AgentFactory) and own is AgentFactory.create_thread_run:
         return factory
-    # without the parameter `context`: the runner tells that it takes no earlier messages
-    return cast("AgentBackend", FactoryBackend(factory))
+    return FactoryBackend(factory)
 
 
 def _new_history(messages: Sequence[Message] = ()) -> "ChatHistory":

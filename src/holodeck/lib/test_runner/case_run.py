@@ -1,4 +1,4 @@
-"""Runs of test cases: what they share, one run from the files to the result, and retries."""
+"""Runs of test cases: what they share, a run from the files to the result, and retries."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ class FinishedRun:
     failure: RetryKind | None = None
     """What went wrong, if running the case again may help."""
     is_permanent: bool = False
-    """Whether every other case will fail like this one."""
+    """Whether every other case will fail like this."""
     refusal: Refusal | None = None
     """What the provider objected to before it answered anything; None if it did not."""
 
@@ -249,7 +249,7 @@ class CaseSetup:
         if (options.on_event, options.event_relay) != (None, None) and self.events is None:
             self._build_events()
         if self.events is not None:
-            self.events.open(options.on_event, options.run_id(), options.event_relay)
+            self.events.open(options)
 
     async def start_traces(self) -> None:
         """Begin to receive spans if cases check them."""
@@ -329,7 +329,7 @@ def with_location(result: TestResult, agent: Agent, index: int) -> TestResult:
 
 
 def with_earlier_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:
-    """Return the last result with the earlier ones; flaky if it passed after one that failed."""
+    """Return the last result and the earlier results; flaky if it passed after a failure."""
     failed_before = any(attempt.outcome is Outcome.FAILED for attempt in earlier)
     outcome = Outcome.FLAKY if result.passed and failed_before else result.outcome
     return result.model_copy(update={"tries": earlier, "outcome": outcome})

@@ -1,4 +1,4 @@
-"""What is known of one run of a test case so far."""
+"""What is known of a run of a test case so far."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation,
 Send = Callable[[str], Awaitable[ExecutionResult]]
 """Sends a message to the agent."""
 TakeTurn = Callable[[TurnModel, Send], Awaitable[TurnResult]]
-"""Takes one turn with the agent; whatever goes wrong is noted in the result."""
+"""Takes a turn with the agent; whatever goes wrong is noted in the result."""
 
 
 @dataclass
 class Grades:
-    """What is decided of one run of a test case; what was observed stays as it is."""
+    """What is decided of a run of a test case; what was observed stays as it is."""
 
     turns: dict[int, TurnResult] = field(default_factory=dict)
     """The turns that have been graded, with their checks and outcomes, by their index."""
@@ -41,7 +41,7 @@ class Grades:
 
 @dataclass
 class CaseState:
-    """Everything known of one run of a test case: what `observe` noted, and what `grade` decided.
+    """Everything known of a run of a test case: what `observe` noted, and what `grade` decided.
 
     A run that is cancelled or exceeds its time limit is reported from what is here by then.
     """
@@ -51,7 +51,7 @@ class CaseState:
     """The messages before the case."""
 
     turns: list[TurnResult] = field(default_factory=list)
-    """The turns with the agent, one for a case of one input."""
+    """The turns with the agent, a single turn for a case of one input."""
     images: list[Sequence[Image]] = field(default_factory=list)
     """The images that each turn sent to the agent, for judges; none of a recorded turn."""
     answers: list[ExecutionResult] = field(default_factory=list)
@@ -69,7 +69,7 @@ class CaseState:
     failure: RetryKind | None = None
     """What went wrong, if running the case again may help."""
     is_permanent: bool = False
-    """Whether every other case will fail like this one: a wrong key, an exhausted quota."""
+    """Whether every other case will fail like this: a wrong key, an exhausted quota."""
     refusal: Refusal | None = None
     """What the provider objected to before it answered anything; None if it did not."""
 
@@ -127,7 +127,7 @@ def calls_in(turns: Sequence[TurnResult]) -> list[ToolInvocation]:
 
 
 def agents_in(turns: Sequence[TurnResult]) -> list[str]:
-    """Return the agents that are known to have spoken, in order; one that goes on counts once."""
+    """Return the agents that are known to have spoken, in order, consecutive repeats collapsed."""
     return [name for name, _ in groupby(name for turn in turns for name in turn.agents or ())]
 
 

@@ -19,7 +19,7 @@ from holodeck.models.test_result import TestResult
 _REDRAW_S = 0.2
 """The shortest time between two updates of a notebook, which travel over a network."""
 _TICK_S = 1.0
-"""The longest one, so that the seconds go on while a test runs."""
+"""The longest time, so that the seconds go on while a test runs."""
 _MAX_NAME = 60
 
 
@@ -189,11 +189,11 @@ Frontend = Literal["notebook", "ipython", "script"]
 
 
 def detect_frontend() -> Frontend:
-    """Return where the code runs; IPython is not imported, as only a running one counts."""
+    """Return where the code runs; IPython is not imported, as only a running shell counts."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is None:
         return "script"
     classes = {kind.__name__ for kind in type(shell).__mro__}
-    # Kernels of notebooks derive from this one, those of hosted notebooks included.
+    # Kernels of notebooks derive from this, those of hosted notebooks included.
     return "notebook" if "ZMQInteractiveShell" in classes else "ipython"

@@ -21,7 +21,6 @@ from holodeck.lib.conversation.events import (
     EventDispatcher,
     EventFile,
     EventStream,
-    Listener,
     ListenerThread,
     MessageAdded,
     RunFinished,
@@ -37,6 +36,7 @@ from holodeck.lib.processes.channel import Head
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name
 from holodeck.lib.support.text import describe
+from holodeck.lib.test_runner.options import RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import CriterionRow
@@ -64,7 +64,7 @@ class CaseResult(ScenarioResult):
 
 
 class RunEvents:
-    """Publishes the events of all cases of a run; each listener has one thread.
+    """Publishes the events of all cases of a run; each listener has a thread.
 
     Args:
         agent: The agent under test.
@@ -81,21 +81,10 @@ class RunEvents:
         self._file = _file_of(agent, settings, loader)
         self._dispatcher = EventDispatcher([])
 
-    def open(
-        self,
-        listener: Listener | None,
-        run_id: str | None = None,
-        relay: Listener | None = None,
-    ) -> None:
-        """Start publishing to the file and to the listener.
-
-        Args:
-            listener: Called in a thread of its own.
-            run_id: The record of the run; None without a record.
-            relay: Called at once; it never waits nor fails.
-        """
-        self._run_id = run_id
-        listeners = (self._file, listener)
+    def open(self, options: RunOptions) -> None:
+        """Start publishing to the file and to those who follow the run."""
+        self._run_id, relay = options.run_id(), options.event_relay
+        listeners = (self._file, options.on_event)
         self._dispatcher = EventDispatcher(
             [ListenerThread(listener) for listener in listeners if listener is not None],
             () if relay is None else (relay,),
@@ -111,14 +100,14 @@ class RunEvents:
         self._dispatcher = EventDispatcher([])
 
     def events_of(self, case: TestCaseModel) -> "CaseEvents | None":
-        """Return what publishes the events of one run of a case; None without listeners."""
+        """Return what publishes the events of a run of a case; None without listeners."""
         if self._dispatcher.is_idle:
             return None
         return CaseEvents(case, self._dispatcher, self._agent_name, self._run_id)
 
 
 class CaseEvents:
-    """Publishes the events of one run of a case, from its first message to its outcome."""
+    """Publishes the events of a run of a case, from its first message to its outcome."""
 
     def __init__(
         self, case: TestCaseModel, dispatcher: EventDispatcher, agent_name: str, run_id: str | None
@@ -224,7 +213,7 @@ def _batch() -> str:
 
 
 def _in_own_batch(event: Event) -> Event:
-    """Return an event of another process as one of the batch of this one."""
+    """Return an event of another process as of the batch of this process."""
     event = replace(event, batch_run_id=_batch())
     if isinstance(event, RunFinished):
         result = event.result.model_copy(update={"batch_run_id": event.batch_run_id})
@@ -340,7 +329,7 @@ class _RemoteConversation:
 
 
 class FollowedRun:
-    """Publishes the events of one run of a case that a worker runs.
+    """Publishes the events of a run of a case that a worker runs.
 
     Args:
         events: Publishes the events of the case; None if nobody listens to them.

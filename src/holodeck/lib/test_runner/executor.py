@@ -79,7 +79,7 @@ class TestExecutor:
         progress_callback: Called with each result as soon as it is known.
         on_test_start: Called with each case right before it runs.
         force_ingest: Whether tools embed all their documents again.
-        agent_config: The agent, instead of the one in the file.
+        agent_config: The agent, instead of that in the file.
         resolved_execution_config: Settings with every value, instead of the resolved ones.
         backend: How to reach the agent, instead of what the configuration names: whatever
             `backend:` accepts in YAML, or the agent itself as a function, an object, a class or an
@@ -258,10 +258,7 @@ class TestExecutor:
             self.agent_config,
             self.config,
             len(self._run_state.remaining),
-            is_injected=self._given_backend is not None
-            or bool(setup.evaluators)
-            or self._injects_files,
-            is_debugged=self.options.is_debugged,
+            of_caller=self._needs_this_process(),
             needs_child=in_child,
             note=setup.note,
         )
@@ -285,6 +282,13 @@ class TestExecutor:
         finally:
             await setup.close_events()
             self._close_files()
+
+    def _needs_this_process(self) -> str | None:
+        """Return what the caller gave that no other process can have; None for nothing."""
+        if self._given_backend is not None or self.setup.evaluators or self._injects_files:
+            return "the agent, its checks or its files are objects of this process"
+        is_debugged = self.options.is_debugged
+        return "a person speaks for the users of conversations" if is_debugged else None
 
     @asynccontextmanager
     async def _open_own_lane(self) -> AsyncIterator[Lane]:

@@ -80,7 +80,7 @@ def run_to_report(tests: InterruptibleRun[R], interruption: Interruption) -> R:
         atexit.register(_leave, runner, interruption)
         return tests.report(interrupted=True)
     except BaseException as error:
-        with suppress(SystemExit):  # of a further task; the first one counts
+        with suppress(SystemExit):  # of a further task; the first exit counts
             runner.close()
         if isinstance(error, Exception):
             raise
@@ -123,9 +123,9 @@ async def _run_until_done(runner: InterruptibleRun[R], interruption: Interruptio
 def _handle_first_signal(
     interrupt: Callable[[], None], interruption: Interruption
 ) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM call `interrupt` and a second one act as by default.
+    """Let the first SIGINT or SIGTERM call `interrupt` and a second act as by default.
 
-    If user code blocks the event loop, the first one raises KeyboardInterrupt in it.
+    If user code blocks the event loop, the first raises KeyboardInterrupt in it.
     """
     loop = asyncio.get_running_loop()
     # A background job ignores SIGINT, and must go on doing so.

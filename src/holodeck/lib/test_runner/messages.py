@@ -58,7 +58,7 @@ def to_judge_messages(history: History) -> list[JudgeMessage]:
 
 
 def history_key(history: History) -> Iterator[str]:
-    """Return everything that distinguishes one history from another."""
+    """Return everything that distinguishes a history from others."""
     for message in history:
         yield from (message.role, message.text, message.name or "", message.tool_call_id or "")
         for call in message.tool_calls or ():

@@ -80,7 +80,7 @@ async def observe(
     if case.turns is None and on_conversation is None:
         await take_turn(case, send_once)
         return
-    # The engine of conversations; most cases have one turn, which nobody follows.
+    # The engine of conversations; most cases have a single turn, which nobody follows.
     from holodeck.lib.test_runner.turns.script_steps import take_written_turns  # noqa: PLC0415
 
     if case.turns is None:
@@ -105,7 +105,7 @@ async def _session(state: CaseState, backend: AgentBackend) -> AsyncIterator[Age
 async def _take_turn(
     state: CaseState, load: LoadFile, agent_name: str, turn: TurnModel, send: Send
 ) -> TurnResult:
-    """Take one turn; its result is added to the state even if it is cancelled."""
+    """Take a turn; its result is added to the state even if it is cancelled."""
     taken = _Turn(state, turn)
     with span(names.TURN, {names.TURN_INDEX: len(state.turns)}) as current:
         if current.is_recorded:

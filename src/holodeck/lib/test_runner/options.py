@@ -21,7 +21,7 @@ class RunOptions:
     selection: Selection | None = None
     """Which cases of the file were selected, for the report; None if all run."""
     run_id: Callable[[], str | None] = lambda: None
-    """Returns the record of the run, which events name, once there is one; None before."""
+    """Returns the record of the run, which events name, once it has begun; else None."""
     is_checked: bool = False
     """Whether the static checks of `holodeck validate` were done before the run; otherwise they are
     its first step."""

@@ -266,8 +266,8 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
 
 def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
     for row in rows:
-        text = f"{prefix}{_short_name(row.metric_name)}: {_score(row)}{_note(row.required)}"
-        yield f"      {_metric_mark(row)} {text}"
+        mark, score = _mark_and_score(row)
+        yield f"      {mark} {prefix}{_short_name(row.metric_name)}: {score}{_note(row.required)}"
         if row.reasoning and not (row.required and row.passed is False):
             yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
         if row.note:
@@ -278,19 +278,12 @@ def _note(required: bool) -> str:
     return "" if required else " (reported only)"
 
 
-def _metric_mark(row: MetricResult) -> str:
+def _mark_and_score(row: MetricResult) -> tuple[str, str]:
     if row.error is not None:
-        return str(ERROR)
-    if row.passed is None:
-        return "-"
-    return str(PASS if row.passed else FAIL)
-
-
-def _score(row: MetricResult) -> str:
-    if row.error is not None:
-        return f"ERROR: {one_line(row.error, MAX_REASON)}"
+        return str(ERROR), f"ERROR: {one_line(row.error, MAX_REASON)}"
+    mark = "-" if row.passed is None else str(PASS if row.passed else FAIL)
     score = "not computed" if row.score is None else f"{row.score:.2f}"
-    return score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
+    return mark, score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
 
 
 def _short_name(name: str | None) -> str:

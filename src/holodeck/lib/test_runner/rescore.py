@@ -1,6 +1,6 @@
 """Grade the recorded answers of a run again, without calling the agent (`holodeck score`)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -81,7 +81,8 @@ class Rescoring:
                 continue
             if result is None:
                 checks = self._evaluator_set.checks_of(index)
-                result = await _regrade(self._answers[index], case, checks, observations)
+                once = partial(_regrade_run, case=case, checks=checks, observations=observations)
+                result = await _regrade(self._answers[index], case, once)
                 result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
                 result = with_cost(result, self._agent)
             result = with_location(result, self._agent, index)
@@ -117,7 +118,7 @@ class Rescoring:
 
 @dataclass
 class RescoringSession(TestSession):
-    """Grades the recorded answers of a run of one agent, in place of running its cases.
+    """Grades the recorded answers of an agent's run, in place of running its cases.
 
     If the run had selected cases, only these are graded.
     """
@@ -161,32 +162,27 @@ def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Sele
 
 
 async def _regrade(
-    result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
+    result: TestResult, case: TestCaseModel, once: Callable[[TestResult], Awaitable[TestResult]]
 ) -> TestResult:
-    """Grade a result with all its tries and repetitions; the case says how many must pass."""
+    """Grade a result with all its tries and repetitions; the case says how many must pass.
+
+    `once` grades a run. A result that passed after a failure is flaky.
+    """
     bar, repeats = pass_bar(case), result.repeats
-    if repeats is None:
-        result = await _regrade_tries(result, case, checks, observations)
-        return result if bar is None else combine_repetitions(case, bar, [result])
-    runs = [await _regrade_tries(run, case, checks, observations) for run in repeats.runs]
-    return combine_repetitions(case, bar or PassBar(repeats.planned, repeats.needed), runs)
-
-
-async def _regrade_tries(
-    result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
-) -> TestResult:
-    """Grade a result and its earlier tries; one that passed after a failure is flaky."""
-    last = await _regrade_run(result, case, checks, observations)
-    if not result.tries:
-        return last
-    tries = [await _regrade_run(attempt, case, checks, observations) for attempt in result.tries]
-    return with_earlier_tries(last, tries)
+    runs = []
+    for run in [result] if repeats is None else repeats.runs:
+        graded = await once(run)
+        tries = [await once(attempt) for attempt in run.tries]
+        runs.append(with_earlier_tries(graded, tries) if tries else graded)
+    if repeats is not None:
+        bar = bar or PassBar(repeats.planned, repeats.needed)
+    return runs[0] if bar is None else combine_repetitions(case, bar, runs)
 
 
 async def _regrade_run(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
 ) -> TestResult:
-    """Grade one run of a case; a run whose agent or conversation broke stays as it is."""
+    """Grade a run of a case; a run whose agent or conversation broke stays as it is."""
     broke_off = case.is_scripted_or_simulated and result.ending is not None and result.ending.broke
     if result.outcome is Outcome.AGENT_ERROR or broke_off:
         return result
@@ -217,7 +213,7 @@ def recorded_state(result: TestResult, case: TestCaseModel, checks: CaseChecks) 
 
 
 def _errors_of_agent(result: TestResult) -> list[str]:
-    """Return the recorded errors without the one that the end of the conversation adds."""
+    """Return the recorded errors without that which the end of the conversation adds."""
     of_ending = ending_errors(result.ending)
     return [error for error in result.errors if error not in of_ending]
 

@@ -1,4 +1,4 @@
-"""Which results of an earlier run a new one keeps, and which cases it runs."""
+"""Which results of an earlier run a new run keeps, and which cases it runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ class SessionAgent:
     settings: ExecutionConfig
     """Every value given."""
     resumed: ResumedRun | None = None
-    """The run that this one completes."""
+    """The earlier run that is completed."""
     backend: object | None = None
     """The agent itself as a Python object; None if its configuration says how to reach it."""
     evaluators: dict[str, BaseEvaluator] | None = None
@@ -74,7 +74,7 @@ class SessionAgent:
 
 @dataclass
 class RunSession(ABC, Generic[R]):
-    """Runs the same test cases on one agent or several, which ends in a report `R`.
+    """Runs the same test cases on an agent or several, which ends in a report `R`.
 
     `execute` and `arun` only run them; `run` also records, prints and writes reports. The settings
     are those of the first agent.
@@ -257,7 +257,7 @@ class RunSession(ABC, Generic[R]):
         """Start a record for each agent; two agents' records name each other."""
         if not (self.settings.record and any(executor.cases for executor in self.executors)):
             return
-        # That of the first agent is the latest one, so that `last` means it.
+        # That of the first agent is the latest, so that `last` means it.
         recorders = [
             Recorder(tested.agent, fingerprint_of(tested.agent)) for tested in self.agents[::-1]
         ][::-1]
@@ -331,7 +331,7 @@ Returns the report with notes, the exit code that counts, and lines for the term
 
 @dataclass
 class TestSession(RunSession[TestReport]):
-    """A run of one agent."""
+    """A run of a single agent."""
 
     __test__ = False
 
@@ -346,7 +346,7 @@ class TestSession(RunSession[TestReport]):
     def _build_runner(self) -> InterruptibleRun[TestReport]:
         return self.executors[0]
 
-    def _lines(self, index: int) -> Sequence[str]:  # noqa: ARG002 - it is the last one
+    def _lines(self, index: int) -> Sequence[str]:  # noqa: ARG002 - it is the last
         progress = self.display.progress
         line = progress.get_progress_line()
         return [line, *progress.get_reason_lines()] if line else ()

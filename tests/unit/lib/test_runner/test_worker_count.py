@@ -20,16 +20,11 @@ def count(monkeypatch):
     monkeypatch.setattr(workers.LocalProcesses, "cores", 4)
     notes = []
 
-    def counted(
-        agent, cases, *, is_injected=False, is_debugged=False, needs_child=False, **settings
-    ):
+    def counted(agent, cases, *, of_caller=None, needs_child=False, **settings):
         config = ExecutionConfig(**settings)
-        facts = {
-            "is_injected": is_injected,
-            "is_debugged": is_debugged,
-            "needs_child": needs_child,
-        }
-        return count_workers(agent, config, cases, **facts, note=notes.append)
+        return count_workers(
+            agent, config, cases, of_caller=of_caller, needs_child=needs_child, note=notes.append
+        )
 
     counted.notes = notes
     return counted
@@ -53,11 +48,11 @@ def test_a_number_is_taken_as_it_is_but_for_workers_without_a_case(count):
 
 
 def test_what_needs_this_process_is_noted_where_a_number_was_given(count):
-    assert count(KERNEL, 5000, workers="auto", is_debugged=True) == 0
+    assert count(KERNEL, 5000, workers="auto", of_caller="a person") == 0
     assert count.notes == []
-    assert count(KERNEL, 5000, workers=3, is_injected=True) == 0
+    assert count(KERNEL, 5000, workers=3, of_caller="an object") == 0
     [note] = count.notes
-    assert note.startswith("the cases ran in one process, not in 3 workers: the agent, its checks")
+    assert note.startswith("the cases ran in one process, not in 3 workers: an object")
 
 
 OTLP = {"otlp": {"endpoint": "http://127.0.0.1:4318"}}
@@ -117,11 +112,11 @@ def test_ray_takes_a_worker_per_core_and_refuses_what_needs_this_process(count):
     assert count(KERNEL, 50, run_on="ray") is None
     assert count(KERNEL, 50, run_on="ray", workers=2) == 2
     with pytest.raises(ConfigError, match="'run_on' has no effect"):
-        count(KERNEL, 50, run_on="ray", is_injected=True)
+        count(KERNEL, 50, run_on="ray", of_caller="an object")
 
 
 def test_cases_that_need_another_process_get_a_worker_or_the_reason_against_it(count):
     assert count(FUNCTION, 50, needs_child=True) == 1
     assert count(FUNCTION, 50, needs_child=True, workers=3) == 3
     with pytest.raises(ConfigError, match="rename the modules"):
-        count(FUNCTION, 50, needs_child=True, is_injected=True)
+        count(FUNCTION, 50, needs_child=True, of_caller="an object")

@@ -63,7 +63,7 @@ class Check:
 
 @dataclass(frozen=True)
 class CaseChecks:
-    """The checks of one case."""
+    """The checks of a case."""
 
     at_end: list[Check]
     """On the response, or on the last response and the whole conversation."""
@@ -235,7 +235,7 @@ class EvaluatorSet:
         return self._cases[index]
 
     async def warm_up(self) -> None:
-        """Load the libraries that evaluators need, one after the other."""
+        """Load the libraries that evaluators need, in turn."""
         checks = chain(self._all_checks(), self._extra)
         for evaluator in {type(check.evaluator): check.evaluator for check in checks}.values():
             try:

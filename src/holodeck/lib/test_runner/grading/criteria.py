@@ -57,7 +57,7 @@ def _noting_images(row: CriterionRow, state: CaseState) -> CriterionRow:
 
 
 class CaseCriteria:
-    """The criteria of one case and their judge.
+    """The criteria of a case and their judge.
 
     Args:
         judge: The model that judges.

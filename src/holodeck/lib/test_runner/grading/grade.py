@@ -153,23 +153,18 @@ def _check_turns_to_done(most: int, state: CaseState) -> ToolCheck:
     It ended with success if its script or its judge says so, or the simulated user was done, and no
     required criterion was missed.
     """
-    expectation = f"done within {plural(most, 'turn')} of the agent"
-    reason = _reason_not_done(most, state)
-    return ToolCheck(expectation=expectation, passed=reason is None, reason=reason)
-
-
-def _reason_not_done(most: int, state: CaseState) -> str | None:
-    ending, turns = state.final_ending, len(state.turns)
+    ending, turns, reason = state.final_ending, len(state.turns), None
     missed = [row.criterion for row in state.grades.criteria if row.is_missed]
     if ending is None:
-        return "the conversation has no end"
-    if missed:
-        return f"it ended without success: criterion {missed[0]!r} was missed"
-    if not ending.passed and (ending.passed is False or ending.code not in _BY_USER_OR_JUDGE):
-        return f"it ended without success: {ending.reasoning or ending.code}"
-    if turns > most:
-        return f"it took {plural(turns, 'turn')} of the agent instead of at most {most}"
-    return None
+        reason = "the conversation has no end"
+    elif missed:
+        reason = f"it ended without success: criterion {missed[0]!r} was missed"
+    elif not ending.passed and (ending.passed is False or ending.code not in _BY_USER_OR_JUDGE):
+        reason = f"it ended without success: {ending.reasoning or ending.code}"
+    elif turns > most:
+        reason = f"it took {plural(turns, 'turn')} of the agent instead of at most {most}"
+    expectation = f"done within {plural(most, 'turn')} of the agent"
+    return ToolCheck(expectation=expectation, passed=reason is None, reason=reason)
 
 
 def decide_outcome(state: CaseState, checks: CaseChecks) -> tuple[Outcome, ConversationEnd | None]:
@@ -346,7 +341,7 @@ class ObservationBuilder:
         name: str | None,
         images: Sequence[Image] = (),
     ) -> Observation:
-        """Return the observation of one turn of the case of that name."""
+        """Return the observation of a turn of the case of that name."""
         observation = self._build([turn], expectations, conversation, name, turn.agent_time_ms)
         return replace(observation, graded_from=len(conversation) - 1, images=tuple(images))
 

@@ -89,7 +89,7 @@ def write_checks(folder: Path, checks: JudgeChecks) -> Path:
 
 
 def with_check(checks: JudgeChecks, check: MetricCheck) -> JudgeChecks:
-    """Return the checks with one in place of that of the same metric and judge."""
+    """Return the checks with another in place of that of the same metric and judge."""
     others = [
         other
         for other in checks.metrics
@@ -156,7 +156,7 @@ class TrustBook:
     ) -> Trust | None:
         """Return how far the judge of the metric is trusted; None if that plays no part.
 
-        Of the judge of criteria, it is the trust in one of them. A metric is less strict than the
+        Of the judge of criteria, it is the trust in that one. A metric is less strict than the
         run only if nobody wrote the setting of the run. The limits of the agent.yaml stay in force
         when the command line names another mode.
         """

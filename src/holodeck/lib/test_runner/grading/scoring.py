@@ -1,4 +1,4 @@
-"""Compute the metrics of a case or turn: one row each, with a score or the reason for an error."""
+"""Compute the metrics of a case or turn: a row each, with a score or the reason for an error."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 NOT_DONE = "the case ended before the metric was computed"
 _LABELS = {True: "pass", False: "fail", None: None}
-"""Labels of results; one that is undecided has none."""
+"""Labels of results; an undecided result has none."""
 
 
 DISTRUSTED = "the judge may not decide: it is {}, and 'judge_trust' is 'require'"
@@ -35,7 +35,7 @@ DISTRUSTED = "the judge may not decide: it is {}, and 'judge_trust' is 'require'
 async def compute_metrics(
     checks: Sequence[Check], observation: Observation, rows: list[MetricResult]
 ) -> None:
-    """Fill `rows` with one row for each check, in their order; all are computed concurrently.
+    """Fill `rows` with a row for each check, in their order; all are computed concurrently.
 
     If it is cancelled, the rows of checks that are not done are errors.
     """

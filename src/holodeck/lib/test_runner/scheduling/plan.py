@@ -28,7 +28,7 @@ class Estimate(Model):
     """A sum over the cases, estimated from recorded runs."""
 
     known: float | None
-    """The sum over the cases with results; None if no case has one."""
+    """The sum over the cases with results; None if no case has results."""
     unknown_cases: Count
     """The number of cases without results."""
 

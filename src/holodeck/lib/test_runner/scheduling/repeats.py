@@ -1,4 +1,4 @@
-"""Repetitions of a case: run as many as the verdict needs, and combine them into one result."""
+"""Repetitions of a case: run as many as the verdict needs, and combine them into a result."""
 
 import asyncio
 import math
@@ -71,7 +71,7 @@ def _bar(case: TestCaseModel, planned: int) -> PassBar:
 
 @dataclass
 class RepeatedCase:
-    """The repetitions of one case while they run."""
+    """The repetitions of a case while they run."""
 
     bar: PassBar
     run: RunIfWanted
@@ -112,7 +112,7 @@ class RepeatedCase:
 
     @property
     def is_permanent(self) -> bool:
-        """Whether every other case will fail like this one."""
+        """Whether every other case will fail like this."""
         return any(run.is_permanent for run in self.finished.values())
 
     def _is_over(self) -> bool:
@@ -121,7 +121,7 @@ class RepeatedCase:
 
 
 async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> FinishedRun:
-    """Run a case several times; return one result of all repetitions."""
+    """Run a case several times; return the result of all repetitions."""
     bar = _bar(case, times)
     series = RepeatedCase(bar, run, stops_early=case.stop_early is not False)
     await series.run_all()

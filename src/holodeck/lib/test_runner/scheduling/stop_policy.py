@@ -23,7 +23,7 @@ MAX_REFUSALS = 3
 """The run stops after this many calls in a row that a provider refuses permanently."""
 
 _UNTIL_ANSWERED: frozenset[Refusal | None] = frozenset({"model", "request", "unreachable"})
-"""Refusals that say nothing about other cases once the agent has answered one."""
+"""Refusals that say nothing about other cases once the agent has answered any."""
 _HINTS: dict[Refusal, str] = {
     "key": "check",
     "quota": "check the account of",
@@ -122,7 +122,7 @@ class StopPolicy:
     ) -> None:
         """Count permanent refusals in a row. Raises RunStopped if there are too many.
 
-        `is_permanent` says that every other case will fail like this one, `refusal` what the
+        `is_permanent` says that every other case will fail like it, `refusal` what the
         provider objected to.
 
         A refused model or request counts only while every case so far was refused for the same
@@ -237,7 +237,7 @@ class _BudgetLimit:
         return amount or 0.0
 
     def reason_used_up(self) -> str | None:
-        """Return why no further case may start; None if one may."""
+        """Return why no further case may start; None if it may."""
         if not self.is_known:
             return f"{self._name} cannot be enforced, because not every response reports its usage"
         spent = self.before + self.spent

@@ -65,7 +65,7 @@ _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_le
 
 @dataclass(frozen=True)
 class ConversationRunner:
-    """Runs the conversation of one case; several runs may go on at once."""
+    """Runs the conversation of a case; several runs may go on at once."""
 
     simulator: ChatModel | None
     """Plays the user; None if everything that the user says is written."""
@@ -233,7 +233,7 @@ def build_runners(
 ) -> dict[int, ConversationRunner]:
     """Return the runner of each case with a script or a simulated user, by its index.
 
-    Simulated users of the same model share one. Raises ConfigError for a simulated user without a
+    Simulated users of the same model share it. Raises ConfigError for a simulated user without a
     model, and for code that cannot be loaded.
     """
     simulators: dict[str, ChatModel] = {}

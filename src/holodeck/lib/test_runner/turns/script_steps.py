@@ -71,7 +71,7 @@ class AgentFailedError(Exception):
 
 
 class AgentParticipant:
-    """The agent as a participant, in one session.
+    """The agent as a participant, in a session.
 
     Args:
         state: Knows the conversation so far.
@@ -150,7 +150,7 @@ async def take_written_turns(
     take_turn: TakeTurn,
     on_conversation: "OnConversation | None",
 ) -> None:
-    """Take one turn after the other, as a script; the first that fails ends the conversation.
+    """Take the turns in order, as a script; the first that fails ends the conversation.
 
     `on_conversation` is called with the conversation before it begins.
     """
@@ -302,7 +302,7 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
             returned = await call_user_function(partial(function, state), function)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
+        except BaseException as error:  # sys.exit() or pytest.skip() of async code
             raise RuntimeError(describe(error)) from error
     if any(step is not returned for step in unused):
         raise TypeError(f"{name} created a step such as fail() but did not return it; return it")

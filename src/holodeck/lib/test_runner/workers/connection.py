@@ -109,7 +109,7 @@ def pack_error(error: HoloDeckError) -> list[Any]:
 
 
 def unpack_error(name: str, args: list[Any], fields: dict[str, Any]) -> HoloDeckError:
-    """Return the error that was packed; its class is one of `holodeck.errors`."""
+    """Return the error that was packed; its class is in `holodeck.errors`."""
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, HoloDeckError)):
         kind = ExecutionError
@@ -177,7 +177,7 @@ class LocalProcesses:
 
     @asynccontextmanager
     async def open_worker(self, on_data: OnData) -> AsyncIterator["_LocalWorker"]:
-        """Start a process that ends with this one."""
+        """Start a process that ends with this process."""
         worker = _LocalWorker(on_data)
         await worker.start(Launch(python_command(WORKER_PROGRAM, path_for_children()), stderr=None))
         try:

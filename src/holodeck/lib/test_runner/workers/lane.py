@@ -20,7 +20,6 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.test_case import TestCaseModel
 
 LOCAL = "local"
@@ -39,8 +38,7 @@ def count_workers(
     settings: ExecutionConfig,
     cases: int,
     *,
-    is_injected: bool,
-    is_debugged: bool,
+    of_caller: str | None,
     needs_child: bool,
     note: Callable[[str], None],
 ) -> int | None:
@@ -50,8 +48,7 @@ def count_workers(
         agent: The agent.
         settings: The settings of the run.
         cases: How many cases are left to run.
-        is_injected: Whether the caller gave objects that exist in this process only.
-        is_debugged: Whether a person may speak for the user of a conversation.
+        of_caller: What the caller gave that needs this process; None for nothing.
         needs_child: Whether the cases cannot run in this process.
         note: Called with why an explicit number is not used.
 
@@ -59,7 +56,7 @@ def count_workers(
         ConfigError: The cases cannot run on Ray, or in another process although they must.
     """
     setting = settings.workers
-    reason = _why_one_process(agent, settings, is_injected=is_injected, is_debugged=is_debugged)
+    reason = of_caller or _why_one_process(agent, settings)
     if settings.run_on not in {None, LOCAL}:
         if reason is not None:
             raise ConfigError(settings.source_of("run_on"), f"'run_on' has no effect: {reason}")
@@ -83,25 +80,17 @@ def count_workers(
     return max(1, min(setting, cases))
 
 
-def _why_one_process(
-    agent: Agent, settings: ExecutionConfig, *, is_injected: bool, is_debugged: bool
-) -> str | None:
-    """Return what needs a single process; None if nothing does."""
-    if is_injected:
-        return "the agent, its checks or its files are objects of this process"
-    if is_debugged:
-        return "a person speaks for the users of conversations"
-    is_elsewhere = settings.run_on not in {None, LOCAL}
-    if is_elsewhere and isinstance(agent.backend, HttpBackendConfig) and agent.backend.tap:
-        return "the agent reaches the tap on this machine only"
-    return None if agent.observability is None else _telemetry_problem(agent.observability, agent)
-
-
-def _telemetry_problem(telemetry: ObservabilityConfig, agent: Agent) -> str | None:
-    """Return what of the telemetry needs a single process; None if nothing does.
+def _why_one_process(agent: Agent, settings: ExecutionConfig) -> str | None:
+    """Return what needs a single process; None if nothing does.
 
     Telemetry goes to the console if no exporter is named.
     """
+    is_elsewhere = settings.run_on not in {None, LOCAL}
+    if is_elsewhere and isinstance(agent.backend, HttpBackendConfig) and agent.backend.tap:
+        return "the agent reaches the tap on this machine only"
+    telemetry = agent.observability
+    if telemetry is None:
+        return None
     exporters, receiver = telemetry.exporters, telemetry.receiver
     console, is_unnamed = exporters.console, not (exporters.otlp or exporters.azure_monitor)
     if telemetry.enabled and exporters.prometheus is not None and exporters.prometheus.enabled:

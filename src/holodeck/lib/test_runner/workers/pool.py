@@ -45,7 +45,7 @@ CLOSE_S = 10.0
 _MAX_FRUITLESS = 3
 """Workers that end one after the other, without a result of any, before the run ends."""
 _MAX_RUNS = 2
-"""Workers that one case may end."""
+"""Workers that a case may end."""
 
 
 class WorkerEnded(Exception):
@@ -288,7 +288,7 @@ class WorkerPool:
         self._fruitless = 0
         self._is_closing = False
         self.concurrency = 1
-        """How many cases one worker runs at a time; known once `open` has returned."""
+        """How many cases a worker runs at a time; known once `open` has returned."""
         self.preparation_costs: Sequence[ModelCost] = ()
         """What models cost that the first worker asked before the first case."""
 
@@ -318,11 +318,11 @@ class WorkerPool:
         for listening in list(self._listening):
             if not listening.done():
                 await asyncio.wait({listening}, timeout=_GRACE_S)
-            listening.cancel()  # one that waits for a place to start at
+            listening.cancel()  # it may wait for a place to start at
         await asyncio.gather(*self._listening, return_exceptions=True)
 
     async def _start_all(self) -> None:
-        # The first one embeds documents and fills the caches; the others find both.
+        # The first embeds documents and fills the caches; the others find both.
         alone = 1 if self._task.agent.tools else self._count
         (_, first), *_ = await asyncio.gather(*(self._start() for _ in range(alone)))
         if self._task.force_ingest:
@@ -387,12 +387,12 @@ class WorkerPool:
         if len(self._workers) < self._count:
             self._replace()
         while not (ready := [worker for worker in self._workers if worker.is_ready]):
-            assert self._starting is not None  # noqa: S101 - one was started above, then or now
+            assert self._starting is not None  # noqa: S101 - it was started above, then or now
             await asyncio.shield(self._starting)
         return min(ready, key=lambda worker: len(worker.runs))
 
     def _replace(self) -> None:
-        """Start a worker for one that has ended, unless one is being started."""
+        """Replace a worker that has ended, unless a start is under way."""
         if self._fruitless >= _MAX_FRUITLESS:
             raise ExecutionError(
                 f"{_MAX_FRUITLESS} worker processes ended one after the other without the result of"
@@ -404,7 +404,7 @@ class WorkerPool:
             self._starting.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     def tell_others(self, sender: _Worker, message: Head) -> None:
-        """Pass a message of one worker on to the others."""
+        """Pass a message of a worker on to the others."""
         for worker in self._workers:
             if worker is not sender:
                 worker.send(message)

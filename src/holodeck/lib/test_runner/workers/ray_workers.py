@@ -1,7 +1,7 @@
-"""Workers on a Ray cluster: one actor each, on the node that Ray chooses.
+"""Workers on a Ray cluster: an actor each, on the node that Ray chooses.
 
-An actor starts the same worker process as on one machine and passes bytes on, so that messages,
-limits and results are the same. The folder of the agent travels as the working folder of the actor,
+An actor starts the same worker process as elsewhere and passes bytes on, so that messages, limits
+and results are the same. The folder of the agent travels as the working folder of the actor,
 secrets as variables that the run names, in the call that starts the worker: Ray writes its
 `runtime_env` into logs and shows it on its dashboard. In the task, the name of its variable takes
 the place of a secret.
@@ -128,7 +128,7 @@ async def _watch(head: str, on_lost: Callable[[str], None]) -> None:
 
 
 class RayActors:
-    """Workers are actors of a Ray cluster, each with one core."""
+    """Workers are actors of a Ray cluster, each with a core."""
 
     def __init__(self, ray: Any, folder: Path, variables: Mapping[str, str]) -> None:
         self._ray = ray
@@ -296,7 +296,7 @@ class WorkerActor:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes the name of its variable instead of each secret. Raises ConfigError without one."""
+    """Writes the name of its variable instead of each secret. Raises ConfigError without it."""
 
     def __init__(self, file: io.BytesIO, variables: dict[str, str]) -> None:
         super().__init__(file)
