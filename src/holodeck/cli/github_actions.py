@@ -125,7 +125,7 @@ def step_summary(report: TestReport, links: SourceLinks) -> str:
 
 
 def _others(group: CheckGroup) -> str:
-    """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for a test alone."""
+    """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for no other."""
     named = [_named(result) for result in islice(group.results(), 1, _MAX_NAMED + 1)]
     more = group.count - 1 - len(named)
     if not named:
