@@ -219,8 +219,8 @@ SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
     {
         "mcp": "holodeck.lib.tools.mcp:McpServer",
         "prompt": "holodeck.lib.tools.prompt:PromptSource",
-        "vectorstore": "holodeck.lib.knowledge.tools:open_source",
-        "hierarchical_document": "holodeck.lib.knowledge.tools:open_source",
+        "vectorstore": "holodeck.lib.knowledge.tools:KnowledgeSource",
+        "hierarchical_document": "holodeck.lib.knowledge.tools:KnowledgeSource",
     },
 )
 """By the `type` of a tool, what makes its source; functions need none."""
