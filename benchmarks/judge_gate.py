@@ -14,8 +14,8 @@ import argparse
 import random
 from collections.abc import Callable
 
+from holodeck.lib.judge_check.gate import DEFAULT_LIMITS, gate_verdict
 from holodeck.lib.judging.agreement import Agreement
-from holodeck.lib.judging.gate import DEFAULT_LIMITS, gate_verdict
 
 JUDGES = (
     ("kappa 0.4", 0.70, 0.70),

@@ -14,9 +14,9 @@ from holodeck.cli.options import trust_option, untrusted_option
 from holodeck.lib.ui.live import echo, write_raw
 
 if TYPE_CHECKING:
+    from holodeck.lib.judge_check.check_result import JudgeCheckResult
     from holodeck.lib.judge_check.judge_check import CheckedJudge
-    from holodeck.lib.judging.check_result import JudgeCheckResult
-    from holodeck.lib.judging.labels import Label
+    from holodeck.lib.judge_check.labels import Label
 
 
 @click.group()
@@ -128,16 +128,16 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     from holodeck.cli.options import confirm_endpoints
     from holodeck.errors import ExitCode
+    from holodeck.lib.judge_check.check_report import describe_gate, render_table, to_json
     from holodeck.lib.judge_check.judge_check import load_agent_judge, load_named_judge
-    from holodeck.lib.judging.check_report import describe_gate, render_table, to_json
-    from holodeck.lib.judging.judge_pair import compare_judges, read_verdicts
-    from holodeck.lib.judging.labels import (
+    from holodeck.lib.judge_check.judge_pair import compare_judges, read_verdicts
+    from holodeck.lib.judge_check.labels import (
         DEFAULT_LABELS,
+        agreement_of_people,
         read_labels,
         require_enough_labels,
         with_verdict,
     )
-    from holodeck.lib.judging.people import agreement_of_people
     from holodeck.lib.support.safe_paths import refuse_input
     from holodeck.lib.ui.live import write_text
     from holodeck.models.metrics.judge_trust import (

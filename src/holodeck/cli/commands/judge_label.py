@@ -13,7 +13,7 @@ from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
     from holodeck.lib.judge_check.labelled_cases import UnlabelledResponse
-    from holodeck.lib.judging.labels import Label
+    from holodeck.lib.judge_check.labels import Label
 
 _ANSWERS = ("pass", "fail", "skip", "undo", "quit")
 _PROMPT = "pass, fail, skip, undo or quit (p/f/s/u/q)"
@@ -65,7 +65,7 @@ def label(
     from holodeck.config.secrets import collect
     from holodeck.lib.judge_check.judge_check import find_judged_metric
     from holodeck.lib.judge_check.labelled_cases import responses_to_label
-    from holodeck.lib.judging.labels import read_labels
+    from holodeck.lib.judge_check.labels import read_labels
     from holodeck.lib.support.files import open_file
 
     cli_context = context.ensure_object(CliContext)
@@ -187,8 +187,8 @@ def _cut(text: str) -> str:
 
 
 def _print_summary(path: Path, metric: str) -> None:
-    from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
-    from holodeck.lib.judging.labels import count_kinds, read_labels
+    from holodeck.lib.judge_check.gate import DEFAULT_LIMITS, labels_needed
+    from holodeck.lib.judge_check.labels import count_kinds, read_labels
     from holodeck.lib.support.text import plural
 
     good, bad = count_kinds(read_labels(path) if _has_text(path) else [])
