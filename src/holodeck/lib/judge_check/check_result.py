@@ -253,8 +253,8 @@ class LookKeeper:
             for judgement in check.judgements
         }
         log = self.log.model_copy(update={"shown": {**shown, **self.log.shown}})
-        is_hopeless = any(labels_needed(*count_kinds(planned.counted), limits, planned.number))
-        if planned.earlier is not None or is_hopeless:
+        cannot_gate = any(labels_needed(*count_kinds(planned.counted), limits, planned.number))
+        if planned.earlier is not None or cannot_gate:
             return log
         this = (self.settings, _hash_labels(planned.counted))
         counts = None if check.errors else astuple(check.counted_agreement)
