@@ -33,6 +33,7 @@ from holodeck.lib.tools.base import (
     ToolImage,
 )
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
+from holodeck.models.cases.history import MessageWithImages
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -290,11 +291,6 @@ class ChatSession(AgentSession):
 
 def _user_message(message: str) -> ChatMessage:
     """Return a message of the user as it is sent, with its images if it has some."""
-    if type(message) is str:
-        return {"role": "user", "content": message}
-    # Imported here because few messages have images.
-    from holodeck.models.cases.history import MessageWithImages  # noqa: PLC0415
-
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}
     images = [image.part for image in message.images]
