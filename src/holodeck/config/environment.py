@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 
+from holodeck.config.yaml.nodes import decode_text
+from holodeck.config.yaml.source import read_bytes
 from holodeck.lib.support.trust import is_untrusted
 
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -112,8 +114,8 @@ def user_folders(real: Mapping[str, str]) -> list[Path]:
 
 
 def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
-    folders = [*([folder] if folder else []), Path.cwd(), *user_folders(real)]
-    paths = {(one / ".env").resolve(): None for one in folders}
+    folders = [*filter(None, [folder]), Path.cwd(), *user_folders(real)]
+    paths = {(folder / ".env").resolve(): None for folder in folders}
     return [path for path in paths if path.is_file()]
 
 
@@ -126,9 +128,6 @@ def _file_in(folder: Path) -> Path | None:
 def _dotenv(path: Path, *, interpolate: bool) -> dict[str, str]:
     # Imported here because most projects have no .env file.
     from dotenv import dotenv_values
-
-    from holodeck.config.yaml.nodes import decode_text  # noqa: PLC0415
-    from holodeck.config.yaml.source import read_bytes  # noqa: PLC0415
 
     text = decode_text(read_bytes(path, str(path)), str(path))
     values = dotenv_values(stream=StringIO(text), interpolate=interpolate)

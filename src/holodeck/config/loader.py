@@ -311,9 +311,7 @@ class ConfigLoader:
         folder = Path.cwd() if agent is None else agent.base_dir
         env = self.environment(folder)
         layers = self._layers(folder, agent.execution if agent else None, cli_config)
-        rows = effective_settings(
-            resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG), layers, env
-        )
+        rows = effective_settings(layers, env, DEFAULT_EXECUTION_CONFIG)
         if agent is None or agent.model is None:
             return rows
         shared = self._shared_files(folder)

@@ -145,10 +145,8 @@ def _check_script(context: CheckContext, case: TestCaseModel, path: KeyPath) -> 
         )
     for number, step in enumerate(case.script or ()):
         if step_kind(step) == "call":
-            try:
+            with context.reporting((*path, "script", number, "call")):
                 require_target(step_value(step), context.agent.base_dir, "call")
-            except ConfigError as error:
-                context.config_error((*path, "script", number, "call"), error)
 
 
 def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -213,11 +211,8 @@ def _check_expectations(
     for index, file in enumerate(case.files or []):
         if file.path is None:
             continue
-        try:
+        with context.reporting((*path, "files", index, "path"), stops_the_run=False):
             find_file(file.path, context.agent.base_dir, "")
-        except ConfigError as error:
-            file_path = (*path, "files", index, "path")
-            context.config_error(file_path, error, stops_the_run=False)
 
 
 def _reads_ground_truth(context: CheckContext, metric: MetricSettings) -> bool:
@@ -280,10 +275,8 @@ def _check_history_support(context: CheckContext, case: TestCaseModel, path: Key
         context.error((*path, "script", unseen[0]), reason)
     if case.history is None:
         return
-    try:
+    with context.reporting((*path, "history", "file")):
         load_history(context.agent, int(path[1]))
-    except ConfigError as error:
-        context.config_error((*path, "history", "file"), error)
     if reason is not None:
         context.error((*path, "history"), reason)
 

@@ -240,10 +240,8 @@ def _check_process(context: CheckContext, tool: McpTool, path: KeyPath) -> None:
         check_program(context, program, folder, (*path, "command"), search, install)
     warn_of_visible_secrets(context, tool.args or (), (*path, "args"))
     if tool.env_file is not None:
-        try:
+        with context.reporting((*path, "env_file")):
             file_inside(tool.env_file, folder)
-        except ConfigError as error:
-            context.config_error((*path, "env_file"), error)
     if tool.encoding is not None:
         try:
             codecs.lookup(tool.encoding)
@@ -264,10 +262,8 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
     if backend.python is not None:
         check_program(context, backend.python, base_dir, ("backend", "python"), _path_of(backend))
     if backend.target is not None:
-        try:
+        with context.reporting(("backend", "target")):
             require_definition(backend.target, base_dir, "backend.target")
-        except ConfigError as error:
-            context.config_error(("backend", "target"), error)
 
 
 def warn_of_visible_secrets(context: CheckContext, arguments: Sequence[str], path: KeyPath) -> None:

@@ -28,12 +28,10 @@ from holodeck.models.tool import FunctionTool, PromptTool
 def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) -> Tools:
     """Check the prompt and the model; return the names of the parameters."""
     key = "template" if tool.file is None else "file"
-    try:
+    with context.reporting((*path, key)):
         prompt = read_tool_prompt(context.agent, tool)
         PromptTemplate.of(prompt.text, tool.parameters, "")
         warn_of_front_matter(context, prompt, (*path, key))
-    except ConfigError as error:
-        context.config_error((*path, key), error)
     if tool.model is not None:
         check_model(context, tool.model, (*path, "model"))
     return {tool.name: list(tool.parameters)}

@@ -19,6 +19,7 @@ from holodeck.models.base import InvalidKeys, InvalidParts, Model, models_in
 from holodeck.models.cases.matchers import ArgMatcher
 from holodeck.models.config import settings_by_flag
 from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
+from holodeck.models.suite import AgentFile
 
 
 def _models_at(model: type[BaseModel], path: KeyPath) -> list[type[BaseModel]]:
@@ -80,24 +81,15 @@ def validate(
         if not problems:
             return valid
     except ValidationError as error:
+        file_model = AgentFile if model is Agent else model  # with all keys that a file may have
         details = [
             (reader, detail)
-            for reader, detail in _details(error, locations, _file_model(model), ())
+            for reader, detail in _details(error, locations, file_model, ())
             if not (may_lack in detail["loc"] and _may_be_missing(detail))
         ]
     errors = [*problems, *([_config_error(details, locations)] if details else ())]
     first, *others = errors
     raise ConfigError(first.field, "\n".join([first.message, *map(str, others)])) from None
-
-
-def _file_model(model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model with all keys that a file may have."""
-    if model is not Agent:
-        return model
-    # Imported here because most files are valid.
-    from holodeck.models.suite import AgentFile  # noqa: PLC0415
-
-    return AgentFile
 
 
 def _may_be_missing(detail: ErrorDetails) -> bool:

@@ -147,7 +147,7 @@ def _tool_call(call: Any) -> RawToolCall:
 def read_usage(usage: Any) -> TokenUsage:
     """Return the counts of a response; zero without them. Raises TypeError."""
     if usage is None:
-        return TokenUsage.zero()
+        return TokenUsage()
     if not isinstance(usage, dict):
         raise TypeError("its usage is not an object")
     counts = []

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -17,9 +17,6 @@ from holodeck.lib.support.text import did_you_mean
 from holodeck.models.base import InvalidParts, Json, Model, NonBlank
 from holodeck.models.cases.matchers import ArgMatcher, ResultMatcher, TraceChecks, to_matcher
 from holodeck.models.evaluation import Metric
-
-if TYPE_CHECKING:
-    pass
 
 SCORER_NAMES = ("passfail", "exact", "regex", "similarity")
 _OF_ALL = ("required",)
