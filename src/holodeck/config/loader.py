@@ -349,9 +349,9 @@ class ConfigLoader:
         ]
         folders = dict.fromkeys([Path(folder).absolute(), *users[:1]])
         return [
-            ConfigFile(self._config_sources[one], config)
-            for one in folders
-            if (config := self._config_in(one)) is not None
+            ConfigFile(self._config_sources[folder], config)
+            for folder in folders
+            if (config := self._config_in(folder)) is not None
         ]
 
     def _with_prices(self, agent: Agent, folder: Path) -> Agent:

@@ -89,8 +89,9 @@ def _update(value: Any, path: tuple[str, ...], change: Callable[[dict[str, Any]]
     key, rest = path[0], path[1:]
     if key == "[]":
         items = value if isinstance(value, list) else []
-        new = [_update(item, rest, change) for item in items]
-        return new if any(one is not item for one, item in zip(new, items, strict=True)) else value
+        changed = [_update(item, rest, change) for item in items]
+        is_same = all(new is item for new, item in zip(changed, items, strict=True))
+        return value if is_same else changed
     if not isinstance(value, dict) or key not in value:
         return value
     part = _update(value[key], rest, change)

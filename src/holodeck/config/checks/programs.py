@@ -314,11 +314,11 @@ def check_program(
         return
     file = folder / program
     if file.is_dir():
-        python = next((one for one in ("bin/python", "python") if (file / one).exists()), None)
+        python = next((name for name in ("bin/python", "python") if (file / name).exists()), None)
         hint = f"; write {str(Path(program) / python)!r}" if python else ""
         context.error(path, f"{program!r} is a folder; expected a program{hint}")
     elif not file.exists():
-        names = [one.name for one in file.parent.iterdir()] if file.parent.is_dir() else []
+        names = [sibling.name for sibling in file.parent.iterdir()] if file.parent.is_dir() else []
         hint = did_you_mean(file.name, names)
         context.error(path, f"program not found: {program!r} in {folder}{hint}")
     elif not os.access(file, os.X_OK):

@@ -67,9 +67,9 @@ def keys_without_value(written: BaseModel, path: KeyPath) -> Iterator[LostCheck]
         elif isinstance(value, BaseModel):
             yield from keys_without_value(value, (*path, key))
         elif isinstance(value, list):
-            for index, one in enumerate(value):
-                if isinstance(one, BaseModel):
-                    yield from keys_without_value(one, (*path, key, index))
+            for index, item in enumerate(value):
+                if isinstance(item, BaseModel):
+                    yield from keys_without_value(item, (*path, key, index))
 
 
 def misplaced_keys(free: Mapping[str, Any], path: KeyPath) -> Iterator[LostCheck]:

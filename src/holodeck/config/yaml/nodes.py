@@ -386,7 +386,7 @@ def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:
     if not all(isinstance(source.value, dict) for source in sources):
         return
     del mapping["<<"]
-    for one in sources:
-        if isinstance(one.value, dict):
-            for key, entry in one.value.items():
+    for defaults in sources:
+        if isinstance(defaults.value, dict):
+            for key, entry in defaults.value.items():
                 mapping.setdefault(key, entry)

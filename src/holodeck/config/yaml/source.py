@@ -171,6 +171,10 @@ class Origin:
         """Return location and path of the value, to begin a message with."""
         return f"{self.location}: {format_key_path(self.path)}" if self.path else self.location
 
+    def error(self, message: str) -> ConfigError:
+        """Return an error about the value."""
+        return ConfigError(str(self), message)
+
     @property
     def location(self) -> str:
         """Such as `agent.yaml:41:7`."""
