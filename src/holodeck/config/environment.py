@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 
-from holodeck.config.yaml.nodes import decode_text
-from holodeck.config.yaml.source import read_bytes
 from holodeck.lib.support.trust import is_untrusted
 
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -129,6 +127,8 @@ def _dotenv(path: Path, *, interpolate: bool) -> dict[str, str]:
     # Imported here because most projects have no .env file.
     from dotenv import dotenv_values
 
-    text = decode_text(read_bytes(path, str(path)), str(path))
+    from holodeck.config.yaml.source import read_file  # noqa: PLC0415 - imports yaml
+
+    text = read_file(path, str(path))
     values = dotenv_values(stream=StringIO(text), interpolate=interpolate)
     return {name: value for name, value in values.items() if value is not None}

@@ -18,7 +18,7 @@ from holodeck.config.cases.rows import (
     set_key,
 )
 from holodeck.config.cases.written_cases import Kind, case_keys, value_kind
-from holodeck.config.yaml.nodes import compose, decode_text, parse_scalar, quote
+from holodeck.config.yaml.nodes import compose, parse_scalar, quote
 from holodeck.config.yaml.source import (
     KeyPath,
     NodeSource,
@@ -27,7 +27,7 @@ from holodeck.config.yaml.source import (
     Substitute,
     display_path,
     find_file,
-    read_bytes,
+    read_file,
 )
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean_or_list
@@ -223,7 +223,7 @@ class CaseFiles:
     def read_yaml(self, path: Path) -> Source:
         """Read a YAML file. Raises ConfigError."""
         name = display_path(path)
-        return Source(name, compose(decode_text(read_bytes(path, name), name), name))
+        return Source(name, compose(read_file(path, name), name))
 
     def cases(self, data: DataFile, start: Path, origin: Origin) -> Iterator[LocatedCase]:
         """Yield the cases of a data file, each with its origin. Raises ConfigError."""
@@ -244,7 +244,7 @@ class CaseFiles:
 
     def _csv_rows(self, path: Path, data: DataFile, origin: Origin) -> list[Row]:
         name = display_path(path)
-        text = decode_text(read_bytes(path, name, MAX_BYTES), name)
+        text = read_file(path, name, MAX_BYTES)
         keys = _column_keys(header_columns(text, name), data, origin, f"{name}:1:1")
         return read_csv_rows(text, name, keys)
 
@@ -256,7 +256,7 @@ class CaseFiles:
             source = self.read_yaml(path)
             items = source.value(self.substitute)
         else:
-            text = decode_text(read_bytes(path, name, MAX_BYTES), name)
+            text = read_file(path, name, MAX_BYTES)
             if path.suffix.lower() == ".jsonl":
                 for row in parse_json_lines(text, name):
                     yield _without_nulls(row.value), Origin(row, ())

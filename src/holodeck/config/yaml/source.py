@@ -36,6 +36,11 @@ def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
     return data
 
 
+def read_file(path: Path, name: str, limit: int = MAX_BYTES) -> str:
+    """Return the text of a file. Raises ConfigError, FileNotFoundError."""
+    return decode_text(read_bytes(path, name, limit), name)
+
+
 def unreadable_reason(error: OSError) -> str:
     """Return why a file cannot be read, to follow its name in a message."""
     return f"cannot be read: {(error.strerror or str(error)).lower()}"
@@ -61,7 +66,7 @@ class Source:
     def read(cls, path: Path, name: str | None = None, *, may_be_empty: bool = False) -> "Source":
         """Parse a file that must hold a mapping. Raises ConfigError with the location."""
         name = name or str(path)
-        return cls.of(decode_text(read_bytes(path, name), name), name, may_be_empty=may_be_empty)
+        return cls.of(read_file(path, name), name, may_be_empty=may_be_empty)
 
     @classmethod
     def of(cls, text: str, name: str, *, may_be_empty: bool = False) -> "Source":
