@@ -13,12 +13,11 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from holodeck.config.environment import PROCESS_LAYER, Environment
 from holodeck.config.providers import with_provider_variables
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import Source
 from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import written_path
-from holodeck.lib.support.text import nearest_word
+from holodeck.lib.support.text import nearest_word, quote
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig, SettingField, setting_fields

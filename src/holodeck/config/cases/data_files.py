@@ -18,7 +18,7 @@ from holodeck.config.cases.rows import (
     set_key,
 )
 from holodeck.config.cases.written_cases import Kind, case_keys, value_kind
-from holodeck.config.yaml.nodes import compose, parse_scalar, quote
+from holodeck.config.yaml.nodes import compose, parse_scalar
 from holodeck.config.yaml.source import (
     KeyPath,
     NodeSource,
@@ -30,7 +30,7 @@ from holodeck.config.yaml.source import (
     read_file,
 )
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list, quote
 from holodeck.models.suite import DataFile
 from holodeck.models.test_case import PLACEHOLDER
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from holodeck.config.yaml.nodes import Node, compose, quote
+from holodeck.config.yaml.nodes import Node, compose
 from holodeck.config.yaml.source import (
     KeyPath,
     Locations,
@@ -24,7 +24,7 @@ from holodeck.config.yaml.source import (
 )
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import unique_keys
+from holodeck.lib.support.text import quote, unique_keys
 from holodeck.models.agent import Agent
 from holodeck.models.cases.history import EarlierMessage, Messages, TranscriptFile
 

@@ -28,11 +28,10 @@ from holodeck.config.yaml.lost_checks import (
     misplaced_keys,
     raise_on_lost_checks,
 )
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import Locations, Origin, Source, display_path
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import nearest_word
+from holodeck.lib.support.text import nearest_word, quote
 from holodeck.models.agent import Agent
 from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import Origin
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, quote
 from holodeck.models.suite import SuiteHeader, SuiteSettings, WrittenCase, WrittenScenario
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel
 

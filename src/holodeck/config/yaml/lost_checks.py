@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml.validation_errors import MAX_PROBLEMS, limit_lines
 from holodeck.errors import ConfigError
+from holodeck.lib.support.text import quote
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
 

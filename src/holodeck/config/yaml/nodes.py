@@ -13,7 +13,7 @@ import yaml
 
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
-from holodeck.lib.support.text import bom_encoding
+from holodeck.lib.support.text import bom_encoding, quote
 
 _EXPLANATIONS = {
     "mapping values are not allowed": "unexpected ':'; put text that contains ': ' in quotes,"
@@ -366,11 +366,6 @@ def parse_scalar(text: str) -> Scalar:
         str(number)  # raises as a decimal does: no message could show it
         return number
     return float(text) if _FLOAT.fullmatch(text) else text
-
-
-def quote(text: str) -> str:
-    """Return `text` in quotes, shortened to 80 characters."""
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
 def _key_text(event: Any) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck import errors
-from holodeck.config.yaml.nodes import Node, compose, decode_text, quote
+from holodeck.config.yaml.nodes import Node, compose, decode_text
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside, note_input
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, quote
 
 if TYPE_CHECKING:
     from holodeck.models.agent import Agent
