@@ -339,7 +339,7 @@ class StreamedCompletion:
     _text: list[str] = field(default_factory=list)
     _calls: dict[int, _OpenCall] = field(default_factory=dict)
     """By index."""
-    _usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    _usage: TokenUsage = field(default_factory=TokenUsage)
     _finish_reason: str | None = None
 
     def add(self, event: bytes) -> str:
