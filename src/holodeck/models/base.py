@@ -16,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     StringConstraints,
     model_validator,
 )
@@ -25,7 +26,7 @@ from pydantic_core import core_schema
 from holodeck.models import RENDERERS
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
@@ -87,7 +88,7 @@ class ValidAs:
     """Makes the model of the value, or raises ValueError."""
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: "GetCoreSchemaHandler"
+        self, source: Any, handler: GetCoreSchemaHandler
     ) -> "CoreSchema":
         return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
