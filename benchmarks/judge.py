@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from holodeck.lib.judge_check.check_report import describe_gate, render_table
+from holodeck.lib.judge_check.check_result import JudgeCheckResult
 from holodeck.lib.judge_check.judge_check import CheckedJudge, load_named_judge
+from holodeck.lib.judge_check.labels import DEFAULT_LABELS, Label, read_labels
 from holodeck.lib.judging.agreement import Proportion, area_under_curve
-from holodeck.lib.judging.check_report import describe_gate, render_table
-from holodeck.lib.judging.check_result import JudgeCheckResult
-from holodeck.lib.judging.labels import DEFAULT_LABELS, Label, read_labels
 from holodeck.lib.support.text import printable
 
 MODEL = "qwen2.5-coder-1.5b-instruct"

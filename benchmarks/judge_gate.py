@@ -7,15 +7,15 @@ its true kappa is at least 0.6 and at most 10 % of the bad responses pass. The g
 
 kappa        the observed kappa is at least 0.6
 kappa - SE   the observed kappa, less 1.64 standard errors, is at least 0.6
-exact        `lib.judging.gate`: bounds of kappa and of false passes that hold with few labels
+exact        `lib.judge_check.gate`: bounds of kappa and of false passes that hold with few labels
 """
 
 import argparse
 import random
 from collections.abc import Callable
 
+from holodeck.lib.judge_check.gate import DEFAULT_LIMITS, gate_verdict
 from holodeck.lib.judging.agreement import Agreement
-from holodeck.lib.judging.gate import DEFAULT_LIMITS, gate_verdict
 
 JUDGES = (
     ("kappa 0.4", 0.70, 0.70),

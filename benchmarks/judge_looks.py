@@ -27,17 +27,16 @@ from itertools import accumulate, islice
 from math import comb
 from statistics import NormalDist
 
-from holodeck.lib.judge_check.judge_looks import LookKeeper
-from holodeck.lib.judging.agreement import Agreement
-from holodeck.lib.judging.check_result import JudgeCheckResult, Judgement
-from holodeck.lib.judging.gate import (
+from holodeck.lib.judge_check.check_result import JudgeCheckResult, Judgement, LookKeeper
+from holodeck.lib.judge_check.gate import (
     ALPHA,
     DEFAULT_LIMITS,
     alpha_of,
     gate_verdict,
     labels_to_decide,
 )
-from holodeck.lib.judging.labels import Label
+from holodeck.lib.judge_check.labels import Label
+from holodeck.lib.judging.agreement import Agreement
 from holodeck.models.metrics.judge_trust import LookLog
 from holodeck.models.token_usage import UsageMeter
 

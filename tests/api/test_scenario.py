@@ -79,7 +79,7 @@ IMPORTED = """
 import sys
 from holodeck.scenario import run, JudgeAgent, UserSimulatorAgent
 heavy = {"openai", "litellm", "semantic_kernel", "anthropic", "httpx", "httpx2", "jsonschema",
-         "holodeck.models.observability"}
+         "yaml", "holodeck.models.observability"}
 print(sorted(heavy & set(sys.modules)))
 """
 

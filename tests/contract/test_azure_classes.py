@@ -16,15 +16,11 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.test_runner.grading.judge_trust import fingerprint_of_judge
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
+from support import azure_prompt
 from support.wire_types import Reply, ToolCall
 
 METRIC = TypeAdapter(Metric)
 OWN = '''
-from pathlib import Path
-
-from azure.ai.evaluation._evaluators._common import PromptyEvaluatorBase
-
-
 def search(animal: str) -> str:
     """Look a rule up."""
     return "allowed"
@@ -38,18 +34,6 @@ class Returns:
 
     def __call__(self, *, response: str):
         return self.result
-
-
-class Prompts(PromptyEvaluatorBase):
-    """Has a prompt of its own."""
-
-    def __init__(self, model_config):
-        path = Path(__file__).with_name("polite.prompty")
-        super().__init__(result_key="polite", prompty_file=str(path), model_config=model_config,
-                         threshold=3, _higher_is_better=True)
-
-    def __call__(self, *, query: str, response: str):
-        return super().__call__(query=query, response=response)
 
 
 class CallsAModel:
@@ -77,22 +61,6 @@ class NotCallable:
 def function(*, response: str):
     return {"score": 1}
 '''
-PROMPTY = """---
-name: polite
-model:
-  api: chat
-  parameters: {temperature: 0.0}
-inputs:
-  query: {type: string}
-  response: {type: string}
----
-system:
-You rate politeness.
-
-user:
-{{query}} => {{response}}
-"""
-PROMPTS = {"class": "own:Prompts", "scale": [1, 5]}
 STARS = {"class": "own:Returns", "scale": [1, 5]}
 GLEU = {"class": "GleuScoreEvaluator", "scale": [0, 1]}
 ANSWER = "Dogs may come in."
@@ -119,7 +87,7 @@ def server():
 @pytest.fixture
 def agent_file(server, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    (tmp_path / "polite.prompty").write_text(PROMPTY)
+    azure_prompt.write_rater(tmp_path)
 
     def written(*metrics: dict[str, Any], judge: bool = True, **case: Any):
         model = {"provider": "openai", "name": "agent", "endpoint": server.url, "api_key": "k"}
@@ -167,7 +135,7 @@ NO_SCORE = {
 @pytest.mark.parametrize("answer", NO_SCORE.values(), ids=NO_SCORE)
 async def test_without_a_score_of_the_judge_there_is_none(answer, server, agent_file):
     server.otherwise(json.dumps(answer))
-    path = agent_file(PROMPTS)
+    path = agent_file(azure_prompt.KEYS)
 
     rows = await rows_of(path)
 
@@ -289,7 +257,7 @@ async def test_an_evaluator_of_the_user_on_the_librarys_base_asks_our_judge(
     answer, score, server, agent_file
 ):
     server.otherwise(json.dumps({"score": answer, "reason": "because"}))
-    path = agent_file({"class": "own:Prompts", "scale": [1, 5]})
+    path = agent_file(azure_prompt.KEYS)
 
     [row] = await rows_of(path)
 
@@ -300,7 +268,7 @@ async def test_an_evaluator_of_the_user_on_the_librarys_base_asks_our_judge(
 async def test_a_text_without_a_score_passes_nothing(server, agent_file):
     server.otherwise("certainly 10 of 10")
 
-    [row] = await rows_of(agent_file({"class": "own:Prompts", "scale": [1, 5]}))
+    [row] = await rows_of(agent_file(azure_prompt.KEYS))
 
     assert "answered Prompts without a score" in row.error
 

@@ -10,8 +10,9 @@ import holodeck
 from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
 from holodeck.lib.judge_check.judge_check import load_agent_judge
-from holodeck.lib.judging.labels import Label
+from holodeck.lib.judge_check.labels import Label
 from holodeck.models.metrics.azure import AzureMetric
+from support import azure_prompt
 from support.deepeval_cases import ANSWER, CASES, PASSAGES, QUESTION, TRUTH, said
 from support.evaluators import EVALUATORS
 from support.token_probabilities import yes
@@ -55,19 +56,14 @@ METRICS = {
     **{name: one.keys for name, one in CASES.items() if one.calls and name not in MCP},
     "any class": {"type": "deepeval", "class": "BiasMetric"},
     **{name: {"type": "azure", "metric": name} for name in AzureMetric.names()},
-    "azure composite": {
-        "type": "azure",
-        "class": "QAEvaluator",
-        "score_key": "relevance",
-        "scale": [1, 5],
-    },
+    "azure class": azure_prompt.KEYS,
     "grader": {"type": "code", "grader": "rules:grader", "judge": True},
 }
 NAMES = {
     "judge": "dogs",
     "geval": "polite",
     "any class": "BiasMetric",
-    "azure composite": "QAEvaluator",
+    "azure class": "Prompts",
 }
 SCRIPTED = {**CASES, "any class": CASES["bias"]}
 TOOLS = '''
@@ -82,6 +78,8 @@ def grader(case, judge):
 
 def answer(name, request):
     """What the judge says when a good response is judged by that metric."""
+    if name == "azure class":
+        return json.dumps({"reason": "because", "score": 5})
     if "response_format" not in request.body:
         return yes(0.9)
     if name == "grader":
@@ -106,6 +104,7 @@ def agent_file(server, tmp_path):
     def written(metrics, case=CASE) -> Path:
         model = {"provider": "openai", "name": "agent", "endpoint": server.url, "api_key": "k"}
         (tmp_path / "rules.py").write_text(TOOLS)
+        azure_prompt.write_rater(tmp_path)
         config = {
             "name": "library",
             "backend": "chat",
@@ -152,7 +151,7 @@ def test_every_metric_that_asks_a_judge_is_in_this_suite():
     assert asking - MCP - {"tool_correctness", "json_correctness"} == set(METRICS) - {
         "grader",
         "any class",
-        "azure composite",
+        "azure class",
     }
 
 

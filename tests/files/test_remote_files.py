@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.files.remote_files import (
     DownloadError,
     DownloadRules,
@@ -232,8 +233,9 @@ def test_messages_show_no_secrets_of_a_url():
 def test_the_rules_come_from_the_settings(tmp_path):
     settings = ExecutionConfig(download_timeout=2, allowed_hosts="a, b:80", cache_dir=str(tmp_path))
 
-    assert DownloadRules.from_settings(settings, None) == DownloadRules(
-        timeout=2, allowed_hosts=("a", "b:80"), cache_dir=tmp_path / "files"
-    )
-    off = DownloadRules.from_settings(ExecutionConfig(cache_enabled=False), None)
-    assert off == DownloadRules(cache_dir=None)
+    processor = FileProcessor.from_execution_config(settings)
+
+    assert (processor.download_timeout_ms, processor.allowed_hosts) == (2000, ("a", "b:80"))
+    assert processor.cache_dir == str(tmp_path / "files")
+    off = FileProcessor.from_execution_config(ExecutionConfig(cache_enabled=False))
+    assert off.cache_dir is None

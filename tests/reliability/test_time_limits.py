@@ -7,6 +7,7 @@ import pytest
 from fakes import FakeOpenAI, Reply
 from holodeck.config.loader import ConfigLoader
 from holodeck.models.config import ExecutionConfig
+from support import azure_prompt
 from support.faults import WAYS, agent_for, run_cases, settings
 
 LIMIT_S = 0.4
@@ -132,9 +133,7 @@ MODELS = {
         "a metric of DeepEval": judged_by(type="deepeval", metric="bias"),
         "a class of DeepEval": judged_by(type="deepeval", **{"class": "BiasMetric"}),
         "a metric of Azure": judged_by(metric="relevance"),
-        "a class of Azure": judged_by(
-            type="azure", score_key="relevance", scale=[1, 5], **{"class": "QAEvaluator"}
-        ),
+        "a class of Azure": judged_by(**azure_prompt.KEYS),
         "a grader": judged_by(type="code", grader="code:grade", judge=True),
     }.items()
 }
@@ -157,6 +156,7 @@ async def test_no_time_limit_is_outlasted(tmp_path, record_property):
             return await outlasted(tmp_path, *wait)
 
     (tmp_path / "code.py").write_text(CODE)
+    azure_prompt.write_rater(tmp_path)
     waits = (
         {
             (wait, way): (answer, limits, WAYS[way] | fields, said)

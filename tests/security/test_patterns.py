@@ -60,7 +60,7 @@ def test_a_tool_matcher_ends_in_time(pattern, text):
 
     try:
         [check] = check_tools(
-            checked, [ToolInvocation(name="t", args={"q": text})], evidence("backend")
+            checked, [ToolInvocation(name="t", args={"q": text})], evidence(tool_calls="backend")
         )
     except EvaluationError as error:
         assert "takes longer than" in str(error)  # noqa: PT017

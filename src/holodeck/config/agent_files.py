@@ -146,7 +146,7 @@ def read_tool_prompt(agent: Agent, tool: PromptTool) -> Prompt:
     """
     if tool.template is not None:
         return inline_prompt(tool.name, tool.template)
-    index = next(at for at, one in enumerate(agent.tools or []) if one.name == tool.name)
+    index = next(at for at, entry in enumerate(agent.tools or []) if entry.name == tool.name)
     location = f"{agent.location('tools', index, 'file')}: tools[{index}].file"
     return read_prompt(tool.name, tool.file or "", agent.own_dir, location)
 

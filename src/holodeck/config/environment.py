@@ -112,8 +112,8 @@ def user_folders(real: Mapping[str, str]) -> list[Path]:
 
 
 def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
-    folders = [*([folder] if folder else []), Path.cwd(), *user_folders(real)]
-    paths = {(one / ".env").resolve(): None for one in folders}
+    folders = [*filter(None, [folder]), Path.cwd(), *user_folders(real)]
+    paths = {(folder / ".env").resolve(): None for folder in folders}
     return [path for path in paths if path.is_file()]
 
 
@@ -127,9 +127,8 @@ def _dotenv(path: Path, *, interpolate: bool) -> dict[str, str]:
     # Imported here because most projects have no .env file.
     from dotenv import dotenv_values
 
-    from holodeck.config.yaml.nodes import decode_text  # noqa: PLC0415
-    from holodeck.config.yaml.source import read_bytes  # noqa: PLC0415
+    from holodeck.config.yaml.source import read_file  # noqa: PLC0415 - imports yaml
 
-    text = decode_text(read_bytes(path, str(path)), str(path))
+    text = read_file(path, str(path))
     values = dotenv_values(stream=StringIO(text), interpolate=interpolate)
     return {name: value for name, value in values.items() if value is not None}

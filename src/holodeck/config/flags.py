@@ -8,8 +8,8 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from holodeck.config.settings import conflict_message
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.validation_errors import expected_value
+from holodeck.lib.support.text import quote
 from holodeck.lib.ui.help import GroupedOption
 from holodeck.models.config import ExecutionConfig, SettingField, setting_fields
 

@@ -311,9 +311,7 @@ class ConfigLoader:
         folder = Path.cwd() if agent is None else agent.base_dir
         env = self.environment(folder)
         layers = self._layers(folder, agent.execution if agent else None, cli_config)
-        rows = effective_settings(
-            resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG), layers, env
-        )
+        rows = effective_settings(layers, env, DEFAULT_EXECUTION_CONFIG)
         if agent is None or agent.model is None:
             return rows
         shared = self._shared_files(folder)
@@ -351,9 +349,9 @@ class ConfigLoader:
         ]
         folders = dict.fromkeys([Path(folder).absolute(), *users[:1]])
         return [
-            ConfigFile(self._config_sources[one], config)
-            for one in folders
-            if (config := self._config_in(one)) is not None
+            ConfigFile(self._config_sources[folder], config)
+            for folder in folders
+            if (config := self._config_in(folder)) is not None
         ]
 
     def _with_prices(self, agent: Agent, folder: Path) -> Agent:

@@ -111,13 +111,13 @@ def merge_prices(tables: Iterable[PriceTable | None]) -> PriceTable | None:
     known = [table for table in tables if table is not None]
     if not known:
         return None
-    currencies = sorted({one.currency for one in known if one.currency is not None})
+    currencies = sorted({table.currency for table in known if table.currency is not None})
     if len(currencies) > 1:
         raise ConfigError(
             "prices.currency",
             f"the configuration files give prices in {' and '.join(currencies)}; use one currency",
         )
-    models = {name: price for one in reversed(known) for name, price in one.models.items()}
+    models = {name: price for table in reversed(known) for name, price in table.models.items()}
     return PriceTable(currency=currencies[0] if currencies else None, models=models)
 
 
@@ -134,13 +134,8 @@ def agent_price_key(agent: Agent) -> str:
 def called_models(agent: Agent) -> Iterator[str]:
     """Yield the models that a run calls, by their names in prices; some more than once."""
     yield agent_price_key(agent)
-    yield from (price_key(model) for _, _, model in _tool_models(agent))
+    yield from (price_key(model) for _, _, model in _called_models(agent))
     yield from (price_key(model) for model in _embedding_models(agent))
-    for _, metric in all_metrics(agent):
-        judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
-        if judge is not None:
-            yield price_key(judge)
-    yield from (price_key(model) for _, _, model in conversation_models(agent))
 
 
 def require_prices(agent: Agent, location: str) -> None:

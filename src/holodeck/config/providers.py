@@ -1,15 +1,16 @@
 """What variables and `config.yaml` add to an agent: keys of its models, vector stores by name."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holodeck.config.yaml.nodes import quote
-from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, quote
 from holodeck.models.config import GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum, ollama_url
 from holodeck.models.tools.database import ALIASES, VectorStoreProvider, VectorStoreSettings
+
+if TYPE_CHECKING:
+    from holodeck.config.yaml.source import Locations
 
 
 def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
@@ -89,8 +90,9 @@ def _update(value: Any, path: tuple[str, ...], change: Callable[[dict[str, Any]]
     key, rest = path[0], path[1:]
     if key == "[]":
         items = value if isinstance(value, list) else []
-        new = [_update(item, rest, change) for item in items]
-        return new if any(one is not item for one, item in zip(new, items, strict=True)) else value
+        changed = [_update(item, rest, change) for item in items]
+        is_same = all(new is item for new, item in zip(changed, items, strict=True))
+        return value if is_same else changed
     if not isinstance(value, dict) or key not in value:
         return value
     part = _update(value[key], rest, change)
@@ -125,7 +127,7 @@ _TOOL_TYPES = ("vectorstore", "hierarchical_document")
 def with_vector_stores(
     agent: dict[str, Any],
     shared: GlobalConfig | None,
-    locations: Locations,
+    locations: "Locations",
     problems: list[ConfigError],
 ) -> dict[str, Any]:
     """Return the values of an agent.yaml with the stores of config.yaml in place of their names.
@@ -146,7 +148,7 @@ def with_vector_stores(
         if store is not None:
             tool = {**tool, "database": store}  # noqa: PLW2901 - the same with its store
         elif name is not None and is_complete:
-            problems.append(_problem(_unknown_store(name, known), path, locations))
+            problems.append(locations.origin(path).error(_unknown_store(name, known)))
         resolved.append(tool)
     return {**agent, "tools": resolved}
 
@@ -166,8 +168,3 @@ def _unknown_store(name: str, known: Mapping[str, VectorStoreSettings]) -> str:
     if name in {*VectorStoreProvider, *ALIASES}:
         return f"{message}; a product is written as a mapping: 'database: {{provider: {name}}}'"
     return f"{message}; name it under 'vectorstores' in a config.yaml beside the agent.yaml"
-
-
-def _problem(message: str, path: KeyPath, locations: Locations) -> ConfigError:
-    origin = locations.origin(path)
-    return ConfigError(origin.location, f"{format_key_path(origin.path)}: {message}")

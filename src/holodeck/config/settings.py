@@ -13,12 +13,11 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from holodeck.config.environment import PROCESS_LAYER, Environment
 from holodeck.config.providers import with_provider_variables
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import Source
 from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import written_path
-from holodeck.lib.support.text import nearest_word
+from holodeck.lib.support.text import nearest_word, quote
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig, SettingField, setting_fields
@@ -69,6 +68,20 @@ class SettingsLayer:
         )
 
 
+@dataclass(frozen=True)
+class EffectiveSetting:
+    """A key, the value that a run uses, and its source."""
+
+    key: str
+    """Such as `execution.llm_timeout` or `model.endpoint`."""
+    value: Any
+    """A JSON value; secrets are replaced."""
+    source: str
+    """Such as `agent.yaml:12:5`, `--llm-timeout`, `OPENAI_API_KEY in .env` or `default`."""
+    overrules: str | None = None
+    """The variable with another value that the `config.yaml` of `source` overrides, if any."""
+
+
 def resolve_settings(
     layers: Sequence[SettingsLayer],
     env: Mapping[str, str],
@@ -80,30 +93,37 @@ def resolve_settings(
     The result knows the source of each value. Raises ConfigError for an invalid variable, even one
     that a layer overrides, and for a path that a file of the agent's `folder` may not name.
     """
-    found = {
-        field.field: _resolve(field, layers, env, defaults or {})
-        for field in setting_fields().values()
-    }
-    for declared in setting_fields().values():
-        rival = declared.setting.rival
-        if rival is not None and found[rival].rank < found[declared.field].rank:
-            found[declared.field] = _ResolvedValue(
-                len(layers) + 1, declared.setting.default, "default"
-            )
-    try:
-        config = ExecutionConfig(**{field: one.value for field, one in found.items()})
-    except ValidationError as error:  # two variables conflict
-        raise ConfigError("HOLODECK_*", conflict_message(error)) from error
-    config = config.with_sources({field: one.source for field, one in found.items()})
-    for field, value in found.items() if is_untrusted() else ():
+    values = _resolved_values(layers, env, defaults or {})
+    config = _to_config(values)
+    for field, value in values.items() if is_untrusted() else ():
         reaches_out = setting_fields()[field].setting.reaches_out
         if reaches_out and value.value is not None and not value.is_users:
             raise ConfigError(value.source, f"execution.{field}: --untrusted refuses it")
     if folder is not None:
         for declared in setting_fields().values():
-            if declared.is_written and not found[declared.field].is_users:
+            if declared.is_written and not values[declared.field].is_users:
                 _check_written_path(declared, config, folder)
     return config
+
+
+def _to_config(values: Mapping[str, "_ResolvedValue"]) -> ExecutionConfig:
+    try:
+        config = ExecutionConfig(**{field: value.value for field, value in values.items()})
+    except ValidationError as error:  # two variables conflict
+        raise ConfigError("HOLODECK_*", conflict_message(error)) from error
+    return config.with_sources({field: value.source for field, value in values.items()})
+
+
+def effective_settings(
+    layers: Sequence[SettingsLayer], env: Mapping[str, str], defaults: Mapping[str, Any]
+) -> list[EffectiveSetting]:
+    """Return every setting of a run, in the order of the model. Raises ConfigError."""
+    values = _resolved_values(layers, env, defaults)
+    config = _to_config(values)
+    return [
+        EffectiveSetting(f"execution.{name}", getattr(config, name), value.source, value.overrules)
+        for name, value in values.items()
+    ]
 
 
 def _check_written_path(declared: SettingField, config: ExecutionConfig, folder: Path) -> None:
@@ -128,6 +148,24 @@ class _ResolvedValue(NamedTuple):
     source: str
     is_users: bool = True
     """Whether the user or code has set it, and no file of a project."""
+    overrules: str | None = None
+    """The variable with another value that a `config.yaml` overrides."""
+
+
+def _resolved_values(
+    layers: Sequence[SettingsLayer], env: Mapping[str, str], defaults: Mapping[str, Any]
+) -> dict[str, _ResolvedValue]:
+    fields = setting_fields()
+    values = {name: _resolve(field, layers, env, defaults) for name, field in fields.items()}
+    for name, field in fields.items():
+        rival = field.setting.rival
+        if rival is not None and values[rival].rank < values[name].rank:
+            default = _ResolvedValue(len(layers) + 1, field.setting.default, "default")
+            from_env = value_from_environment(field, env)
+            if from_env is not None and layers[values[rival].rank].is_shared:
+                default = default._replace(overrules=from_env[1])
+            values[name] = default
+    return values
 
 
 def _resolve(
@@ -140,7 +178,9 @@ def _resolve(
     for rank, layer in enumerate(layers):
         in_layer = layer.value(declared)
         if in_layer is not None:
-            return _ResolvedValue(rank, *in_layer, is_users=layer.is_users_value(declared))
+            is_other = from_env is not None and layer.is_shared and in_layer[0] != from_env[0]
+            overrules = from_env[1] if from_env is not None and is_other else None
+            return _ResolvedValue(rank, *in_layer, layer.is_users_value(declared), overrules)
     if from_env is not None:
         is_users = not isinstance(env, Environment) or env.is_users(declared.variable)
         return _ResolvedValue(len(layers), *from_env, is_users=is_users)
@@ -168,11 +208,11 @@ def value_from_environment(
 def unknown_variable_warnings(env: Mapping[str, str]) -> list[str]:
     """Return a warning for each unknown HOLODECK_* variable."""
     known = [*(field.variable for field in setting_fields().values()), *OTHER_VARIABLES]
-    own = [one.removeprefix(PREFIX) for one in known]
+    names = [name.removeprefix(PREFIX) for name in known]
     warnings = []
     for name in env:
         if name.startswith(PREFIX) and name not in known:
-            nearest = nearest_word(name.removeprefix(PREFIX), own)
+            nearest = nearest_word(name.removeprefix(PREFIX), names)
             hint = f"; did you mean {PREFIX}{nearest}?" if nearest else ""
             warnings.append(f"unknown variable {name}{hint}")
     return warnings
@@ -186,16 +226,8 @@ _GROUPS = (
     ("cache_key",),
 )
 """Keys of a case that are settings of the run too; a group sets the same thing."""
-_MIN_PASS_KEYS = ("min_pass_rate", "min_pass")
-
-
-@dataclass(frozen=True)
-class _RunSettings:
-    """The settings of one group, set for the run."""
-
-    values: Mapping[str, Any]
-    overrides: bool
-    """Whether they override what a case sets itself."""
+_OVERRIDDEN = {"timeout": "llm_timeout", "fail_fast": "fail_fast"}
+"""Keys of a case → the settings that take their place if the command line sets them."""
 
 
 def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
@@ -204,72 +236,43 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
     Command line > case > all other sources; applying it twice changes nothing. Raises ConfigError
     for settings that conflict.
     """
-    given = [one for group in _GROUPS if (one := _run_settings(group, settings)) is not None]
-    overridden = _overridden_keys(settings)
-
-    def change(index: int, case: TestCaseModel) -> TestCaseModel:
-        changed = _apply(_reset(case, overridden), given)
-        _check_case(agent, index, changed)
-        return changed
-
-    cases = agent.test_cases or []
-    changed = [change(index, case) for index, case in enumerate(cases)]
-    is_same = all(map(operator.is_, changed, cases))
-    return agent if is_same else agent.model_copy(update={"test_cases": changed})
-
-
-def _run_settings(group: tuple[str, ...], settings: ExecutionConfig) -> _RunSettings | None:
-    values = {name: getattr(settings, name) for name in group}
-    set_names = [name for name in group if values[name] is not None]
-    if all(settings.source_of(name) == "default" for name in set_names):
-        return None
-    return _RunSettings(values, any(map(settings.is_from_command_line, set_names)))
-
-
-def _apply(case: TestCaseModel, given: list[_RunSettings]) -> TestCaseModel:
-    update: dict[str, Any] = {}
-    for one in given:
-        if one.overrides or all(getattr(case, name) is None for name in one.values):
-            update |= one.values
-    return case.model_copy(update=update) if update else case
+    of_run = []
+    for group in _GROUPS:
+        values = {name: getattr(settings, name) for name in group}
+        names = [name for name, value in values.items() if value is not None]
+        if any(settings.source_of(name) != "default" for name in names):
+            of_run.append((values, any(map(settings.is_from_command_line, names))))
+    removed = [key for key, name in _OVERRIDDEN.items() if settings.is_from_command_line(name)]
+    cases = []
+    for index, case in enumerate(agent.test_cases or []):
+        update: dict[str, Any] = {key: None for key in removed if getattr(case, key) is not None}
+        for values, overrides in of_run:
+            if overrides or all(getattr(case, name) is None for name in values):
+                update |= values
+        changed = case.model_copy(update=update) if update else case
+        problem = _find_conflict(changed)
+        if problem is not None:
+            location = agent.location("test_cases", index, problem[0])
+            name = case.name or f"test_cases[{index}]"
+            raise ConfigError(f"{location}: {name}", problem[1])
+        cases.append(changed)
+    is_same = all(map(operator.is_, cases, agent.test_cases or []))
+    return agent if is_same else agent.model_copy(update={"test_cases": cases})
 
 
-def _check_case(agent: Agent, index: int, case: TestCaseModel) -> None:
+def _find_conflict(case: TestCaseModel) -> tuple[str, str] | None:
+    """Return a key that has no effect or conflicts with another one, and a message."""
     if case.retry_on is not None and case.retries is None:
-        _raise_error(
-            (agent, index, case),
-            "retry_on",
-            "'retry_on' has no effect without 'retries'; add 'retries: 1', for example",
-        )
-    min_pass_key = next((name for name in _MIN_PASS_KEYS if getattr(case, name) is not None), None)
-    if min_pass_key is not None and case.repeat is None:
-        _raise_error(
-            (agent, index, case),
-            min_pass_key,
-            f"{min_pass_key!r} has no effect without 'repeat'; add 'repeat: 5', for example",
-        )
+        message = "'retry_on' has no effect without 'retries'; add 'retries: 1', for example"
+        return "retry_on", message
+    for key in ("min_pass_rate", "min_pass"):
+        if getattr(case, key) is not None and case.repeat is None:
+            return key, f"{key!r} has no effect without 'repeat'; add 'repeat: 5', for example"
     try:
         validate_min_pass(case.repeat, case.min_pass, case.min_pass_rate)
     except ValueError as error:
-        _raise_error((agent, index, case), "min_pass", str(error))
-
-
-def _overridden_keys(settings: ExecutionConfig) -> list[str]:
-    """Return the keys of cases that the command line overrides."""
-    is_from_command_line = settings.is_from_command_line
-    flags = {"timeout": "llm_timeout", "fail_fast": "fail_fast"}
-    return [key for key, setting in flags.items() if is_from_command_line(setting)]
-
-
-def _reset(case: TestCaseModel, keys: list[str]) -> TestCaseModel:
-    present = [key for key in keys if getattr(case, key) is not None]
-    return case.model_copy(update=dict.fromkeys(present)) if present else case
-
-
-def _raise_error(run_of_case: tuple[Agent, int, TestCaseModel], key: str, why: str) -> None:
-    agent, index, case = run_of_case
-    location = agent.location("test_cases", index, key)
-    raise ConfigError(f"{location}: {case.name or f'test_cases[{index}]'}", why)
+        return "min_pass", str(error)
+    return None
 
 
 HIDDEN = "(not shown)"
@@ -281,35 +284,6 @@ class ConfigFile:
 
     source: Source
     config: GlobalConfig
-
-
-@dataclass(frozen=True)
-class EffectiveSetting:
-    """A key, the value that a run uses, and its source."""
-
-    key: str
-    """Such as `execution.llm_timeout` or `model.endpoint`."""
-    value: Any
-    """A JSON value; secrets are replaced."""
-    source: str
-    """Such as `agent.yaml:12:5`, `--llm-timeout`, `OPENAI_API_KEY in .env` or `default`."""
-    overrules: str | None = None
-    """The variable with another value that the `config.yaml` of `source` overrides, if any."""
-
-
-def effective_settings(
-    config: ExecutionConfig, layers: Sequence[SettingsLayer], env: Mapping[str, str]
-) -> list[EffectiveSetting]:
-    """Return every setting of a run, in the order of the model."""
-    return [
-        EffectiveSetting(
-            f"execution.{name}",
-            getattr(config, name),
-            config.source_of(name),
-            _overridden_variable(name, layers, env),
-        )
-        for name in setting_fields()
-    ]
 
 
 def effective_model_settings(
@@ -351,36 +325,19 @@ def describe_variable(variable: str, env: Mapping[str, str]) -> str:
     return variable if source in (None, PROCESS_LAYER) else f"{variable} in {source}"
 
 
-def _overridden_variable(
-    name: str, layers: Sequence[SettingsLayer], env: Mapping[str, str]
-) -> str | None:
-    declared = setting_fields()[name]
-    given = value_from_environment(declared, env)
-    if given is None:
-        return None
-    rival = setting_fields().get(declared.setting.rival or "")
-    for layer in layers:
-        own = layer.value(declared)
-        if own is not None:
-            return given[1] if layer.is_shared and own[0] != given[0] else None
-        if rival is not None and layer.value(rival) is not None:
-            return given[1] if layer.is_shared else None
-    return None
-
-
 def _key_location(source: Source, path: tuple[str, ...]) -> str | None:
     """Return where a key is written, or None if it has no value."""
-    found, node = source.find(path)
-    return source.location(path) if found == path and node.value is not None else None
+    present, node = source.find(path)
+    return source.location(path) if present == path and node.value is not None else None
 
 
 def _provider_location(shared: Sequence[ConfigFile], model: LLMProvider, key: str) -> str | None:
     """Return where a configuration file sets a key for the model's provider, or None."""
-    for one in shared:
-        providers = (one.config.providers or {}).items()
+    for file in shared:
+        providers = (file.config.providers or {}).items()
         fitting = [name for name, settings in providers if settings.provider == model.provider]
         for name in (model.provider.value, *fitting):
-            location = _key_location(one.source, ("providers", name, key))
+            location = _key_location(file.source, ("providers", name, key))
             if location is not None:
                 return location
     return None

@@ -62,8 +62,10 @@ class Address:
         if self.provider is None or not self.hosts or not self.text.startswith("https:"):
             return False
         facts = PROVIDERS[self.provider]
-        own = (*hosts_in(facts.url or ""), *facts.own_domains)
-        return all(any(f".{host}".endswith(f".{one}") for one in own) for host in self.hosts)
+        domains = (*hosts_in(facts.url or ""), *facts.own_domains)
+        return all(
+            any(f".{host}".endswith(f".{domain}") for domain in domains) for host in self.hosts
+        )
 
 
 def hosts_in(text: str) -> tuple[str, ...]:

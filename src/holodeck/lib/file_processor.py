@@ -1,11 +1,12 @@
 """The files of a test case, as text or images for the agent."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support import environment
 from holodeck.lib.support.text import describe
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from holodeck.lib.files.reader import DocumentReader
     from holodeck.models.cases.history import Image
 
-__all__ = ["FileProcessor", "FileReader", "ImageReader", "load_file", "process_in_thread"]
+__all__ = ["FileProcessor", "FileReader", "ImageReader", "load_file"]
 
 
 class FileReader(Protocol):
@@ -63,7 +64,6 @@ class FileProcessor:
         self.processing_timeout_ms = processing_timeout_ms
         self.base_dir = base_dir
         self.allowed_hosts = allowed_hosts
-        self._settings: ExecutionConfig | None = None
 
     @classmethod
     def from_execution_config(
@@ -77,11 +77,16 @@ class FileProcessor:
 
         `cache_dir` replaces the folder of the settings; `execution.cache_enabled` applies to both.
         """
+        if config.cache_enabled is False:
+            cache_dir = None
+        elif cache_dir is None:
+            folder = config.path_of("cache_dir", base_dir or Path()) or environment.cache_dir()
+            cache_dir = str(folder / "files")
         timeouts = {
             "download_timeout_ms": config.download_timeout,
             "processing_timeout_ms": config.file_timeout,
         }
-        processor = cls(
+        return cls(
             cache_dir=cache_dir,
             max_retries=max_retries,
             base_dir=base_dir,
@@ -92,8 +97,6 @@ class FileProcessor:
                 if timeout is not None
             },
         )
-        processor._settings = config
-        return processor
 
     def process_file(self, file_input: FileInput) -> ProcessedFileInput:
         """Return the file's text, or the `error` why it cannot be read; never raises. Blocks."""
@@ -120,10 +123,6 @@ class FileProcessor:
             allowed_hosts=self.allowed_hosts,
             cache_dir=None if self.cache_dir is None else Path(self.cache_dir),
         )
-        if self._settings is not None:
-            of_settings = DownloadRules.from_settings(self._settings, self.base_dir)
-            if rules.cache_dir is None or of_settings.cache_dir is None:
-                rules = replace(rules, cache_dir=of_settings.cache_dir)
         return DocumentReader(self.processing_timeout_ms / 1000, rules)
 
 
@@ -143,25 +142,12 @@ async def load_file(files: FileReader, file: FileInput, *, accepts_images: bool)
     own raises becomes the `error` of its result.
     """
     is_image = file.type == "image" and accepts_images and not file.ocr
-    if not (is_image and isinstance(files, ImageReader)):
-        return LoadedFile(await process_in_thread(files, file))
     try:
-        loaded = await run_in_thread(partial(files.read_image, file), name="holodeck-file")
+        if is_image and isinstance(files, ImageReader):
+            image = await run_in_thread(partial(files.read_image, file), name="holodeck-file")
+            return LoadedFile(*image)
+        text = await run_in_thread(partial(files.process_file, file), name="holodeck-file")
+        return LoadedFile(text)
     except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
-        return LoadedFile(_failed(file, error))
-    return LoadedFile(*loaded)
-
-
-async def process_in_thread(files: FileReader, file: FileInput) -> ProcessedFileInput:
-    """Run `process_file` in a thread, without blocking the event loop.
-
-    What a processor of the caller's own raises becomes the `error` of its result.
-    """
-    try:
-        return await run_in_thread(partial(files.process_file, file), name="holodeck-file")
-    except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
-        return _failed(file, error)
-
-
-def _failed(file: FileInput, error: Exception) -> ProcessedFileInput:
-    return ProcessedFileInput(original=file, markdown_content="", error=describe(error))
+        reason = describe(error)
+        return LoadedFile(ProcessedFileInput(original=file, markdown_content="", error=reason))

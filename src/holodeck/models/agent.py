@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -25,9 +25,6 @@ from holodeck.models.token_usage import PriceTable
 from holodeck.models.tool import ToolUnion
 from holodeck.models.tools.config import ToolFilterConfig
 
-if TYPE_CHECKING:
-    pass
-
 KeyPath = tuple[str | int, ...]
 
 
@@ -43,30 +40,6 @@ class Locator(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SelectionLocator:
-    """The locator of an agent with only some of its test cases."""
-
-    original: Locator
-    """The locator of the agent with all its cases."""
-    indexes: Sequence[int]
-    """The original index of each selected case."""
-
-    def location(self, path: KeyPath) -> str:
-        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
-        return self.original.location(self._original_path(path))
-
-    def source_path(self, path: KeyPath) -> KeyPath:
-        """Return the path of a value in the file where it is written."""
-        return self.original.source_path(self._original_path(path))
-
-    def _original_path(self, path: KeyPath) -> KeyPath:
-        match path:
-            case ("test_cases", int(index), *rest) if index < len(self.indexes):
-                return ("test_cases", self.indexes[index], *rest)
-        return path
-
-
 UNLOCATED = "agent"
 """The location of a value that is not in a file."""
 AGENT_KEYS = (
@@ -76,8 +49,42 @@ AGENT_KEYS = (
 """The keys that describe the agent itself, not its tests."""
 
 
+class DerivedLocator:
+    """The locator of an agent that was made of others."""
+
+    def origin(self, path: KeyPath) -> tuple[Locator | None, KeyPath]:
+        """Return the locator of a value, None if it is not in a file, and the path there."""
+        raise NotImplementedError
+
+    def location(self, path: KeyPath) -> str:
+        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
+        locator, path = self.origin(path)
+        return UNLOCATED if locator is None else locator.location(path)
+
+    def source_path(self, path: KeyPath) -> KeyPath:
+        """Return the path of a value in the file where it is written."""
+        locator, path = self.origin(path)
+        return path if locator is None else locator.source_path(path)
+
+
 @dataclass(frozen=True)
-class ReplacedAgentLocator:
+class SelectionLocator(DerivedLocator):
+    """The locator of an agent with only some of its test cases."""
+
+    original: Locator
+    """The locator of the agent with all its cases."""
+    indexes: Sequence[int]
+    """The original index of each selected case."""
+
+    def origin(self, path: KeyPath) -> tuple[Locator | None, KeyPath]:
+        match path:
+            case ("test_cases", int(index), *rest) if index < len(self.indexes):
+                return self.original, ("test_cases", self.indexes[index], *rest)
+        return self.original, path
+
+
+@dataclass(frozen=True)
+class ReplacedAgentLocator(DerivedLocator):
     """The locator of an agent with keys from another agent."""
 
     keys: Collection[str]
@@ -86,18 +93,8 @@ class ReplacedAgentLocator:
     """None for an agent that is not in a file."""
     others: Locator | None
 
-    def location(self, path: KeyPath) -> str:
-        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
-        locator = self._locator_of(path)
-        return UNLOCATED if locator is None else locator.location(path)
-
-    def source_path(self, path: KeyPath) -> KeyPath:
-        """Return the path of a value in the file where it is written."""
-        locator = self._locator_of(path)
-        return path if locator is None else locator.source_path(path)
-
-    def _locator_of(self, path: KeyPath) -> Locator | None:
-        return self.agent if path and path[0] in self.keys else self.others
+    def origin(self, path: KeyPath) -> tuple[Locator | None, KeyPath]:
+        return self.agent if path and path[0] in self.keys else self.others, path
 
 
 CHAT = "chat"
@@ -255,11 +252,9 @@ class Agent(Model):
         """Return the agent with the cases at these indexes, in this order; locations are kept."""
         cases = self.test_cases or []
         copy = self.model_copy(update={"test_cases": [cases[index] for index in indexes]})
-        return (
-            copy
-            if self._locator is None
-            else copy.with_locator(SelectionLocator(self._locator, indexes))
-        )
+        if self._locator is None:
+            return copy
+        return copy.with_locator(SelectionLocator(self._locator, indexes))
 
     @property
     def has_own_model(self) -> bool:
@@ -281,8 +276,8 @@ class Agent(Model):
 
     def simulator_model(self, case: TestCaseModel) -> LLMProvider | None:
         """Return the model that simulates the user of a case; None without one."""
-        own = None if case.simulate is None else case.simulate.model
-        return own or self.judge_model
+        of_case = None if case.simulate is None else case.simulate.model
+        return of_case or self.judge_model
 
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> "Agent":
@@ -334,11 +329,11 @@ class Agent(Model):
 
 def _require_unique(list_name: str, key: str, names: Iterable[object]) -> None:
     """Raise an error of the type DUPLICATE_NAME if two items have the same name."""
-    seen: dict[object, int] = {}
+    first: dict[object, int] = {}
     for index, name in enumerate(names):
         if name is None:
             continue
-        if name in seen:
+        if name in first:
             text = name[1] if isinstance(name, tuple) else name
             message = (
                 "'{list_name}[{second}].{key}': {name} is already the {key} of"
@@ -346,6 +341,6 @@ def _require_unique(list_name: str, key: str, names: Iterable[object]) -> None:
             )
             context = {"list_name": list_name, "key": key, "name": repr(text)}
             raise PydanticCustomError(
-                DUPLICATE_NAME, message, {**context, "first": seen[name], "second": index}
+                DUPLICATE_NAME, message, {**context, "first": first[name], "second": index}
             )
-        seen[name] = index
+        first[name] = index

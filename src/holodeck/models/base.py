@@ -3,7 +3,8 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import pairwise
@@ -15,11 +16,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 from holodeck.models import RENDERERS
 
@@ -77,18 +79,22 @@ class InvalidKeys(ValueError):
         super().__init__("\n".join(messages))
 
 
-class InvalidParts(ValueError):
-    """Parts of a free mapping are invalid for the models that they represent."""
+@dataclass(frozen=True)
+class ValidAs:
+    """Metadata of a value that stays as it is written, but must be valid for a model."""
 
-    def __init__(self, parts: Mapping[tuple[str | int, ...], ValidationError]) -> None:
-        self.parts = parts
-        super().__init__("\n".join(_first_problem(*part) for part in parts.items()))
+    model: type[BaseModel]
+    convert: Callable[[Any], object]
+    """Makes the model of the value, or raises ValueError."""
 
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> "CoreSchema":
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
-def _first_problem(path: tuple[str | int, ...], error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    at = "".join(f"{part}: " for part in problem["loc"])
-    return f"'{'.'.join(map(str, path))}': {at}{problem['msg'].removeprefix('Value error, ')}"
+    def _validate(self, value: Any) -> Any:
+        self.convert(value)
+        return value
 
 
 class Model(BaseModel):
@@ -187,8 +193,13 @@ def render(report: BaseModel, form: str) -> Any:
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models named anywhere in an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    """Yield the models named anywhere in an annotation, or in a field."""
+    if isinstance(annotation, FieldInfo):
+        for part in (annotation.annotation, *annotation.metadata):
+            yield from models_in(part)
+    elif isinstance(annotation, ValidAs):
+        yield annotation.model
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
         yield from models_in(argument)

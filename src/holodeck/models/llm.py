@@ -58,6 +58,13 @@ class Provider(NamedTuple):
     """Domains besides the host of `url` below which only the provider serves models."""
 
 
+def _named_after(prefix: str, url: str, *other_keys: str) -> Provider:
+    """Return a provider with OpenAI's protocol, whose variables begin with its name."""
+    return Provider(
+        url=url, api_key=(f"{prefix}_API_KEY", *other_keys), endpoint=(f"{prefix}_API_BASE",)
+    )
+
+
 PROVIDERS = {
     ProviderEnum.OPENAI: Provider(
         url="https://api.openai.com/v1",
@@ -93,26 +100,16 @@ PROVIDERS = {
         api_key=("COHERE_API_KEY", "CO_API_KEY"),
         endpoint=("COHERE_BASE_URL",),
     ),
-    ProviderEnum.DEEPSEEK: Provider(
-        url="https://api.deepseek.com",
-        api_key=("DEEPSEEK_API_KEY",),
-        endpoint=("DEEPSEEK_API_BASE",),
-    ),
-    ProviderEnum.FIREWORKS_AI: Provider(
-        url="https://api.fireworks.ai/inference/v1",
-        api_key=("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
-        endpoint=("FIREWORKS_API_BASE",),
+    ProviderEnum.DEEPSEEK: _named_after("DEEPSEEK", "https://api.deepseek.com"),
+    ProviderEnum.FIREWORKS_AI: _named_after(
+        "FIREWORKS", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY"
     ),
     ProviderEnum.GEMINI: Provider(
         url="https://generativelanguage.googleapis.com/v1beta/openai",
         api_key=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         endpoint=("GEMINI_BASE_URL",),
     ),
-    ProviderEnum.GROQ: Provider(
-        url="https://api.groq.com/openai/v1",
-        api_key=("GROQ_API_KEY",),
-        endpoint=("GROQ_API_BASE",),
-    ),
+    ProviderEnum.GROQ: _named_after("GROQ", "https://api.groq.com/openai/v1"),
     ProviderEnum.HOSTED_VLLM: Provider(
         api_key=("HOSTED_VLLM_API_KEY",),
         endpoint=("HOSTED_VLLM_API_BASE",),
@@ -127,20 +124,12 @@ PROVIDERS = {
     ProviderEnum.LITELLM_PROXY: Provider(
         api_key=("LITELLM_PROXY_API_KEY",), endpoint=("LITELLM_PROXY_API_BASE",)
     ),
-    ProviderEnum.MISTRAL: Provider(
-        url="https://api.mistral.ai/v1",
-        api_key=("MISTRAL_API_KEY",),
-        endpoint=("MISTRAL_API_BASE",),
+    ProviderEnum.MISTRAL: _named_after("MISTRAL", "https://api.mistral.ai/v1"),
+    ProviderEnum.OPENROUTER: _named_after(
+        "OPENROUTER", "https://openrouter.ai/api/v1", "OR_API_KEY"
     ),
-    ProviderEnum.OPENROUTER: Provider(
-        url="https://openrouter.ai/api/v1",
-        api_key=("OPENROUTER_API_KEY", "OR_API_KEY"),
-        endpoint=("OPENROUTER_API_BASE",),
-    ),
-    ProviderEnum.PERPLEXITY: Provider(
-        url="https://api.perplexity.ai",
-        api_key=("PERPLEXITY_API_KEY", "PERPLEXITYAI_API_KEY"),
-        endpoint=("PERPLEXITY_API_BASE",),
+    ProviderEnum.PERPLEXITY: _named_after(
+        "PERPLEXITY", "https://api.perplexity.ai", "PERPLEXITYAI_API_KEY"
     ),
     ProviderEnum.TOGETHER_AI: Provider(
         url="https://api.together.ai/v1",
@@ -148,9 +137,7 @@ PROVIDERS = {
         endpoint=("TOGETHER_AI_API_BASE",),
     ),
     ProviderEnum.VERTEX_AI: Provider("litellm"),
-    ProviderEnum.XAI: Provider(
-        url="https://api.x.ai/v1", api_key=("XAI_API_KEY",), endpoint=("XAI_API_BASE",)
-    ),
+    ProviderEnum.XAI: _named_after("XAI", "https://api.x.ai/v1"),
 }
 """All providers; their variables stand in for missing keys of `model`. LiteLLM uses the same, but
 for COHERE_BASE_URL, GEMINI_BASE_URL and HF_BASE_URL: its own base URLs have another protocol."""

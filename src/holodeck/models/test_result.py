@@ -204,7 +204,7 @@ class TestResult(PartResult, CaseIdentity):
         """What the judges of metrics and criteria cost, in every single run."""
         runs = self.single_runs
         of_metrics = [
-            ModelCost(calls=row.judge_calls, tokens=row.judge_tokens or TokenUsage.zero())
+            ModelCost(calls=row.judge_calls, tokens=row.judge_tokens or TokenUsage())
             for run in runs
             for row in run.rows
             if row.judge_calls or row.judge_tokens is not None

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -23,11 +22,6 @@ class TokenUsage(Model):
         if self.total_tokens < self.prompt_tokens + self.completion_tokens:
             raise ValueError("total_tokens is less than prompt_tokens + completion_tokens")
         return self
-
-    @classmethod
-    def zero(cls) -> "TokenUsage":
-        """Return the usage of no tokens."""
-        return _zero()
 
     @classmethod
     def of(cls, prompt_tokens: int, completion_tokens: int) -> "TokenUsage":
@@ -76,7 +70,7 @@ class UsageMeter:
     @property
     def usage(self) -> TokenUsage:
         """Usage of all models; an answer of unknown usage counts as zero."""
-        return sum(self.by_model.values(), _zero())
+        return sum(self.by_model.values(), TokenUsage())
 
     @property
     def known_usage(self) -> TokenUsage | None:
@@ -99,7 +93,7 @@ class UsageMeter:
         if usage is None or not usage.total_tokens:
             self.unmetered += 1
         else:
-            self.by_model[model] = self.by_model.get(model, _zero()) + usage
+            self.by_model[model] = self.by_model.get(model, TokenUsage()) + usage
 
     def add_failed(self, requests: int = 1) -> None:
         """Count requests that ended without an answer."""
@@ -109,7 +103,7 @@ class UsageMeter:
     def merge(self, other: "UsageMeter") -> None:
         """Add everything that another meter counted."""
         for model, usage in other.by_model.items():
-            self.by_model[model] = self.by_model.get(model, _zero()) + usage
+            self.by_model[model] = self.by_model.get(model, TokenUsage()) + usage
         self.requests += other.requests
         self.failed += other.failed
         self.unmetered += other.unmetered
@@ -119,15 +113,12 @@ class UsageMeter:
 
 def sum_of(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
     """Return the sum; None if there is nothing to add up, or if one of them is unknown."""
-    found = list(usages)
-    known = [usage for usage in found if usage is not None]
-    return sum(known, _zero()) if known and len(known) == len(found) else None
-
-
-@cache
-def _zero() -> TokenUsage:
-    """Return one shared instance, as every case starts with it."""
-    return TokenUsage()
+    total = None
+    for usage in usages:
+        if usage is None:
+            return None
+        total = usage if total is None else total + usage
+    return total
 
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -1,6 +1,7 @@
 """Tools that an agent may call: functions, prompts, MCP servers, and those of `tools/`."""
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -135,9 +136,6 @@ class McpTool(ToolConfig):
 
 def is_loopback(url: str) -> bool:
     """Whether a URL names this machine."""
-    # Imported here because few tools have a URL.
-    from ipaddress import ip_address  # noqa: PLC0415
-
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True

@@ -17,8 +17,8 @@ from holodeck.config.yaml.lost_checks import (
     misplaced_keys,
     raise_on_lost_checks,
 )
-from holodeck.config.yaml.nodes import compose, decode_text
-from holodeck.config.yaml.source import Locations, Source, read_bytes
+from holodeck.config.yaml.nodes import compose
+from holodeck.config.yaml.source import Locations, Source, read_file
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError, NothingSelected
 from holodeck.lib.support.text import nearest_word
@@ -172,7 +172,7 @@ def _read_source(path: Path) -> Source:
     if path.suffix not in SUFFIXES:
         raise InvalidScenarioFile(name, "expected a file that ends in .yaml or .yml")
     try:
-        root = compose(decode_text(read_bytes(path, name), name), name)
+        root = compose(read_file(path, name), name)
     except errors.FileNotFoundError as error:
         raise ScenarioFileNotFound(name, error.message) from error
     except ConfigError as error:

@@ -4,7 +4,7 @@ import judge as benchmark
 import pytest
 
 from holodeck.lib.evaluators.judge_prompt import as_data
-from holodeck.lib.judging.labels import read_labels
+from holodeck.lib.judge_check.labels import read_labels
 from support.token_probabilities import yes
 
 SETS = {name: benchmark.read_kinds(name) for name in benchmark.SETS}

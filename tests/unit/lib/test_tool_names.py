@@ -20,7 +20,7 @@ OTHER = ["repay", "pay-OrderPlugin", "pay_history", "prepay_all", "say", "play",
 def row_of(called, *, tools=(), **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
     calls = [ToolInvocation(name=name) for name in called]
-    *_, row = check_tools(case, calls, evidence("backend"), tools=tools)
+    *_, row = check_tools(case, calls, evidence(tool_calls="backend"), tools=tools)
     return row
 
 

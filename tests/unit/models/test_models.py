@@ -107,7 +107,7 @@ def test_an_argument_is_a_literal_or_a_matcher(written, matcher):
     "written", [{"regex": ""}, {"regex": "a", "fuzzy": "b"}, {"number": "x"}, {"number": {}}]
 )
 def test_a_matcher_that_is_none_is_refused_with_its_argument(written):
-    with pytest.raises(ValidationError, match=r"'args\.size': "):
+    with pytest.raises(ValidationError, match=r"args\.size"):
         ExpectedTool(name="t", args={"size": written})
 
 
@@ -125,7 +125,7 @@ def test_settings_remember_their_sources():
 
 def test_tokens_add_up():
     assert TokenUsage.of(1, 2) + TokenUsage.of(3, 4) == TokenUsage.of(4, 6)
-    assert TokenUsage.zero().total_tokens == 0
+    assert TokenUsage().total_tokens == 0
     with pytest.raises(ValidationError, match="less than"):
         TokenUsage(prompt_tokens=2, completion_tokens=2, total_tokens=3)
 

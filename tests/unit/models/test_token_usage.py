@@ -18,7 +18,7 @@ def test_a_meter_adds_up_the_usage_of_each_model():
     assert (meter.requests, meter.failed, meter.seconds) == (5, 2, 0.75)
 
 
-@pytest.mark.parametrize("usage", [None, TokenUsage.zero()], ids=["none", "no tokens"])
+@pytest.mark.parametrize("usage", [None, TokenUsage()], ids=["none", "no tokens"])
 def test_usage_that_one_answer_lacks_is_unknown_as_a_whole(usage):
     meter = UsageMeter()
 
@@ -35,7 +35,7 @@ def test_a_failed_request_leaves_the_usage_known():
     meter.add_failed(requests=2)
 
     assert (meter.requests, meter.failed) == (2, 2)
-    assert meter.known_usage == TokenUsage.zero()
+    assert meter.known_usage == TokenUsage()
 
 
 def test_a_meter_takes_over_what_another_counted():

@@ -12,18 +12,18 @@ from holodeck.cli.commands.judge_label import label
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import confirm_endpoints, trust_option, untrusted_option
 from holodeck.errors import ConfigError, ExitCode, NothingSelected
+from holodeck.lib.judge_check.check_report import describe_gate, render_table, to_json
+from holodeck.lib.judge_check.check_result import JudgeCheckResult
 from holodeck.lib.judge_check.judge_check import CheckedJudge, load_agent_judge, load_named_judge
-from holodeck.lib.judging.check_report import describe_gate, render_table, to_json
-from holodeck.lib.judging.check_result import JudgeCheckResult
-from holodeck.lib.judging.judge_pair import compare_judges, read_verdicts
-from holodeck.lib.judging.labels import (
+from holodeck.lib.judge_check.judge_pair import compare_judges, read_verdicts
+from holodeck.lib.judge_check.labels import (
     DEFAULT_LABELS,
     Label,
+    agreement_of_people,
     read_labels,
     require_enough_labels,
     with_verdict,
 )
-from holodeck.lib.judging.people import agreement_of_people
 from holodeck.lib.reports.formats import check_writable, write_report_text
 from holodeck.lib.support.safe_paths import refuse_input
 from holodeck.lib.ui.live import echo, write_raw, write_text

@@ -11,10 +11,10 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import read_run, run_store_of
 from holodeck.config.loader import load_agent_with_config
 from holodeck.config.secrets import collect
+from holodeck.lib.judge_check.gate import DEFAULT_LIMITS, labels_needed
 from holodeck.lib.judge_check.judge_check import find_judged_metric
 from holodeck.lib.judge_check.labelled_cases import UnlabelledResponse, responses_to_label
-from holodeck.lib.judging.gate import DEFAULT_LIMITS, labels_needed
-from holodeck.lib.judging.labels import Label, count_kinds, read_labels
+from holodeck.lib.judge_check.labels import Label, count_kinds, read_labels
 from holodeck.lib.support.files import open_file
 from holodeck.lib.support.text import plural
 from holodeck.lib.ui.live import echo

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from holodeck.config.cases.rows import (
     set_key,
 )
 from holodeck.config.cases.written_cases import Kind, case_keys, value_kind
-from holodeck.config.yaml.nodes import compose, decode_text, parse_scalar, quote
+from holodeck.config.yaml.nodes import compose, parse_scalar
 from holodeck.config.yaml.source import (
     KeyPath,
     NodeSource,
@@ -28,10 +27,10 @@ from holodeck.config.yaml.source import (
     Substitute,
     display_path,
     find_file,
-    read_bytes,
+    read_file,
 )
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list, quote
 from holodeck.models.suite import DataFile
 from holodeck.models.test_case import PLACEHOLDER
 
@@ -157,16 +156,11 @@ def _to_case(
         if key is None or not cell.strip():
             continue
         try:
-            value = _value(cell, _kind(key), f"{name}:{line}", column)
+            value = _value(cell, value_kind(key), f"{name}:{line}", column)
         except ValueError as error:  # a number of thousands of digits
             raise ConfigError(f"{name}:{line}:1", f"column {column!r}: {error}") from None
         set_key(case, key, value, f"{name}:{line}:1")
     return case
-
-
-@cache
-def _kind(key: str) -> Kind:
-    return value_kind(key)
 
 
 def _is_json(cell: str) -> bool:
@@ -229,14 +223,13 @@ class CaseFiles:
     def read_yaml(self, path: Path) -> Source:
         """Read a YAML file. Raises ConfigError."""
         name = display_path(path)
-        return Source(name, compose(decode_text(read_bytes(path, name), name), name))
+        return Source(name, compose(read_file(path, name), name))
 
     def cases(self, data: DataFile, start: Path, origin: Origin) -> Iterator[LocatedCase]:
         """Yield the cases of a data file, each with its origin. Raises ConfigError."""
         path = self.find(data.file, start, origin)
         if path.suffix.lower() not in SUFFIXES:
-            raise ConfigError(
-                str(origin),
+            raise origin.error(
                 f"unknown file type {quote(data.file)}; use {', '.join(SUFFIXES)}",
             )
         _check_keys(data, origin)
@@ -251,7 +244,7 @@ class CaseFiles:
 
     def _csv_rows(self, path: Path, data: DataFile, origin: Origin) -> list[Row]:
         name = display_path(path)
-        text = decode_text(read_bytes(path, name, MAX_BYTES), name)
+        text = read_file(path, name, MAX_BYTES)
         keys = _column_keys(header_columns(text, name), data, origin, f"{name}:1:1")
         return read_csv_rows(text, name, keys)
 
@@ -263,7 +256,7 @@ class CaseFiles:
             source = self.read_yaml(path)
             items = source.value(self.substitute)
         else:
-            text = decode_text(read_bytes(path, name, MAX_BYTES), name)
+            text = read_file(path, name, MAX_BYTES)
             if path.suffix.lower() == ".jsonl":
                 for row in parse_json_lines(text, name):
                     yield _without_nulls(row.value), Origin(row, ())
@@ -283,16 +276,14 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
     for key, column in data.columns.items():
         at = origin.below("columns", key)
         if column in data.ignore:
-            raise ConfigError(str(at), f"{quote(column)} is in 'ignore' too; remove one")
+            raise at.error(f"{quote(column)} is in 'ignore' too; remove one")
         first = keys_of.setdefault(column, key)
         if first != key:
-            raise ConfigError(
-                str(at),
+            raise at.error(
                 f"{quote(column)} is already read as {first!r}; remove one, or copy the column",
             )
         if key.partition(".")[0] not in known:
-            raise ConfigError(
-                str(at),
+            raise at.error(
                 f"unknown key {quote(key)} of a case{did_you_mean_or_list(key, known)}",
             )
 
@@ -324,16 +315,14 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
     wanted += [(("ignore", index), column) for index, column in enumerate(data.ignore)]
     for path, column in wanted:
         if column not in columns:
-            raise ConfigError(
-                str(origin.below(*path)),
+            raise origin.below(*path).error(
                 f"the file has no column or key {quote(column)}"
                 f"{did_you_mean_or_list(column, columns)}",
             )
     read = set(columns) - set(data.columns.values()) - set(data.ignore)
     for key in data.columns:
         if key in read:
-            raise ConfigError(
-                str(origin.below("columns", key)),
+            raise origin.below("columns", key).error(
                 f"the file has a column or key {quote(key)} too; add it to 'ignore'",
             )
 
@@ -371,7 +360,7 @@ def _rename_row(
         if column in renamed:
             set_key(case, renamed[column], value, str(origin))
         elif column in case:
-            raise ConfigError(str(origin), f"duplicate key {column!r}; remove one")
+            raise origin.error(f"duplicate key {column!r}; remove one")
         else:
             case[column] = value
     return case

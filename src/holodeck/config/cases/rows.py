@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from holodeck.config.yaml.nodes import Node, compose, decode_text, quote
+from holodeck.config.yaml.nodes import Node, compose
 from holodeck.config.yaml.source import (
     KeyPath,
     Locations,
@@ -20,11 +20,11 @@ from holodeck.config.yaml.source import (
     Source,
     find_file,
     location_of,
-    read_bytes,
+    read_file,
 )
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import unique_keys
+from holodeck.lib.support.text import quote, unique_keys
 from holodeck.models.agent import Agent
 from holodeck.models.cases.history import EarlierMessage, Messages, TranscriptFile
 
@@ -231,7 +231,7 @@ def _load(path: Path, history: TranscriptFile, location: str) -> list[EarlierMes
 
 def _read_transcript(path: Path, name: str) -> list[tuple[Any, Origin]]:
     """Return the messages of a file, each with its origin."""
-    text = decode_text(read_bytes(path, name), name)
+    text = read_file(path, name)
     source: NodeSource
     if path.suffix == ".jsonl":
         rows = parse_json_lines(text, name)

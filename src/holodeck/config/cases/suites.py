@@ -28,11 +28,10 @@ from holodeck.config.yaml.lost_checks import (
     misplaced_keys,
     raise_on_lost_checks,
 )
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import Locations, Origin, Source, display_path
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import nearest_word
+from holodeck.lib.support.text import nearest_word, quote
 from holodeck.models.agent import Agent
 from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
@@ -116,7 +115,7 @@ def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[C
             logger.warning("%s: skipped, because it holds no suite", display_path(path))
     if not has_suite:
         files.check_all_read()
-        raise ConfigError(str(origin), f"no file that matches {pattern!r} holds a suite")
+        raise origin.error(f"no file that matches {pattern!r} holds a suite")
 
 
 def _is_known_invalid(path: Path) -> bool:
@@ -132,13 +131,13 @@ def _matching_paths(pattern: str, origin: Origin, files: CaseFiles) -> list[str]
     try:
         paths = sorted(files.folder.glob(pattern))
     except (ValueError, NotImplementedError) as error:
-        raise ConfigError(str(origin), f"invalid pattern {pattern!r}: {error}") from None
+        raise origin.error(f"invalid pattern {pattern!r}: {error}") from None
     agent = files.agent_file.resolve()
     matching = [path for path in paths if _is_file_or_broken_link(path) and path.resolve() != agent]
     _note_other_suffixes(pattern, {path.resolve() for path in paths}, origin, files)
     if not matching:
         files.check_all_read()
-        raise ConfigError(str(origin), f"no file matches {pattern!r} in {files.folder}")
+        raise origin.error(f"no file matches {pattern!r} in {files.folder}")
     return [os.path.relpath(path, files.folder) for path in matching]
 
 
@@ -234,7 +233,7 @@ def _load_suite(source: Source, path: Path, files: CaseFiles) -> CaseSuite:
         at = origin.below("scenarios", index)
         cases.append((scenario_to_case(scenario, header.config.default_scorers, at), at))
     if not cases:
-        raise ConfigError(str(origin), WITHOUT_CASES)
+        raise origin.error(WITHOUT_CASES)
     return CaseSuite(name, header, origin, path.parent, cases)
 
 
@@ -251,13 +250,13 @@ def _cases_of_suite(
     ]
     named = origin.below("test_cases_file")
     if suite.test_cases_file is None and "test_cases_file" in written:
-        raise ConfigError(str(named), NO_FILE)
+        raise named.error(NO_FILE)
     if suite.test_cases_file is not None:
         named_file = suite.test_cases_file
         data = DataFile(file=named_file) if isinstance(named_file, str) else named_file
         cases += files.cases(data, start, named)
     if not cases and isinstance(suite, SuiteEntry):
-        raise ConfigError(str(origin), WITHOUT_CASES)
+        raise origin.error(WITHOUT_CASES)
     return cases
 
 
@@ -311,11 +310,11 @@ def _suites(
 def _named_suites(written: Any, source: Source, files: CaseFiles) -> Iterator[CaseSuite]:
     origin = Origin(source, ("suites",))
     if not isinstance(written, list) or not written:
-        raise ConfigError(str(origin), "expected a list with at least one suite")
+        raise origin.error("expected a list with at least one suite")
     for index, entry in enumerate(written):
         at = origin.below(index)
         if isinstance(entry, str):
-            raise ConfigError(str(at), f"expected a mapping: write 'file: {entry[:80]}'")
+            raise at.error(f"expected a mapping: write 'file: {entry[:80]}'")
         suite = validate_suite(SuiteEntry, entry, at)
         if suite.file is None:
             cases = _cases_of_suite(suite, entry, at, files.folder, files)
@@ -329,10 +328,9 @@ def _with_unique_names(suites: Iterator[CaseSuite]) -> Iterator[CaseSuite]:
     for suite in suites:
         first = by_name.setdefault(suite.name, suite)
         if first is not suite and first.origin.location == suite.origin.location:
-            raise ConfigError(str(suite.origin), "'suites' names this file twice")
+            raise suite.origin.error("'suites' names this file twice")
         if first is not suite:
-            raise ConfigError(
-                str(suite.origin),
+            raise suite.origin.error(
                 f"duplicate suite name {quote(suite.name)} ({first.origin.location}); rename one",
             )
         yield suite

@@ -11,23 +11,21 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from holodeck.config.yaml.nodes import quote
-from holodeck.config.yaml.source import Origin, format_key_path
+from holodeck.config.yaml.source import Origin
 from holodeck.errors import ConfigError
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, quote
 from holodeck.models.suite import SuiteHeader, SuiteSettings, WrittenCase, WrittenScenario
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel
 
 Kind = Literal["text", "list", "scalar", "mapping"]
 
 
+@cache
 def value_kind(key: str) -> Kind:
     """Return the type of a key's value; a nested key (`context.user`) holds text."""
-    if "." in key:
-        return "text"
-    kinds = set(_kinds_in(WrittenCase.model_fields[key].annotation))
+    kinds = {"text"} if "." in key else set(_kinds_in(WrittenCase.model_fields[key].annotation))
     order: tuple[Kind, ...] = ("list", "mapping", "text", "scalar")
-    return next((one for one in order if one in kinds), "scalar")
+    return next((kind for kind in order if kind in kinds), "scalar")
 
 
 def case_keys() -> list[str]:
@@ -35,46 +33,35 @@ def case_keys() -> list[str]:
     return list(WrittenCase.model_fields)
 
 
-def text_keys() -> frozenset[str]:
-    """Return the keys of cases and turns whose value is text or a list of text."""
+@cache
+def _text_keys() -> frozenset[str]:
+    """Return the keys whose value is text or a list of text, also in metrics."""
     fields = {**WrittenCase.model_fields, **TurnModel.model_fields}
-    plain = {name for name, field in fields.items() if set(_kinds_in(field.annotation)) == {"text"}}
-    lists = {name for name, field in fields.items() if _is_list_of_text(field.annotation)}
-    return frozenset(plain | lists)
-
-
-def _is_list_of_text(annotation: Any) -> bool:
-    kinds = set(_kinds_in(annotation))
-    return kinds == {"list", "text"}
+    kinds = {name: set(_kinds_in(field.annotation)) for name, field in fields.items()}
+    texts = {name for name, of_key in kinds.items() if of_key in ({"text"}, {"list", "text"})}
+    return frozenset({*texts, "value", "values", "pattern", "content"})
 
 
 def _kinds_in(annotation: Any) -> Iterator[Kind]:
     """Yield the types in an annotation, including those of a list's items."""
     origin = typing.get_origin(annotation) or annotation
-    if origin is list:
-        yield "list"
-        for part in typing.get_args(annotation):
-            yield from _kinds_in(part)
-    elif origin is dict or _is_model(origin):
+    if origin is dict or (isinstance(origin, type) and issubclass(origin, BaseModel)):
         yield "mapping"
     elif origin is str:
         yield "text"
     elif origin in (int, float, bool):
         yield "scalar"
     elif origin is not Literal:
+        if origin is list:
+            yield "list"
         for part in typing.get_args(annotation):
             yield from _kinds_in(part)
-
-
-def _is_model(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, BaseModel)
 
 
 MOST_CASES = 10_000
 """Maximum for one case, because the product of several parameters grows fast."""
 NAMED = ("name", "id")
 """Keys that identify a case."""
-_MORE_TEXT = frozenset({"value", "values", "pattern", "content"})
 _OWN_NAMES = frozenset({"args", "context"})
 Value = str | int | float | bool
 
@@ -102,20 +89,22 @@ def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
     if isinstance(written, dict) and written:
         choices = _product(written, origin)
     elif isinstance(written, list) and written:
-        choices = [_check_values(one, origin.below(index)) for index, one in enumerate(written)]
+        choices = [
+            _check_values(choice, origin.below(index)) for index, choice in enumerate(written)
+        ]
     else:
-        raise _error(origin, "write names with lists of values, or a list of mappings")
-    seen: set[str] = set()
+        raise origin.error("write names with lists of values, or a list of mappings")
+    labels: set[str] = set()
     for index, choice in enumerate(choices):
         if choice.keys() != choices[0].keys():
             names = ", ".join(choices[0])
-            raise _error(
-                origin.below(index), f"has different names than the first item, which has {names}"
+            raise origin.below(index).error(
+                f"has different names than the first item, which has {names}"
             )
-        words = _case_label(choice)
-        if words in seen:
-            raise _error(origin, f"duplicate {words}; remove one")
-        seen.add(words)
+        label = _case_label(choice)
+        if label in labels:
+            raise origin.error(f"duplicate {label}; remove it")
+        labels.add(label)
     return choices
 
 
@@ -123,22 +112,24 @@ def _product(written: Mapping[str, Any], origin: Origin) -> list[dict[str, Value
     for name, values in written.items():
         if not isinstance(values, list) or not values:
             example = "a, b" if isinstance(values, list | dict) or values is None else values
-            raise _error(origin.below(name), f"expected a list of values, such as [{example}]")
+            raise origin.below(name).error(f"expected a list of values, such as [{example}]")
     count = prod(map(len, written.values()))
     if count > MOST_CASES:
-        raise _error(origin, f"these make {count:,} cases; at most {MOST_CASES:,} are allowed")
-    combined = product(*written.values())
-    return [_check_values(dict(zip(written, one, strict=True)), origin) for one in combined]
+        raise origin.error(f"these make {count:,} cases; at most {MOST_CASES:,} are allowed")
+    return [
+        _check_values(dict(zip(written, values, strict=True)), origin)
+        for values in product(*written.values())
+    ]
 
 
 def _check_values(values: Any, origin: Origin) -> dict[str, Value]:
     if not isinstance(values, dict) or not values:
-        raise _error(origin, "expected a mapping of names to values")
+        raise origin.error("expected a mapping of names to values")
     for name, value in values.items():
         if not PLACEHOLDER.fullmatch(f"{{{{{name}}}}}"):
-            raise _error(origin, f"{quote(name)} is not a valid name; use letters, digits and _")
+            raise origin.error(f"{quote(name)} is not a valid name; use letters, digits and _")
         if not isinstance(value, str | int | float | bool):
-            raise _error(origin, f"the value of {name!r} must be text, a number, true or false")
+            raise origin.error(f"the value of {name!r} must be text, a number, true or false")
     return values
 
 
@@ -146,23 +137,23 @@ def _check_use(case: Any, values: Mapping[str, Value], origin: Origin) -> None:
     used = dict(_uses(case, origin))
     for name, use in used.items():
         if name not in values:
-            raise _error(use, f"unknown parameter {{{{{name}}}}}; known: {', '.join(values)}")
+            raise use.error(f"unknown parameter {{{{{name}}}}}; known: {', '.join(values)}")
     for name in values:
         if name not in used:
             at = origin.below("parameters", name)
-            raise _error(at, f"is not used; write {{{{{name}}}}} where it belongs, or remove it")
+            raise at.error(f"is not used; write {{{{{name}}}}} where it belongs, or remove it")
 
 
 def _uses(value: Any, origin: Origin) -> Iterator[tuple[str, Origin]]:
     """Yield the name of each placeholder, and where it is."""
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             if PLACEHOLDER.search(key):
-                raise _error(origin.below(key), "placeholders are allowed in values, not in keys")
-            yield from _uses(one, origin.below(key))
+                raise origin.below(key).error("placeholders are allowed in values, not in keys")
+            yield from _uses(item, origin.below(key))
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from _uses(one, origin.below(index))
+        for index, item in enumerate(value):
+            yield from _uses(item, origin.below(index))
     elif isinstance(value, str):
         _check_placeholders(value, origin)
         for match in PLACEHOLDER.finditer(value):
@@ -173,8 +164,7 @@ def _check_placeholders(text: str, origin: Origin) -> None:
     """Raise ConfigError for text such as `{{user.name}}`, which would go to the agent unfilled."""
     for match in LIKE_PLACEHOLDER.finditer(text):
         if not PLACEHOLDER.fullmatch(match[0]):
-            raise _error(
-                origin,
+            raise origin.error(
                 f"invalid placeholder {quote(match[0])}; write {{{{name}}}} with letters, digits"
                 " and _, or make text with such braces the value of a parameter",
             )
@@ -199,27 +189,23 @@ def _fill(
     """
     if isinstance(value, dict):
         return {
-            key: _fill(one, values, _below(key, texts), keeps_type=key not in texts)
-            for key, one in value.items()
+            # keys in `args` and `context` are the user's own, whatever they are called
+            key: _fill(
+                item,
+                values,
+                frozenset() if key in _OWN_NAMES else texts,
+                keeps_type=key not in texts,
+            )
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_fill(one, values, texts, keeps_type=keeps_type) for one in value]
+        return [_fill(item, values, texts, keeps_type=keeps_type) for item in value]
     if not isinstance(value, str):
         return value
     whole = PLACEHOLDER.fullmatch(value) if keeps_type else None
     if whole is not None:
         return values[whole[1]]
     return PLACEHOLDER.sub(lambda match: _as_text(values[match[1]]), value)
-
-
-def _below(key: str, texts: frozenset[str]) -> frozenset[str]:
-    """Return the keys that hold text in the mapping under `key`; none if the user names them."""
-    return frozenset() if key in _OWN_NAMES else texts
-
-
-@cache
-def _text_keys() -> frozenset[str]:
-    return text_keys() | _MORE_TEXT
 
 
 def _as_text(value: Value) -> str:
@@ -229,10 +215,6 @@ def _as_text(value: Value) -> str:
 def _case_label(values: Mapping[str, Value]) -> str:
     """Return what distinguishes a case from the others: `city=Rome,unit=C`."""
     return ",".join(f"{name}={' '.join(_as_text(value).split())}" for name, value in values.items())
-
-
-def _error(origin: Origin, message: str) -> ConfigError:
-    return ConfigError(origin.location, f"{format_key_path(origin.path)}: {message}")
 
 
 _MIN_PASS_KEYS = ("min_pass", "min_pass_rate")
@@ -245,8 +227,7 @@ def with_suite_defaults(
 ) -> Any:
     """Return the case with missing keys taken from its suite. Raises ConfigError."""
     if case.get("suite", name) != name:
-        raise ConfigError(
-            str(origin.below("suite")),
+        raise origin.below("suite").error(
             f"the case belongs to the suite {quote(name)}; remove this key",
         )
     tags = case.get("tags", [])
@@ -335,7 +316,7 @@ def scenario_to_case(
     return {
         **given,
         **({} if tools is None else {"expected_tools": tools}),
-        "scorers": [_with_options(one, scenario) for one in named],
+        "scorers": [_with_options(scorer, scenario) for scorer in named],
     }
 
 
@@ -344,11 +325,11 @@ def _tools(scenario: WrittenScenario) -> list[dict[str, Any]] | None:
     if scenario.expected_tools is None and not scenario.expected_tool_args:
         return None
     names = dict.fromkeys([*(scenario.expected_tools or ()), *scenario.expected_tool_args])
-    wanted = scenario.expected_tool_args
-    return [
-        {"name": name, "args": {key: {"equals": one} for key, one in wanted.get(name, {}).items()}}
-        for name in names
-    ]
+    args_of = {
+        name: {key: {"equals": value} for key, value in args.items()}
+        for name, args in scenario.expected_tool_args.items()
+    }
+    return [{"name": name, "args": args_of.get(name, {})} for name in names]
 
 
 def _with_options(scorer: Any, scenario: WrittenScenario) -> Any:
@@ -367,11 +348,11 @@ def _check_needs(scenario: WrittenScenario, scorers: Sequence[Any], origin: Orig
         at = origin if scenario.scorers is None else origin.below("scorers", index)
         if scorer in ("exact", "similarity") and scenario.expected_output is None:
             message = f"{scorer!r} needs 'expected_output'; write it"
-            raise ConfigError(str(at), message)
+            raise at.error(message)
         pattern = scenario.metadata.get("regex_pattern")
         if scorer == "regex" and not (isinstance(pattern, str) and pattern.strip()):
             message = "'regex' needs 'metadata: {regex_pattern: …}'; write it"
-            raise ConfigError(str(at), message)
+            raise at.error(message)
 
 
 def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
@@ -382,7 +363,7 @@ def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
         hint = did_you_mean(key, words, cutoff=0.8)
         if hint and key not in words:
             at = origin.below("metadata", key)
-            raise ConfigError(str(at), f"unknown option {quote(key)}{hint}")
+            raise at.error(f"unknown option {quote(key)}{hint}")
 
 
 def _check_option(key: str, value: Any, origin: Origin) -> None:

@@ -142,10 +142,8 @@ def _check_backend(context: CheckContext) -> None:
     elif isinstance(backend, McpBackendConfig):
         check_mcp_server(context, backend)
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
-        try:
+        with context.reporting(("backend",)):
             _check_named_backend(context, backend)
-        except ConfigError as error:
-            context.config_error(("backend",), error)
 
 
 def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
@@ -247,10 +245,8 @@ def _check_observability(context: CheckContext) -> None:
 def _check_prices(context: CheckContext) -> None:
     execution = context.agent.execution
     if execution is not None and execution.max_cost is not None:
-        try:
+        with context.reporting(("execution", "max_cost")):
             require_prices(context.agent, "")
-        except ConfigError as error:
-            context.config_error(("execution", "max_cost"), error)
 
 
 def _check_cases(context: CheckContext) -> None:
@@ -328,10 +324,8 @@ def _check_written_paths(context: CheckContext) -> None:
         if _is_users_store(agent, keys):
             continue
         folder = agent.own_dir if keys[0] == "tools" else agent.base_dir
-        try:
+        with context.reporting(keys):
             written_path(path, folder, "")
-        except ConfigError as error:
-            context.config_error(keys, error)
 
 
 def _is_users_store(agent: Agent, keys: KeyPath) -> bool:

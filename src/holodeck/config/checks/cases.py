@@ -61,7 +61,11 @@ def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
     for _, turn in case.checked_turns:
         if turn.checks_trajectory:
             return True
-        if any(can_fail(one) for one in metrics_of_turn(turn) if not compares_nothing(one, turn)):
+        if any(
+            can_fail(metric)
+            for metric in metrics_of_turn(turn)
+            if not compares_nothing(metric, turn)
+        ):
             return True
     metrics = metrics_of(agent, case)
     return any(can_fail(metric) for metric in metrics if not compares_nothing(metric, case))
@@ -145,10 +149,8 @@ def _check_script(context: CheckContext, case: TestCaseModel, path: KeyPath) -> 
         )
     for number, step in enumerate(case.script or ()):
         if step_kind(step) == "call":
-            try:
+            with context.reporting((*path, "script", number, "call")):
                 require_target(step_value(step), context.agent.base_dir, "call")
-            except ConfigError as error:
-                context.config_error((*path, "script", number, "call"), error)
 
 
 def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -213,18 +215,15 @@ def _check_expectations(
     for index, file in enumerate(case.files or []):
         if file.path is None:
             continue
-        try:
+        with context.reporting((*path, "files", index, "path"), stops_the_run=False):
             find_file(file.path, context.agent.base_dir, "")
-        except ConfigError as error:
-            file_path = (*path, "files", index, "path")
-            context.config_error(file_path, error, stops_the_run=False)
 
 
 def _reads_ground_truth(context: CheckContext, metric: MetricSettings) -> bool:
     if isinstance(metric, ComparingMetric):
         return metric.expected_texts() is None
     accepts = context.inputs.accepts
-    return metric.user_code is not None or any(accepts(metric, one) for one in _GROUND_TRUTH)
+    return metric.user_code is not None or any(accepts(metric, key) for key in _GROUND_TRUTH)
 
 
 NO_RECEIVER = (
@@ -274,16 +273,14 @@ def _check_history_support(context: CheckContext, case: TestCaseModel, path: Key
     if case.is_scripted_or_simulated and case.max_turns != 1:
         _check_memory(context, (*path, case.input_kind))
     steps = enumerate(case.script or ())
-    unseen = [at for at, one in steps if speaks_for_agent(step_kind(one), step_value(one))]
+    unseen = [at for at, step in steps if speaks_for_agent(step_kind(step), step_value(step))]
     reason = _reason_no_history(context.agent) if unseen or case.history is not None else None
     if unseen and reason is not None:
         context.error((*path, "script", unseen[0]), reason)
     if case.history is None:
         return
-    try:
+    with context.reporting((*path, "history", "file")):
         load_history(context.agent, int(path[1]))
-    except ConfigError as error:
-        context.config_error((*path, "history", "file"), error)
     if reason is not None:
         context.error((*path, "history"), reason)
 
@@ -334,7 +331,7 @@ def _answering_function(node: ast.AST | None) -> Function | None:
     """Return the function that answers: the node, or a method of a class without bases."""
     if not isinstance(node, ast.ClassDef) or node.bases or node.decorator_list:
         return node if isinstance(node, Function) else None
-    methods = {one.name: one for one in node.body if isinstance(one, Function)}
+    methods = {method.name: method for method in node.body if isinstance(method, Function)}
     found = next((methods[name] for name in METHODS if name in methods), None)
     return None if found is None or found.decorator_list else found
 
@@ -355,8 +352,8 @@ def _parameters(written: ast.arguments) -> Iterator[Parameter]:
     """Yield the parameters of a parsed function, their annotations as text."""
     named = [*written.posonlyargs, *written.args]
     needed = len(named) - len(written.defaults)
-    for index, one in enumerate(named):
-        yield _parameter(one, Parameter.POSITIONAL_OR_KEYWORD, is_needed=index < needed)
+    for index, argument in enumerate(named):
+        yield _parameter(argument, Parameter.POSITIONAL_OR_KEYWORD, is_needed=index < needed)
     if written.vararg is not None:
         yield _parameter(written.vararg, Parameter.VAR_POSITIONAL, is_needed=True)
     for argument, default in zip(written.kwonlyargs, written.kw_defaults, strict=True):

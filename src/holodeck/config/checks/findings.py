@@ -1,6 +1,7 @@
 """Findings of the static checks: errors, which stop a run, and warnings."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,6 +66,14 @@ class CheckContext:
         has_own_location = inner and inner != key_path
         message = f"{inner}: {error.message}" if has_own_location else error.message
         self.error(path, message, stops_the_run=stops_the_run)
+
+    @contextmanager
+    def reporting(self, path: KeyPath, *, stops_the_run: bool = True) -> Iterator[None]:
+        """Report a ConfigError that is raised within the block."""
+        try:
+            yield
+        except ConfigError as error:
+            self.config_error(path, error, stops_the_run=stops_the_run)
 
     def _add(self, severity: Severity, path: KeyPath, message: str, stops_the_run: bool) -> None:
         key_path = format_key_path(self.agent.source_path(*path)) or self.agent.name

@@ -49,7 +49,7 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
         if metric.required:
             _check_that_it_can_fail(context, metric, metric_path)
         asks_judge = needs_judge(metric)
-        try:
+        with context.reporting(metric_path):
             if metric.user_code is not None:
                 check_target(
                     context, metric.user_code, metric_path, "metric", context.agent.base_dir
@@ -71,8 +71,6 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                     metric_path,
                     f"{metric.label!r} needs a judge model; write 'model' here or in 'evaluations'",
                 )
-        except ConfigError as error:
-            context.config_error(metric_path, error)
 
 
 def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:

@@ -77,10 +77,10 @@ def _valid_part(values: Mapping[str, Any]) -> tuple[Agent | None, set[str]]:
 
 def _keys_of(error: ValidationError) -> Iterator[str]:
     """Yield the keys of the agent.yaml that an error is about."""
-    for one in error.errors(include_url=False, include_input=False):
-        if one["loc"]:
-            yield str(one["loc"][0])
-        elif one["type"] == DUPLICATE_NAME:
-            yield one["ctx"]["list_name"]
+    for detail in error.errors(include_url=False, include_input=False):
+        if detail["loc"]:
+            yield str(detail["loc"][0])
+        elif detail["type"] == DUPLICATE_NAME:
+            yield detail["ctx"]["list_name"]
         else:
-            yield from map(str, quoted_path(one["msg"].removeprefix("Value error, "))[:1])
+            yield from map(str, quoted_path(detail["msg"].removeprefix("Value error, "))[:1])

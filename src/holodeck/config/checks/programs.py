@@ -240,10 +240,8 @@ def _check_process(context: CheckContext, tool: McpTool, path: KeyPath) -> None:
         check_program(context, program, folder, (*path, "command"), search, install)
     warn_of_visible_secrets(context, tool.args or (), (*path, "args"))
     if tool.env_file is not None:
-        try:
+        with context.reporting((*path, "env_file")):
             file_inside(tool.env_file, folder)
-        except ConfigError as error:
-            context.config_error((*path, "env_file"), error)
     if tool.encoding is not None:
         try:
             codecs.lookup(tool.encoding)
@@ -264,10 +262,8 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
     if backend.python is not None:
         check_program(context, backend.python, base_dir, ("backend", "python"), _path_of(backend))
     if backend.target is not None:
-        try:
+        with context.reporting(("backend", "target")):
             require_definition(backend.target, base_dir, "backend.target")
-        except ConfigError as error:
-            context.config_error(("backend", "target"), error)
 
 
 def warn_of_visible_secrets(context: CheckContext, arguments: Sequence[str], path: KeyPath) -> None:
@@ -318,11 +314,11 @@ def check_program(
         return
     file = folder / program
     if file.is_dir():
-        python = next((one for one in ("bin/python", "python") if (file / one).exists()), None)
+        python = next((name for name in ("bin/python", "python") if (file / name).exists()), None)
         hint = f"; write {str(Path(program) / python)!r}" if python else ""
         context.error(path, f"{program!r} is a folder; expected a program{hint}")
     elif not file.exists():
-        names = [one.name for one in file.parent.iterdir()] if file.parent.is_dir() else []
+        names = [sibling.name for sibling in file.parent.iterdir()] if file.parent.is_dir() else []
         hint = did_you_mean(file.name, names)
         context.error(path, f"program not found: {program!r} in {folder}{hint}")
     elif not os.access(file, os.X_OK):

@@ -28,12 +28,10 @@ from holodeck.models.tool import FunctionTool, PromptTool
 def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) -> Tools:
     """Check the prompt and the model; return the names of the parameters."""
     key = "template" if tool.file is None else "file"
-    try:
+    with context.reporting((*path, key)):
         prompt = read_tool_prompt(context.agent, tool)
         PromptTemplate.of(prompt.text, tool.parameters, "")
         warn_of_front_matter(context, prompt, (*path, key))
-    except ConfigError as error:
-        context.config_error((*path, key), error)
     if tool.model is not None:
         check_model(context, tool.model, (*path, "model"))
     return {tool.name: list(tool.parameters)}
@@ -153,8 +151,8 @@ def check_tool_names(context: CheckContext, case: TurnModel, path: KeyPath) -> N
             _check_matchers(context, expected, tool_path)
         matching = _matching_tools(expected, context.tools) or [_name(expected)]
         if all(
-            any(is_forbidden(one, tool.name, context.tools, tool.allow) for tool in case.forbidden)
-            for one in matching
+            any(is_forbidden(name, tool.name, context.tools, tool.allow) for tool in case.forbidden)
+            for name in matching
         ):
             context.error(tool_path, f"{_name(expected)!r} is both expected and forbidden")
         if tools is not None:
@@ -208,7 +206,7 @@ def _check_most_calls(context: CheckContext, case: TurnModel, path: KeyPath) -> 
     expected = case.expected_tools
     if case.max_tool_calls is None or not expected or case.order == "subset":
         return
-    counts = [1 if isinstance(one, str) else one.count or 1 for one in expected]
+    counts = [1 if isinstance(tool, str) else tool.count or 1 for tool in expected]
     needed = sum(counts) if case.tool_order else max(counts)
     if needed > case.max_tool_calls:
         context.error(

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from holodeck.config.yaml.nodes import quote
 from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml.validation_errors import MAX_PROBLEMS, limit_lines
 from holodeck.errors import ConfigError
+from holodeck.lib.support.text import quote
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
 
@@ -67,9 +67,9 @@ def keys_without_value(written: BaseModel, path: KeyPath) -> Iterator[LostCheck]
         elif isinstance(value, BaseModel):
             yield from keys_without_value(value, (*path, key))
         elif isinstance(value, list):
-            for index, one in enumerate(value):
-                if isinstance(one, BaseModel):
-                    yield from keys_without_value(one, (*path, key, index))
+            for index, item in enumerate(value):
+                if isinstance(item, BaseModel):
+                    yield from keys_without_value(item, (*path, key, index))
 
 
 def misplaced_keys(free: Mapping[str, Any], path: KeyPath) -> Iterator[LostCheck]:

@@ -13,7 +13,7 @@ import yaml
 
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
-from holodeck.lib.support.text import bom_encoding
+from holodeck.lib.support.text import bom_encoding, quote
 
 _EXPLANATIONS = {
     "mapping values are not allowed": "unexpected ':'; put text that contains ': ' in quotes,"
@@ -368,11 +368,6 @@ def parse_scalar(text: str) -> Scalar:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def quote(text: str) -> str:
-    """Return `text` in quotes, shortened to 80 characters."""
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
-
-
 def _key_text(event: Any) -> str:
     return sys.intern(event.value.translate(_RESTORE_BREAKS))
 
@@ -386,7 +381,7 @@ def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:
     if not all(isinstance(source.value, dict) for source in sources):
         return
     del mapping["<<"]
-    for one in sources:
-        if isinstance(one.value, dict):
-            for key, entry in one.value.items():
+    for defaults in sources:
+        if isinstance(defaults.value, dict):
+            for key, entry in defaults.value.items():
                 mapping.setdefault(key, entry)

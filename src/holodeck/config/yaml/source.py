@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck import errors
-from holodeck.config.yaml.nodes import Node, compose, decode_text, quote
+from holodeck.config.yaml.nodes import Node, compose, decode_text
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside, note_input
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, quote
 
 if TYPE_CHECKING:
     from holodeck.models.agent import Agent
@@ -34,6 +34,11 @@ def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
             name, f"is larger than {limit // 1_000_000} MB; split it or move the data elsewhere"
         )
     return data
+
+
+def read_file(path: Path, name: str, limit: int = MAX_BYTES) -> str:
+    """Return the text of a file. Raises ConfigError, FileNotFoundError."""
+    return decode_text(read_bytes(path, name, limit), name)
 
 
 def unreadable_reason(error: OSError) -> str:
@@ -61,7 +66,7 @@ class Source:
     def read(cls, path: Path, name: str | None = None, *, may_be_empty: bool = False) -> "Source":
         """Parse a file that must hold a mapping. Raises ConfigError with the location."""
         name = name or str(path)
-        return cls.of(decode_text(read_bytes(path, name), name), name, may_be_empty=may_be_empty)
+        return cls.of(read_file(path, name), name, may_be_empty=may_be_empty)
 
     @classmethod
     def of(cls, text: str, name: str, *, may_be_empty: bool = False) -> "Source":
@@ -170,6 +175,10 @@ class Origin:
     def __str__(self) -> str:
         """Return location and path of the value, to begin a message with."""
         return f"{self.location}: {format_key_path(self.path)}" if self.path else self.location
+
+    def error(self, message: str) -> ConfigError:
+        """Return an error about the value."""
+        return ConfigError(str(self), message)
 
     @property
     def location(self) -> str:

@@ -2,23 +2,23 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from holodeck.config.yaml.nodes import Node, quote
+from holodeck.config.yaml.nodes import Node
 from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, quote
 from holodeck.models.agent import DUPLICATE_NAME, Agent
-from holodeck.models.base import InvalidKeys, InvalidParts, Model, models_in
-from holodeck.models.cases.matchers import ArgMatcher
+from holodeck.models.base import InvalidKeys, Model, models_in
 from holodeck.models.config import settings_by_flag
 from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
+from holodeck.models.suite import AgentFile
 
 
 def _models_at(model: type[BaseModel], path: KeyPath) -> list[type[BaseModel]]:
@@ -38,21 +38,21 @@ def _known_keys(models: Sequence[type[BaseModel]]) -> list[str]:
 def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
     if isinstance(part, int):
         return models
-    tagged = {model for model in models if part in {model.__name__, _tag_of(model)}}
+    tagged = {
+        model
+        for model in models
+        if part == model.__name__ or (issubclass(model, MetricSettings) and part == model.tag())
+    }
     if tagged:
         return tagged
     below = {
-        found
+        member
         for model in models
         for name, field in model.model_fields.items()
         if part in (name, field.alias)
-        for found in models_in(field.annotation)
+        for member in models_in(field)
     }
     return below or models
-
-
-def _tag_of(model: type[BaseModel]) -> str | None:
-    return model.tag() if issubclass(model, MetricSettings) else None
 
 
 MAX_MESSAGE = 1800
@@ -74,30 +74,23 @@ def validate(
     Raises ConfigError with a line for each problem, after those in `problems`; with `may_lack`,
     what is missing below that key does not count.
     """
-    details = []
+    errors = list(problems)
     try:
         valid = model.model_validate(data)
-        if not problems:
+        if not errors:
             return valid
     except ValidationError as error:
+        file_model = AgentFile if model is Agent else model  # with all keys that a file may have
+        reader = _Reader(locations, file_model)
         details = [
-            (reader, detail)
-            for reader, detail in _details(error, locations, _file_model(model), ())
+            detail
+            for detail in reader.relevant(error)
             if not (may_lack in detail["loc"] and _may_be_missing(detail))
         ]
-    errors = [*problems, *([_config_error(details, locations)] if details else ())]
+        if details:
+            errors.append(reader.config_error(details))
     first, *others = errors
     raise ConfigError(first.field, "\n".join([first.message, *map(str, others)])) from None
-
-
-def _file_model(model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model with all keys that a file may have."""
-    if model is not Agent:
-        return model
-    # Imported here because most files are valid.
-    from holodeck.models.suite import AgentFile  # noqa: PLC0415
-
-    return AgentFile
 
 
 def _may_be_missing(detail: ErrorDetails) -> bool:
@@ -114,39 +107,8 @@ def config_error(
 
     `at` is the path of the value that was validated.
     """
-    return _config_error(list(_details(error, locations, model, at)), locations)
-
-
-def _config_error(
-    details: Sequence[tuple["_Reader", ErrorDetails]], locations: Locations
-) -> ConfigError:
-    problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
-    files = list(dict.fromkeys([locations.source.name, *(problem.file for problem in problems)]))
-    lines = sorted(problems, key=lambda problem: (files.index(problem.file), *problem[1:]))
-    more = max(0, len(details) - MAX_PROBLEMS)
-    texts = [f"{line.location}: {line.text}" for line in lines]
-    location = lines[0].location
-    return ConfigError(location, "\n".join(limit_lines(texts, more)).removeprefix(f"{location}: "))
-
-
-def _details(
-    error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath
-) -> Iterator[tuple["_Reader", ErrorDetails]]:
-    """Yield each relevant error with its reader; one for several keys or parts is split up."""
     reader = _Reader(locations, model, at)
-    for one in reader.relevant(error):
-        cause = one.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidKeys):
-            for message in cause.messages:
-                detail = one.copy()
-                detail["msg"] = message
-                yield reader, detail
-        elif isinstance(cause, InvalidParts):
-            for path, part in cause.parts.items():
-                below = (*at, *one["loc"], *path)
-                yield from _details(part, locations, ArgMatcher, below)
-        else:
-            yield reader, one
+    return reader.config_error(reader.relevant(error))
 
 
 class _Problem(NamedTuple):
@@ -154,10 +116,6 @@ class _Problem(NamedTuple):
     line: int
     column: int
     text: str
-
-    @property
-    def location(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
 
 
 def limit_lines(lines: list[str], more: int = 0) -> list[str]:
@@ -173,45 +131,59 @@ def limit_lines(lines: list[str], more: int = 0) -> list[str]:
     return [*shown, f"and {more} more"] if more else shown
 
 
-def _is_type_error(one: ErrorDetails) -> bool:
-    is_mapping_for_literal = one["type"] == "literal_error" and isinstance(one["input"], dict)
-    return is_mapping_for_literal or one["type"].endswith("_type")
-
-
-def _is_of_another_member(
-    one: ErrorDetails, path: KeyPath, reported: set[KeyPath], counts: Mapping[KeyPath, int]
-) -> bool:
-    if not _is_type_error(one):
-        return False
-    if isinstance(one["input"], dict):
-        return path in reported
-    return one["type"] in {"model_type", "model_attributes_type"} and counts[path] > 1
+def _is_type_error(detail: ErrorDetails) -> bool:
+    is_mapping_for_literal = detail["type"] == "literal_error" and isinstance(detail["input"], dict)
+    return is_mapping_for_literal or detail["type"].endswith("_type")
 
 
 class _Reader:
-    """Describes the errors of a value, given its files and its model."""
+    """Describes the errors of a value, given its files, its model and its path."""
 
-    def __init__(self, locations: Locations, model: type[BaseModel], at: KeyPath) -> None:
+    def __init__(self, locations: Locations, model: type[BaseModel], at: KeyPath = ()) -> None:
         self._locations = locations
         self._model = model
         self._at = at
 
+    def config_error(self, details: Sequence[ErrorDetails]) -> ConfigError:
+        """Return one error with a line for each problem, in the order of the files."""
+        problems = {self._problem(detail) for detail in details[:MAX_PROBLEMS]}
+        files = [self._locations.source.name, *(problem.file for problem in problems)]
+        ordered = sorted(problems, key=lambda problem: (files.index(problem.file), *problem[1:]))
+        lines = [f"{file}:{line}:{column}: {text}" for file, line, column, text in ordered]
+        location = f"{ordered[0].file}:{ordered[0].line}:{ordered[0].column}"
+        message = "\n".join(limit_lines(lines, max(0, len(details) - MAX_PROBLEMS)))
+        return ConfigError(location, message.removeprefix(f"{location}: "))
+
     def relevant(self, error: ValidationError) -> list[ErrorDetails]:
         """Return the errors without those of other members of a union.
 
-        Text where a mapping is valid too is not reported as "not a mapping", and vice versa.
+        Text where a mapping is valid too is not reported as "not a mapping", and vice versa. An
+        error about several keys becomes an error for each.
         """
-        found = [(one, self._path(one["loc"])) for one in error.errors(include_url=False)]
-        reported: set[KeyPath] = set()
-        for one, path in found:
-            end = len(path) - 1 if _is_type_error(one) else len(path)
-            reported.update(path[:length] for length in range(end + 1))
-        counts = Counter(path for _, path in found)
-        return [
-            one for one, path in found if not _is_of_another_member(one, path, reported, counts)
+        details = [
+            (detail, self._path(detail["loc"])) for detail in error.errors(include_url=False)
         ]
+        reported: set[KeyPath] = set()
+        for detail, path in details:
+            end = len(path) - 1 if _is_type_error(detail) else len(path)
+            reported.update(path[:length] for length in range(end + 1))
+        counts = Counter(path for _, path in details)
+        relevant = []
+        for detail, path in details:
+            is_of_other = (
+                path in reported
+                if isinstance(detail["input"], dict)
+                else (
+                    detail["type"] in {"model_type", "model_attributes_type"} and counts[path] > 1
+                )
+            )
+            if not (_is_type_error(detail) and is_of_other):
+                cause = detail.get("ctx", {}).get("error")
+                texts = cause.messages if isinstance(cause, InvalidKeys) else [detail["msg"]]
+                relevant += [detail | {"msg": text} for text in texts]
+        return relevant
 
-    def problem(self, detail: ErrorDetails) -> _Problem:
+    def _problem(self, detail: ErrorDetails) -> _Problem:
         """Return the location and the message of an error."""
         loc = (*self._at, *detail["loc"])
         origin, node = self._locations.find(loc)
@@ -267,14 +239,13 @@ class _Reader:
     def _duplicate_name_message(self, context: Mapping[str, Any]) -> str:
         """Return a message about two items with the same name, each with its origin."""
         name, key = context["list_name"], context["key"]
-        first, second = ((name, context[one]) for one in ("first", "second"))
-        one, other = self._locations.origin(first), self._locations.origin(second)
-        other_file = (
-            f" ({one.location})" if one.source.name != other.source.name or not one.path else ""
-        )
+        first = self._locations.origin((name, context["first"]))
+        second = self._locations.origin((name, context["second"]))
+        is_elsewhere = first.source.name != second.source.name or not first.path
+        location = f" ({first.location})" if is_elsewhere else ""
         return (
-            f"'{format_key_path((*other.path, key))}': {context['name']} is already the {key} of"
-            f" {format_key_path(one.path) or 'another case'}{other_file}; use a different one"
+            f"'{format_key_path((*second.path, key))}': {context['name']} is already the {key} of"
+            f" {format_key_path(first.path) or 'another case'}{location}; use a different one"
         )
 
     def _describe_found(self, node: Node, path: KeyPath) -> str:
@@ -411,8 +382,8 @@ _PATTERNS = {
 
 def expected_value(error: ValidationError) -> str:
     """Return what a single value should be."""
-    one = error.errors(include_url=False)[0]
-    return _describe_expected(one["type"], one.get("ctx", {}), one["msg"])
+    detail = error.errors(include_url=False)[0]
+    return _describe_expected(detail["type"], detail.get("ctx", {}), detail["msg"])
 
 
 def _describe_expected(kind: str, context: dict[str, Any], message: str) -> str:

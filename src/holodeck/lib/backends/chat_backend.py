@@ -18,8 +18,8 @@ from holodeck.lib.backends.base import (
     RequestedCall,
     ToolResult,
 )
-from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
-from holodeck.lib.backends.tool_work import ToolWork
+from holodeck.lib.backends.parsing import requested_call, unique_call_id
+from holodeck.lib.backends.tool_work import ToolWork, result_of
 from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
@@ -33,6 +33,7 @@ from holodeck.lib.tools.base import (
     ToolImage,
 )
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
+from holodeck.models.cases.history import MessageWithImages
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -206,11 +207,12 @@ class ChatBackend(AgentBackend):
         completion = await self._client.complete(body, turn)
         message: ChatMessage = {"role": "assistant", "content": completion.text}
         if completion.calls:
-            # Some providers send no ids, faulty ones the same id twice.
-            calls = [
-                replace(call, id=unique_call_id(call.id, turn.call_ids))
-                for call in completion.calls
-            ]
+            calls = []
+            for call in completion.calls:
+                # Some providers send no ids, faulty ones the same id twice.
+                call_id = unique_call_id(call.id, turn.call_ids)
+                turn.call_ids.add(call_id)
+                calls.append(replace(call, id=call_id))
             completion = replace(completion, calls=calls)
             message["tool_calls"] = [
                 {
@@ -226,19 +228,13 @@ class ChatBackend(AgentBackend):
     async def _run_tools(self, calls: Sequence[RawToolCall], turn: ChatTurn) -> None:
         """Run the calls of one round concurrently; results keep the order of the calls."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
-
         images: list[ToolImage] = []
 
         async def run(call: RequestedCall) -> tuple[ToolResult, str]:
             async with slots:
                 return await self._run_tool(call, turn, images)
 
-        parsed: list[RequestedCall] = []
-        for call in calls:
-            arguments, error = parse_arguments(call.arguments)
-            parsed.append(RequestedCall(name=call.name, arguments=arguments, call_id=call.id))
-            if error is not None:
-                parsed[-1]["error"] = error
+        parsed = [requested_call(call.name, call.arguments, call.id) for call in calls]
         turn.tool_calls += parsed
         for result, content in await asyncio.gather(*map(run, parsed)):
             turn.tool_results.append(result)
@@ -257,30 +253,15 @@ class ChatBackend(AgentBackend):
         if tool is None:
             known = ", ".join(turn.tools) or "none"
             error = f"{name!r} is not part of the provided tools; there are: {known}"
-        result = ToolResult(name=name, call_id=call_id)
         if tool is None or error is not None:
             content = f"Error: {error}"
-            result |= ToolResult(name=name, result=content, is_error=True, refused=True)
-            return result, content
+            refusal = ToolResult(
+                name=name, call_id=call_id, result=content, is_error=True, refused=True
+            )
+            return refusal, content
         run = await turn.tool_work.run(tool, call["arguments"], call_id, turn.meter)
-        result["duration_ms"] = run.duration_ms
-        result["is_error"] = run.error is not None
-        if run.server is not None:
-            result["server"] = run.server
-        result["result"] = run.result if run.error is None else run.result_text
-        if run.refused:
-            result["refused"] = True
-        if run.raised is not None:
-            result["raised"] = run.raised
-        if run.passages is not None:
-            result["passages"] = list(run.passages)
-        if run.prevented:
-            result["prevented"] = True
-        if run.model_cost is not None:
-            result["model_cost"] = run.model_cost
-            run.meter(turn.meter)
         images += run.images
-        return result, run.result_text
+        return result_of(name, call_id, run), run.result_text
 
 
 class ChatSession(AgentSession):
@@ -310,11 +291,6 @@ class ChatSession(AgentSession):
 
 def _user_message(message: str) -> ChatMessage:
     """Return a message of the user as it is sent, with its images if it has some."""
-    if type(message) is str:
-        return {"role": "user", "content": message}
-    # Imported here because few messages have images.
-    from holodeck.models.cases.history import MessageWithImages  # noqa: PLC0415
-
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}
     images = [image.part for image in message.images]

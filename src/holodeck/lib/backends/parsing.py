@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pydantic
@@ -299,6 +299,24 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> tuple[dict[str
     return {"raw": raw}, f"the model wrote {reason}"
 
 
+def requested_call(
+    name: str,
+    arguments: str | Mapping[str, Any] | None,
+    call_id: str | None = None,
+    agent: str | None = None,
+) -> RequestedCall:
+    """Return a call with its arguments as the model wrote them."""
+    call: RequestedCall = {"name": name}
+    call["arguments"], error = parse_arguments(arguments)
+    if error is not None:
+        call["error"] = error
+    if call_id is not None:
+        call["call_id"] = call_id
+    if agent is not None:
+        call["agent"] = agent
+    return call
+
+
 def _load_arguments(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
@@ -331,10 +349,9 @@ def _parse_float(digits: str) -> float:
     return number
 
 
-def unique_call_id(call_id: str, known: set[str]) -> str:
-    """Return the id, changed if it is empty or known already, and add it to the known ids."""
+def unique_call_id(call_id: str, known: Collection[str]) -> str:
+    """Return the id, changed if it is empty or known already."""
     number, unique = len(known) + 1, call_id
     while not unique or unique in known:
         unique, number = f"{call_id or 'call'}_{number}", number + 1
-    known.add(unique)
     return unique

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
@@ -11,16 +11,12 @@ from holodeck.lib.user_code.raised import with_location
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
 from holodeck.models.backend import (
-    A2aBackendConfig,
     HttpBackendConfig,
     McpBackendConfig,
     ProcessBackendConfig,
     PythonBackendConfig,
 )
 from holodeck.models.config import ExecutionConfig
-
-if TYPE_CHECKING:
-    from holodeck.lib.backends.tapped_backend import ProcessTaps
 
 BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
     "backend",
@@ -33,6 +29,23 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
         "a2a": "holodeck.lib.backends.a2a_backend:A2aBackend",
     },
 )
+_ALSO: Registry[Callable[..., Any]] = Registry(
+    "backend",
+    {
+        "python": "holodeck.lib.backends.python.backend:CallableBackend",
+        "tapped http": "holodeck.lib.backends.tapped_backend:TappedServiceBackend",
+        "tapped python": "holodeck.lib.backends.tapped_backend:TappedPythonBackend",
+        "taps": "holodeck.lib.backends.tapped_backend:ProcessTaps",
+    },
+)
+"""What few agents need, and no name of a backend says."""
+_MAPPINGS = {
+    "a2a": "{type: a2a, url: …}",
+    "http": "{type: http, url: …}",
+    "mcp": "{type: mcp, command: [program]}",
+    "process": "{type: process, target: module:object}",
+}
+"""Backends that a name does not suffice for, and what to write."""
 DEFAULT = "semantic_kernel"
 FRAMEWORK_NAMES = {
     "adk": "Google ADK",
@@ -97,14 +110,8 @@ class BackendSelector:
 
 def check_name(name: str) -> None:
     """Raise ConfigError if `backend: name` is unknown; `module:attribute` is not checked."""
-    if name in {"a2a", "http"}:
-        raise ConfigError("backend", f"{name!r} needs more; write '{{type: {name}, url: …}}'")
-    if name == "process":
-        raise ConfigError(
-            "backend", "'process' needs more; write '{type: process, target: module:object}'"
-        )
-    if name == "mcp":
-        raise ConfigError("backend", "'mcp' needs more; write '{type: mcp, command: [program]}'")
+    if name in _MAPPINGS:
+        raise ConfigError("backend", f"{name!r} needs more; write '{_MAPPINGS[name]}'")
     if ":" not in name:
         framework = FRAMEWORK_NAMES.get(name.lower().replace("-", "_"))
         if framework is not None:
@@ -119,63 +126,31 @@ def check_name(name: str) -> None:
 def _build(
     agent: Agent, execution: ExecutionConfig | None, base_dir: Path, *, force_ingest: bool
 ) -> AgentBackend:
-    backend = agent.backend
-    if isinstance(backend, HttpBackendConfig | A2aBackendConfig):
-        made = BACKENDS.load(backend.type)(backend, execution)
-        has_tap = isinstance(backend, HttpBackendConfig) and backend.tap
-        return _tapped(made) if has_tap else made
-    if isinstance(backend, ProcessBackendConfig):
-        make = BACKENDS.load(backend.type)
-        return make(backend, base_dir, execution, _worker_taps() if backend.tap else None)
-    if isinstance(backend, McpBackendConfig):
-        return BACKENDS.load(backend.type)(backend, base_dir, execution)
-    if backend is None or backend == DEFAULT:
+    backend = agent.backend or DEFAULT
+    made: AgentBackend
+    if backend == DEFAULT:
         make = BACKENDS.load(DEFAULT)
-        return make(agent, force_ingest=force_ingest, execution_config=execution)
-    if backend == "chat":
-        return BACKENDS.load(backend)(agent, execution, force_ingest=force_ingest)
-    return _python_backend(backend, execution, base_dir)
-
-
-def _python_backend(
-    backend: str | PythonBackendConfig, execution: ExecutionConfig | None, base_dir: Path
-) -> AgentBackend:
-    # Imported here because most agents are not Python code.
-    from holodeck.lib.backends.python.backend import CallableBackend  # noqa: PLC0415
-
-    if isinstance(backend, PythonBackendConfig):
-        made = CallableBackend(
-            backend.target,
-            base_dir,
-            execution,
-            backend.scope,
-            tools_run_no_agents=backend.tools_run_no_agents,
-        )
-        return _tapped_python(made) if backend.tap else made
-    check_name(backend)
-    target = backend if ":" in backend else BACKENDS.load(backend, location="backend")
-    return CallableBackend(target, base_dir, execution)
-
-
-def _tapped(backend: AgentBackend) -> AgentBackend:
-    # Imported here because few agents have a tap.
-    from holodeck.lib.backends.tapped_backend import TappedServiceBackend  # noqa: PLC0415
-
-    return TappedServiceBackend(backend)
-
-
-def _tapped_python(backend: AgentBackend) -> AgentBackend:
-    # Imported here because few agents have a tap.
-    from holodeck.lib.backends.tapped_backend import TappedPythonBackend  # noqa: PLC0415
-
-    return TappedPythonBackend(backend)
-
-
-def _worker_taps() -> "ProcessTaps":
-    # Imported here because few agents have a tap.
-    from holodeck.lib.backends.tapped_backend import ProcessTaps  # noqa: PLC0415
-
-    return ProcessTaps()
+        made = make(agent, force_ingest=force_ingest, execution_config=execution)
+    elif backend == "chat":
+        made = BACKENDS.load(backend)(agent, execution, force_ingest=force_ingest)
+    elif isinstance(backend, str):
+        check_name(backend)
+        target = backend if ":" in backend else BACKENDS.load(backend, location="backend")
+        made = _ALSO.load("python")(target, base_dir, execution)
+    elif isinstance(backend, PythonBackendConfig):
+        run_no_agents = backend.tools_run_no_agents
+        options = (backend.target, base_dir, execution, backend.scope)
+        made = _ALSO.load("python")(*options, tools_run_no_agents=run_no_agents)
+    elif isinstance(backend, ProcessBackendConfig):
+        taps = _ALSO.load("taps")() if backend.tap else None
+        made = BACKENDS.load(backend.type)(backend, base_dir, execution, taps)
+    elif isinstance(backend, McpBackendConfig):
+        made = BACKENDS.load(backend.type)(backend, base_dir, execution)
+    else:
+        made = BACKENDS.load(backend.type)(backend, execution)
+    if isinstance(backend, HttpBackendConfig | PythonBackendConfig) and backend.tap:
+        made = _ALSO.load(f"tapped {backend.type}")(made)
+    return made
 
 
 async def _initialize(backend: AgentBackend) -> None:

@@ -396,6 +396,7 @@ def _tool_call(
     """Return a call, and its result if that came back; an id that is known is made unique."""
     arguments, _ = parse_arguments(raw.arguments)
     call_id = unique_call_id(raw.id, known)
+    known.add(call_id)
     call: RequestedCall = {"name": raw.name, "arguments": arguments, "call_id": call_id}
     if returned is None:
         return call, None

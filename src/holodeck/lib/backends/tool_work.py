@@ -6,7 +6,7 @@ from typing import Any, cast
 from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.backends.frameworks.tracing import watch_turn
 from holodeck.lib.backends.frameworks.turn_trace import OtherWork
-from holodeck.lib.backends.parsing import parse_arguments
+from holodeck.lib.backends.parsing import requested_call
 from holodeck.lib.tools.base import Tool, ToolOutcome, run_tool
 from holodeck.models.token_usage import TokenUsage, UsageMeter
 
@@ -23,12 +23,13 @@ class ToolWork:
     async def run(
         self, tool: Tool, arguments: dict[str, Any], call_id: str, meter: UsageMeter
     ) -> ToolOutcome:
-        """Call a tool, and keep what agents do inside of it; the meter gets their tokens."""
+        """Call a tool, and keep what agents do inside of it; the meter gets all its tokens."""
         with watch_turn("") as trace:
             outcome = await run_tool(tool, arguments, call_id=call_id)
         self.problem = self.problem or trace.blind_spot(has_run_tools=True)
         if self.problem is not None:
             meter.add(None)
+        outcome.meter(meter)
         work = trace.other_work((), 0, ())
         if work is None:
             return outcome
@@ -57,10 +58,30 @@ class ToolWork:
 
 
 def _tool_call(call: dict[str, Any]) -> RequestedCall:
-    arguments = {key: call[key] for key in ("name", "call_id", "agent") if key in call}
-    found = cast("RequestedCall", arguments)
     if "arguments" in call:
-        found["arguments"], error = parse_arguments(call["arguments"])
-        if error is not None:
-            found["error"] = error
-    return found
+        return requested_call(**call)
+    return cast("RequestedCall", call)
+
+
+def result_of(name: str, call_id: str, outcome: ToolOutcome) -> ToolResult:
+    """Return the result of a call of a tool of our own, for the report."""
+    result = ToolResult(
+        name=name,
+        call_id=call_id,
+        result=outcome.result if outcome.error is None else outcome.result_text,
+        is_error=outcome.error is not None,
+        duration_ms=outcome.duration_ms,
+    )
+    if outcome.server is not None:
+        result["server"] = outcome.server
+    if outcome.refused:
+        result["refused"] = True
+    if outcome.prevented:
+        result["prevented"] = True
+    if outcome.raised is not None:
+        result["raised"] = outcome.raised
+    if outcome.passages is not None:
+        result["passages"] = list(outcome.passages)
+    if outcome.model_cost is not None:
+        result["model_cost"] = outcome.model_cost
+    return result

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holodeck.config.cases.suite_files import is_yaml
-from holodeck.config.yaml.nodes import decode_text
-from holodeck.config.yaml.source import Source, read_bytes
+from holodeck.config.yaml.source import Source, read_file
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import (
     CONVERSATION_KEYS,
@@ -219,7 +218,7 @@ def _read_run(name: str, store: RunStore, imported: Imported) -> None:
 
 def _read_json(path: Path, store: RunStore, imported: Imported, written_as: Format | None) -> None:
     name = str(path)
-    text = decode_text(read_bytes(path, name, MAX_LOG_BYTES), name)
+    text = read_file(path, name, MAX_LOG_BYTES)
     values = list(json_values(text, name, imported))
     first = values[0][1] if values and written_as is None else None
     first = first if isinstance(first, dict) else {}

@@ -102,16 +102,18 @@ class Comparison:
 
 
 def _compare(expected: ExpectedTool, call: ToolInvocation) -> Comparison:
-    found = Comparison(call)
+    comparison = Comparison(call)
     if expected.args and "args" in call.unknown:
-        found.unknown.append(ARGS_UNKNOWN.format(name=call.name))
+        comparison.unknown.append(ARGS_UNKNOWN.format(name=call.name))
     else:
-        found.differences.extend(_differences_in_args(expected, call))
-    if expected.agent is not None:
-        _compare_agent(expected.agent, found)
+        comparison.differences.extend(_differences_in_args(expected, call))
+    if expected.agent is not None and call.agent is None:
+        comparison.unknown.append(AGENT_UNKNOWN.format(name=call.name))
+    elif expected.agent not in (None, call.agent):
+        comparison.differences.append(f"requested by {call.agent!r}, not by {expected.agent!r}")
     if expected.error is not None or expected.result is not None:
-        _compare_result(expected, found)
-    return found
+        _compare_result(expected, comparison)
+    return comparison
 
 
 def _differences_in_args(expected: ExpectedTool, call: ToolInvocation) -> list[str]:
@@ -124,32 +126,27 @@ def _differences_in_args(expected: ExpectedTool, call: ToolInvocation) -> list[s
     ]
 
 
-def _compare_agent(agent: str, found: Comparison) -> None:
-    if found.call.agent is None:
-        found.unknown.append(AGENT_UNKNOWN.format(name=found.call.name))
-    elif found.call.agent != agent:
-        found.differences.append(f"requested by {found.call.agent!r}, not by {agent!r}")
-
-
-def _compare_result(expected: ExpectedTool, found: Comparison) -> None:
+def _compare_result(expected: ExpectedTool, comparison: Comparison) -> None:
     """Compare the result of a call, or its message if it must have failed."""
-    call, matcher, must_fail = found.call, expected.result_matcher(), bool(expected.error)
+    call, matcher, must_fail = comparison.call, expected.result_matcher(), bool(expected.error)
     if not call.is_result_known:
-        found.unknown.append(RESULT_UNKNOWN.format(name=call.name))
+        comparison.unknown.append(RESULT_UNKNOWN.format(name=call.name))
         return
     has_failed = call.error is not None
     if not has_failed and "error" in call.unknown:
         if expected.error is not None:
-            found.unknown.append(ERROR_UNKNOWN.format(name=call.name))
+            comparison.unknown.append(ERROR_UNKNOWN.format(name=call.name))
     elif has_failed != must_fail:
-        found.differences.append(
+        comparison.differences.append(
             f"it failed: {short(call.error)}" if has_failed else "it succeeded"
         )
         return
     value = call.error if has_failed else call.result
     if matcher is not None and not matches(matcher, value):
         kind = "message" if has_failed else "result"
-        found.differences.append(f"its {kind} is {short(value)}, not {describe_matcher(matcher)}")
+        comparison.differences.append(
+            f"its {kind} is {short(value)}, not {describe_matcher(matcher)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -180,7 +177,12 @@ def is_in_order(
 
     It is raised if unknown calls, arguments or results decide.
     """
-    compared = _compare_all(expected, trajectory)
+    most = len(trajectory.calls) + 1  # further ones change nothing
+    rows: list[list[Comparison | None]] = []
+    for tool in expected:
+        row = [trajectory.compare(tool, call) for call in trajectory.calls]
+        rows += [row] * min(1 if isinstance(tool, str) else tool.count or 1, most)
+    compared = _Compared(rows)
     if trajectory.evidence.tool_calls is None:
         decided = _decide_by_part(order, compared)
         if decided is None:
@@ -192,19 +194,6 @@ def is_in_order(
     if _holds(order, compared.perhaps, total):
         raise EvaluationError(compared.unknown)
     return False
-
-
-def _count(expected: str | ExpectedTool) -> int:
-    return 1 if isinstance(expected, str) else expected.count or 1
-
-
-def _compare_all(expected: Sequence[str | ExpectedTool], trajectory: Trajectory) -> _Compared:
-    rows = []
-    most = len(trajectory.calls) + 1  # further ones change nothing
-    for tool in expected:
-        row = [trajectory.compare(tool, call) for call in trajectory.calls]
-        rows += [row] * min(_count(tool), most)
-    return _Compared(rows)
 
 
 def _holds(order: ToolOrder, fits: Fits, total: int) -> bool:

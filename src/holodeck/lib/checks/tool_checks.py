@@ -95,24 +95,28 @@ def check_side_effects(calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
 
 
 def _check_rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
-    expected = case.expected_tools or ()
-    order = case.order
-    for wanted in expected if order != "subset" else ():
-        yield _check_row(_describe_tool(wanted), _check_expected, wanted, trajectory)
+    expected, order, calls = case.expected_tools or (), case.order, trajectory.calls
+    for tool in expected if order != "subset" else ():
+        yield _check_row(_describe_tool(tool), _check_expected, tool, trajectory)
     if case.expected_tools == []:
-        yield _check_row("no tool call", _check_no_call, trajectory)
-    for tool in case.forbidden:
-        label = f"no call of {', except '.join([tool.name, *tool.allow])}"
-        yield _check_row(label, _check_forbidden, tool, expected, trajectory)
+        fault = f"no tool may be called, but {_names(calls)} was" if calls else None
+        yield _check_row("no tool call", _check_faults, fault, trajectory)
+    for forbidden in case.forbidden:
+        label = f"no call of {', except '.join([forbidden.name, *forbidden.allow])}"
+        yield _check_row(label, _check_forbidden, forbidden, expected, trajectory)
     if order is not None:
-        yield _check_row(
-            _describe_order(order, expected), _check_order, order, expected, trajectory
-        )
+        begin, between, _ = _ORDERS[order]
+        label = begin + between.join(map(_name_and_count, expected))
+        yield _check_row(label, _check_order, order, expected, trajectory)
     if case.only_expected_tools:
         yield _check_row("no other tool call", _check_others, expected, trajectory)
     if case.max_tool_calls is not None:
-        label = f"at most {plural(case.max_tool_calls, 'tool call')}"
-        yield _check_row(label, _check_max_calls, case.max_tool_calls, trajectory)
+        most, fault = case.max_tool_calls, None
+        if len(calls) > most:
+            number = plural(len(calls), "tool call")
+            fault = f"{number} instead of at most {most}: {_names(calls)}"
+        label = f"at most {plural(most, 'tool call')}"
+        yield _check_row(label, _check_faults, fault, trajectory)
     if case.no_repeated_calls:
         yield _check_row("no repeated tool call", _check_repeated, trajectory)
     if case.handoffs is not None:
@@ -129,54 +133,53 @@ def _check_row(expectation: str, check: Callable[..., Decision], *inputs: object
     return ToolCheck(expectation=expectation, passed=passed, reason=reason)
 
 
-def _check_no_call(trajectory: Trajectory) -> Decision:
-    if trajectory.calls:
-        return False, f"no tool may be called, but {_names(trajectory.calls)} was"
-    trajectory.require_all_calls()
-    return True, None
+def _check_faults(fault: str | None, trajectory: Trajectory) -> Decision:
+    """Decide about the calls that are known, unless others may be wrong."""
+    if fault is None:
+        trajectory.require_all_calls()
+    return fault is None, fault
 
 
 def _check_expected(expected: str | ExpectedTool, trajectory: Trajectory) -> Decision:
     if isinstance(expected, str):
         return _check_substring(expected, trajectory)
     compared = [trajectory.compare(expected, call) for call in trajectory.calls]
-    found = [comparison for comparison in compared if comparison is not None]
-    met = [comparison for comparison in found if comparison.is_met]
+    calls = [comparison for comparison in compared if comparison is not None]
+    met = [comparison for comparison in calls if comparison.is_met]
     if expected.count is not None:
-        return _check_count(expected, expected.count, found, trajectory)
+        return _check_count(expected, expected.count, calls, trajectory)
     if met:
         return True, _note_on_name(expected, met[0].call.name)
     trajectory.require_all_calls()
-    _require_known(found)
-    if not found:
-        return False, _not_called(expected.name, trajectory)
-    return False, f"{found[-1].call.name!r}: " + "; ".join(found[-1].differences)
+    _require_known(calls)
+    return False, _why_unmet(expected.name, calls, trajectory)
 
 
 def _check_count(
-    expected: ExpectedTool, count: int, found: Sequence[Comparison], trajectory: Trajectory
+    expected: ExpectedTool, count: int, calls: Sequence[Comparison], trajectory: Trajectory
 ) -> Decision:
-    met = [comparison for comparison in found if comparison.is_met]
+    met = [comparison for comparison in calls if comparison.is_met]
     wrong = f"{plural(len(met), 'matching call')} of {expected.name!r} instead of {count}"
     if len(met) > count:
         return False, wrong
     trajectory.require_all_calls()
-    if len(met) == count and all(
-        comparison.is_met or comparison.differences for comparison in found
-    ):
+    if len(met) == count and all(call.is_met or call.differences for call in calls):
         return True, _note_on_name(expected, met[0].call.name)
-    if sum(comparison.may_be_met for comparison in found) >= count:
-        _require_known(found)
-    if not found:
-        return False, _not_called(expected.name, trajectory)
-    if not met:
-        return False, f"{found[-1].call.name!r}: " + "; ".join(found[-1].differences)
-    return False, wrong
+    if sum(comparison.may_be_met for comparison in calls) >= count:
+        _require_known(calls)
+    return False, wrong if met else _why_unmet(expected.name, calls, trajectory)
 
 
-def _require_known(found: Sequence[Comparison]) -> None:
+def _why_unmet(name: str, calls: Sequence[Comparison], trajectory: Trajectory) -> str:
+    """Return what is wrong with the last call of a tool, or that it was not called."""
+    if not calls:
+        return _not_called(name, trajectory)
+    return f"{calls[-1].call.name!r}: " + "; ".join(calls[-1].differences)
+
+
+def _require_known(calls: Sequence[Comparison]) -> None:
     """Raise EvaluationError if unknown facts decide whether a call meets its expectation."""
-    for comparison in found:
+    for comparison in calls:
         if comparison.unknown and comparison.may_be_met:
             raise EvaluationError(comparison.unknown[0])
 
@@ -267,21 +270,8 @@ def _check_others(expected: Sequence[str | ExpectedTool], trajectory: Trajectory
         for call in trajectory.calls
         if not any(trajectory.is_call_of(tool, call) for tool in expected)
     ]
-    if others:
-        return False, f"only expected tools may be called, but {_names(others)} was"
-    trajectory.require_all_calls()
-    return True, None
-
-
-def _check_max_calls(most: int, trajectory: Trajectory) -> Decision:
-    calls = trajectory.calls
-    if len(calls) > most:
-        return (
-            False,
-            f"{plural(len(calls), 'tool call')} instead of at most {most}: {_names(calls)}",
-        )
-    trajectory.require_all_calls()
-    return True, None
+    fault = f"only expected tools may be called, but {_names(others)} was" if others else None
+    return _check_faults(fault, trajectory)
 
 
 def _check_repeated(trajectory: Trajectory) -> Decision:
@@ -314,11 +304,6 @@ def _check_handoffs(expected: Sequence[str], trajectory: Trajectory) -> Decision
     if spoke == list(expected):
         return True, None
     return False, f"the agents spoke in the order {_path(spoke) or 'of none'}"
-
-
-def _describe_order(order: ToolOrder, expected: Sequence[str | ExpectedTool]) -> str:
-    label, between, _ = _ORDERS[order]
-    return label + between.join(map(_name_and_count, expected))
 
 
 def _name_and_count(expected: str | ExpectedTool) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -44,7 +44,10 @@ def check_trace(checks: TraceChecks, traces: Sequence[Trace | None]) -> list[Too
     known = [Trace(problem=_UNRECORDED) if trace is None else trace for trace in traces]
     spans = [span for trace in known for span in trace.spans]
     problem = next((trace.problem for trace in known if trace.problem), "")
-    return list(_check_rows(checks, Spans(spans, problem)))
+    required = [
+        SpanCheck(span=name, count=CountBounds(min=least)) for name, least in checks.require.items()
+    ]
+    return [_check_row(check, Spans(spans, problem)) for check in (*required, *checks.checks)]
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,6 @@ class Spans:
         return f"spans seen: {', '.join([*shown, *more]) or 'none'}"
 
 
-def _check_rows(checks: TraceChecks, spans: Spans) -> Iterator[ToolCheck]:
-    for name, least in checks.require.items():
-        check = SpanCheck(span=name, count=CountBounds(min=least))
-        yield _check_row(check, spans)
-    for span_check in checks.checks:
-        yield _check_row(span_check, spans)
-
-
 def _check_row(check: SpanCheck, spans: Spans) -> ToolCheck:
     expectation = describe_check(check)
     try:
@@ -113,25 +108,25 @@ def _check_row(check: SpanCheck, spans: Spans) -> ToolCheck:
 
 
 def _decide(check: SpanCheck, spans: Spans) -> Decision:
-    found = spans.meant(check)
+    meant = spans.meant(check)
     number = _count_bounds(check)
     if number is not None:
-        return _check_count(check, number, found, spans)
-    if not found:
+        return _check_count(check, number, meant, spans)
+    if not meant:
         spans.require_all()
         return False, spans.missing(check.span, check)
     if check.status is not None:
-        return _check_status(check.status, found, spans)
+        return _check_status(check.status, meant, spans)
     if check.after is not None:
-        return _check_after(check.after, found, spans)
+        return _check_after(check.after, meant, spans)
     kind, bounds = _value_bounds(check)
-    return _check_value(kind, bounds, found, spans)
+    return _check_value(kind, bounds, meant, spans)
 
 
 def _check_count(
-    check: SpanCheck, bounds: CountBounds, found: Sequence[RecordedSpan], spans: Spans
+    check: SpanCheck, bounds: CountBounds, meant: Sequence[RecordedSpan], spans: Spans
 ) -> Decision:
-    number = len(found)
+    number = len(meant)
     seen = plural(number, "span")
     if bounds.max is not None and number > bounds.max:
         return False, f"{seen} instead of {_range(bounds)}"
@@ -147,23 +142,23 @@ def _check_count(
     return True, seen
 
 
-def _check_status(status: SpanStatus, found: Sequence[RecordedSpan], spans: Spans) -> Decision:
-    other = next((span for span in found if span.status != status), None)
+def _check_status(status: SpanStatus, meant: Sequence[RecordedSpan], spans: Spans) -> Decision:
+    other = next((span for span in meant if span.status != status), None)
     if other is None:
         spans.require_all()
-        return True, plural(len(found), "span")
+        return True, plural(len(meant), "span")
     why = f": {one_line(other.status_message, 200)}" if other.status_message else ""
     is_default = other.status == "unset" and status == "ok"
     hint = "; that is what spans without an error have by default" if is_default else ""
     return False, f"the status of {_shown(other)} is {other.status}{why}{hint}"
 
 
-def _check_after(name: str, found: Sequence[RecordedSpan], spans: Spans) -> Decision:
+def _check_after(name: str, meant: Sequence[RecordedSpan], spans: Spans) -> Decision:
     before = spans.named(name)
-    early = next((span for span in found if not _follows(span, before)), None)
+    early = next((span for span in meant if not _follows(span, before)), None)
     spans.require_all()
     if early is None:
-        return True, plural(len(found), "span")
+        return True, plural(len(meant), "span")
     if not before:
         return False, spans.missing(name)
     is_inside = any(other.started_ns <= early.started_ns < other.ended_ns for other in before)
@@ -176,16 +171,16 @@ def _follows(span: RecordedSpan, before: Sequence[RecordedSpan]) -> bool:
 
 
 def _check_value(
-    kind: str, bounds: ValueBounds, found: Sequence[RecordedSpan], spans: Spans
+    kind: str, bounds: ValueBounds, meant: Sequence[RecordedSpan], spans: Spans
 ) -> Decision:
-    values = [_number(span, bounds.of) for span in found]
+    values = [_number(span, bounds.of) for span in meant]
     value = _AGGREGATES[kind](values)
     is_low = bounds.min is not None and value < bounds.min
     is_high = bounds.max is not None and value > bounds.max
     is_certain = (kind == "max" and is_high) or (kind == "min" and is_low)
     if not is_certain:
         spans.require_all()
-    return not (is_low or is_high), f"it is {value:g} ({plural(len(found), 'span')})"
+    return not (is_low or is_high), f"it is {value:g} ({plural(len(meant), 'span')})"
 
 
 def _number(span: RecordedSpan, name: str) -> float:
@@ -199,8 +194,7 @@ def _number(span: RecordedSpan, name: str) -> float:
         raise EvaluationError(f"{_shown(span)} has no attribute {name!r}{hint}")
     value = span.attributes[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        shown = one_line(repr(value), _MAX_NAME)
-        raise EvaluationError(f"{name!r} of {_shown(span)} is no number: {shown}")
+        raise EvaluationError(f"{name!r} of {_shown(span)} is no number: {_short(value)}")
     return value
 
 
@@ -241,13 +235,13 @@ def _count_bounds(check: SpanCheck) -> CountBounds | None:
 
 def _value_bounds(check: SpanCheck) -> tuple[str, ValueBounds]:
     """Return which value of the spans is checked, and its bounds."""
-    found = (("sum", check.sum), ("max", check.max), ("min", check.min))
-    return next((kind, bounds) for kind, bounds in found if bounds is not None)
+    values = (("sum", check.sum), ("max", check.max), ("min", check.min))
+    return next((kind, bounds) for kind, bounds in values if bounds is not None)
 
 
 def _describe_attributes(check: SpanCheck) -> str:
-    found = [f" {name}={describe_matcher(matcher)}" for name, matcher in check.matchers().items()]
-    return "".join(found)
+    matchers = check.matchers().items()
+    return "".join(f" {name}={describe_matcher(matcher)}" for name, matcher in matchers)
 
 
 def _range(bounds: CountBounds | ValueBounds) -> str:
@@ -270,7 +264,6 @@ _OPERATIONS = frozenset(
 _TOOL = "execute_tool "
 _TOOL_NAME = "gen_ai.tool.name"
 _SHORT_WORD = 8
-_MAX_SHOWN = 80
 
 
 def require_unmistaken(
@@ -373,4 +366,4 @@ def _kind(value: object) -> str:
 
 
 def _short(value: object) -> str:
-    return one_line(repr(value), _MAX_SHOWN)
+    return one_line(repr(value), _MAX_NAME)

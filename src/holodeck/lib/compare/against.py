@@ -27,9 +27,8 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule
 from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
-from holodeck.lib.user_code.code_root import code_roots
+from holodeck.lib.user_code.code_root import code_roots, imports_of
 from holodeck.lib.user_code.registry import module_file
-from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig

@@ -146,14 +146,9 @@ def describe_gate(
     if base.report.agent_name != report.agent_name:
         yield f"  the baseline is of the agent {one_line(base.report.agent_name, 80)}"
     yield from (f"  {decision}" for decision in decisions)
-    if failures.new:
-        cases = (
-            "a new case fails" if len(failures.new) == 1 else f"{len(failures.new)} new cases fail"
-        )
-        yield f"  {cases}: {_listed(failures.new)}"
-    if failures.known:
-        failed = "a case" if len(failures.known) == 1 else f"{len(failures.known)} cases"
-        yield f"  {failed} failed in the baseline, too: {_listed(failures.known)}"
+    yield from _list_cases(failures.new, "a new case fails", "{} new cases fail")
+    text = "{} failed in the baseline, too"
+    yield from _list_cases(failures.known, text.format("a case"), text.format("{} cases"))
     yield from _other_changes(base, report)
     yield from _weaker_checks(base, now)
 
@@ -173,21 +168,15 @@ def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
         for key, result in after.items()
         if result.outcome is Outcome.SKIPPED and key in before and before[key].passed
     ]
-    for keys, results, single, several in (
-        (fixed, after, "a case passes that failed in", "{} cases pass that failed in"),
-        (new, after, "a new case passes, which is not in", "{} new cases pass, which are not in"),
-        (
-            skipped,
-            after,
-            "a case is skipped that passed in",
-            "{} cases are skipped that passed in",
-        ),
-        (lost, before, "a case is gone that passed in", "{} cases are gone that passed in"),
-        (others, before, "a case is gone that did not pass in", "{} are gone that did not pass in"),
+    for keys, single, several in (
+        (fixed, "a case passes that failed in", "{} cases pass that failed in"),
+        (new, "a new case passes, which is not in", "{} new cases pass, which are not in"),
+        (skipped, "a case is skipped that passed in", "{} cases are skipped that passed in"),
+        (lost, "a case is gone that passed in", "{} cases are gone that passed in"),
+        (others, "a case is gone that did not pass in", "{} are gone that did not pass in"),
     ):
-        if keys:
-            words = single if len(keys) == 1 else several.format(len(keys))
-            yield f"  {words} the baseline: {_listed([case_name(results[key]) for key in keys])}"
+        names = [case_name(after.get(key) or before[key]) for key in keys]
+        yield from _list_cases(names, f"{single} the baseline", f"{several} the baseline")
 
 
 def _weaker_checks(base: ComparedRun, now: ComparedRun) -> Iterator[str]:
@@ -211,11 +200,10 @@ def _weaker_checks(base: ComparedRun, now: ComparedRun) -> Iterator[str]:
         and key in base.case_hashes
         and now.case_hashes.get(key, base.case_hashes[key]) != base.case_hashes[key]
     ]
-    if changed:
-        words = (
-            "a case passes that is" if len(changed) == 1 else f"{len(changed)} cases pass that are"
-        )
-        yield f"  {words} not written as in the baseline: {_listed(changed)}"
+    written = "not written as in the baseline"
+    yield from _list_cases(
+        changed, f"a case passes that is {written}", f"{{}} cases pass that are {written}"
+    )
     hashes = [side.hashes.get("metrics") for side in (base, now)]
     if all(hashes) and hashes[0] != hashes[1] and not named:
         yield "  'evaluations' is not written as in the baseline"
@@ -233,5 +221,8 @@ def _weaker(before: Mapping[str, float | None], after: Mapping[str, float | None
             yield f"{name!r} {shown}, not {threshold:g}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return one_line(", ".join(names), _MAX_NAMES)
+def _list_cases(names: Sequence[str], single: str, several: str) -> Iterator[str]:
+    """Yield a line with the names; nothing if there are none."""
+    if names:
+        words = single if len(names) == 1 else several.format(len(names))
+        yield f"  {words}: {one_line(', '.join(names), _MAX_NAMES)}"

@@ -158,9 +158,10 @@ def mean_latency_ms(result: TestResult) -> float | None:
 
 
 def _scores(first: TestResult | None, second: TestResult | None) -> dict[str, Difference]:
-    found = [{} if result is None else mean_scores(result) for result in (first, second)]
-    names = dict.fromkeys(name for scores in found for name in scores)
-    return {name: Difference(first=found[0].get(name), second=found[1].get(name)) for name in names}
+    ours, theirs = ({} if result is None else mean_scores(result) for result in (first, second))
+    return {
+        name: Difference(first=ours.get(name), second=theirs.get(name)) for name in ours | theirs
+    }
 
 
 def mean_scores(result: TestResult) -> dict[str, float | None]:

@@ -179,10 +179,10 @@ def _hashes_of(report: TestReport) -> dict[str, str]:
 
 
 def _side_of_file(path: Path) -> ComparedRun:
-    found = read_report(path)
-    if isinstance(found, Baseline):
-        return _side_of_baseline(found, display_path(path))
-    return side_of_report(found, display_path(path))
+    report = read_report(path)
+    if isinstance(report, Baseline):
+        return _side_of_baseline(report, display_path(path))
+    return side_of_report(report, display_path(path))
 
 
 def _committed_baseline(agent_folder: Path) -> Baseline:
@@ -304,23 +304,17 @@ def _verdicts_before(
     verdicts: dict[CaseKey, dict[str, bool]] = {key: {} for key in keys}
     first = min(side.ids, default="")
     before = [run_id for run_id in store.ids() if run_id < first][: MOST_HISTORY - 1]
-    earlier = (
-        report_of(run).results
-        for run in _readable(before, store)
-        if run.started is not None and run.started.hashes == side.hashes
-    )
+    earlier = []
+    for run_id in before:
+        with suppress(ConfigError):  # a run that cannot be read is not part of the history
+            run = store.read(run_id)
+            if run.started is not None and run.started.hashes == side.hashes:
+                earlier.append(report_of(run).results)
     for results in (side.report.results, *earlier):
         for key, result in zip(case_keys(results), results, strict=True):
             if key in verdicts and result.outcome in DECIDED:
                 verdicts[key][result.timestamp] = result.outcome is Outcome.PASSED
     return {key: (sum(passed.values()), len(passed)) for key, passed in verdicts.items()}
-
-
-def _readable(ids: Sequence[str], store: RunStore) -> Iterator[Run]:
-    """Yield the recorded runs; one that cannot be read is not part of a history."""
-    for run_id in ids:
-        with suppress(ConfigError):
-            yield store.read(run_id)
 
 
 def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:

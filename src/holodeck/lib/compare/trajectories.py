@@ -46,8 +46,9 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
     if second is None or second.outcome is Outcome.SKIPPED:
         return Trajectories(state="unknown", reason="B did not run the case")
     runs = list(zip(_repetitions(first), _repetitions(second), strict=False))
-    found = _compare_calls(runs, is_repeated=first.repeats is not None)
-    return found.model_copy(update=_compare_agents(runs, is_repeated=first.repeats is not None))
+    is_repeated = first.repeats is not None
+    trajectories = _compare_calls(runs, is_repeated=is_repeated)
+    return trajectories.model_copy(update=_compare_agents(runs, is_repeated=is_repeated))
 
 
 def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
@@ -55,14 +56,14 @@ def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
     for number, (first, second) in enumerate(runs, 1):
         comparison = _Comparison(_turns("A", first), _turns("B", second))
         try:
-            found = comparison.find_divergence()
+            divergence = comparison.find_divergence()
         except _Unknown as error:
             reasons.append(str(error))
         else:
             unknown_results += comparison.unknown_results
-            if found is not None:
+            if divergence is not None:
                 repetition = number if is_repeated else None
-                divergences.append(found.model_copy(update={"repetition": repetition}))
+                divergences.append(divergence.model_copy(update={"repetition": repetition}))
     if divergences:
         return Trajectories(
             state="parted",
@@ -96,8 +97,8 @@ def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
 def _agents(run: TestResult) -> list[list[str]] | None:
     """Return who spoke in each complete turn; None if that is not known of every one."""
     complete = run.parts[:-1] if _is_broken(run) else run.parts
-    found = [part.agents for part in complete if part.agents is not None]
-    return found if len(found) == len(complete) else None
+    known = [part.agents for part in complete if part.agents is not None]
+    return known if len(known) == len(complete) else None
 
 
 def _is_broken(run: TestResult) -> bool:
@@ -141,18 +142,18 @@ class _Comparison:
                 return self._divergence(1, "missing", ENDED, _continuation(theirs))
             if theirs is None:
                 return self._divergence(1, "missing", _continuation(ours), ENDED)
-            found = self._compare_turns(ours, theirs)
-            if found is not None:
-                return found
+            divergence = self._compare_turns(ours, theirs)
+            if divergence is not None:
+                return divergence
         if self._unknown_arguments:
             raise _Unknown(self._unknown_arguments[0])
         return None
 
     def _compare_turns(self, ours: _Turn, theirs: _Turn) -> Divergence | None:
         for number, (call, others) in enumerate(zip(ours.calls, theirs.calls, strict=False), 1):
-            found = self._compare_calls(number, call, others, ours, theirs)
-            if found is not None:
-                return found
+            divergence = self._compare_calls(number, call, others, ours, theirs)
+            if divergence is not None:
+                return divergence
         both = min(len(ours.calls), len(theirs.calls))
         if len(ours.calls) > both and theirs.unknown is None:
             return self._divergence(both + 1, "missing", _called(ours.calls[both]), NO_CALL)
@@ -228,16 +229,15 @@ def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocati
     """Whether both are the same calls in another order."""
     left = list(theirs)
     for call in ours:
-        same = (
+        same = [
             candidate
             for candidate in left
             if _is_same_tool(call.name, candidate.name, ours, theirs)
             and equal_json(call.args, candidate.args)
-        )
-        found = next(same, None)
-        if found is None:
+        ]
+        if not same:
             return False
-        left.remove(found)
+        left.remove(same[0])
     return not left
 
 

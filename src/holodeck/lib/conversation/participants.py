@@ -204,7 +204,7 @@ def record_cache_hit() -> None:
 
 def record_response(calls: int, response: ChatResponse | None) -> None:
     """Add the requests for one response, of which the last failed if there is no response."""
-    usage = TokenUsage.zero() if response is None else response.usage
+    usage = TokenUsage() if response is None else response.usage
     record_usage(usage, calls=calls, failed=calls - (response is not None))
 
 

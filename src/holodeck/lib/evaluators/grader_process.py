@@ -39,12 +39,12 @@ from holodeck.lib.user_code.code_root import (
     code_roots,
     files_of_agents,
     importing_grader,
+    imports_of,
     is_imported_by_others,
     path_for_children,
 )
 from holodeck.lib.user_code.raised import display_path, is_users_file, raised_error
 from holodeck.lib.user_code.registry import load_callable, module_file
-from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.results.outcome import RaisedError
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import json
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -29,105 +29,9 @@ from holodeck.lib.llm.http_connection import (
 from holodeck.lib.llm.http_parser import MalformedHttp, Response, TooLarge
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, parse_retry_after, retry
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.environment import cache_dir, proxy_for
+from holodeck.lib.support.environment import proxy_for
 from holodeck.lib.support.files import replace_file
 from holodeck.lib.support.text import one_line
-from holodeck.models.config import ExecutionConfig
-
-CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since"})
-"""Headers by which a server answers only if the file has changed."""
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What is known about a file besides its content; the first line of its cache file."""
-
-    url: str
-    """Where the file was found, after redirects."""
-    media_type: str | None
-    etag: str | None
-    last_modified: str | None
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A downloaded file with its validators."""
-
-    url: str
-    data: bytes
-    media_type: str | None
-    etag: str | None
-    last_modified: str | None
-    may_be_stored: bool = True
-
-    @property
-    def can_be_confirmed(self) -> bool:
-        """Whether the server can say that the file has not changed."""
-        return self.etag is not None or self.last_modified is not None
-
-    def conditions(self) -> dict[str, str]:
-        """Return the headers of a request for the file, if it has changed."""
-        pairs = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in pairs.items() if value is not None}
-
-
-def entry_of(url: str, response: Response) -> Entry:
-    """Return the entry for a response that holds the file."""
-    headers = response.headers
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Entry(
-        url,
-        response.body,
-        media_type or None,
-        headers.get("etag"),
-        headers.get("last-modified"),
-        may_be_stored="no-store" not in headers.get("cache-control", "").lower(),
-    )
-
-
-class DownloadCache:
-    """Downloaded files in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def path_of(self, url: str) -> Path:
-        """Return the cache file of a URL."""
-        return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()}.download"
-
-    def read(self, url: str) -> Entry | None:
-        """Return what is cached for a URL; None if nothing is, or if it is damaged."""
-        try:
-            head, _, data = self.path_of(url).read_bytes().partition(b"\n")
-            facts = _Facts(**json.loads(head))
-        except (OSError, TypeError, ValueError):
-            return None
-        if facts.sha256 != hashlib.sha256(data).hexdigest():
-            return None
-        return Entry(facts.url, data, facts.media_type, facts.etag, facts.last_modified)
-
-    def write(self, url: str, entry: Entry) -> Path | None:
-        """Store a file atomically, and return its path; None if it is not to be stored.
-
-        A file that no later request could confirm is not stored, nor where that is impossible,
-        such as on a full disk: the run has the file anyway.
-        """
-        path = self.path_of(url)
-        if not (entry.may_be_stored and entry.can_be_confirmed):
-            path.unlink(missing_ok=True)
-            return None
-        digest = hashlib.sha256(entry.data).hexdigest()
-        facts = _Facts(entry.url, entry.media_type, entry.etag, entry.last_modified, digest)
-        try:
-            replace_file(path, [json.dumps(asdict(facts)).encode(), b"\n", entry.data])
-        except OSError:
-            return None
-        return path
-
-
-__all__ = ["DownloadError", "DownloadRules", "RemoteFile", "download", "shown_url"]
-
 
 MAX_REDIRECTS = 5
 MAX_BYTES = 50_000_000
@@ -168,21 +72,6 @@ class DownloadRules:
     cache_dir: Path | None = None
     """The folder for downloaded files; None to keep none."""
 
-    @classmethod
-    def from_settings(cls, settings: ExecutionConfig, base_dir: Path | None) -> "DownloadRules":
-        """Return the rules of a run. Relative paths in its files start from `base_dir`."""
-        timeout = cls.timeout if settings.download_timeout is None else settings.download_timeout
-        return cls(
-            timeout=timeout,
-            allowed_hosts=tuple(settings.allowed_hosts or ()),
-            cache_dir=None if settings.cache_enabled is False else _folder(settings, base_dir),
-        )
-
-
-def _folder(settings: ExecutionConfig, base_dir: Path | None) -> Path:
-    """Return the folder of the cache of downloaded files."""
-    return (settings.path_of("cache_dir", base_dir or Path()) or cache_dir()) / "files"
-
 
 @dataclass(frozen=True)
 class RemoteFile:
@@ -193,9 +82,25 @@ class RemoteFile:
     data: bytes
     media_type: str | None
     """Such as `application/pdf`, as the server says; None if it does not."""
+    etag: str | None = None
+    last_modified: str | None = None
     cached_path: Path | None = None
     """The file of the cache that holds it; None if it is not cached."""
     is_from_cache: bool = False
+
+    @classmethod
+    def of(cls, url: str, response: Response) -> "RemoteFile":
+        """Return the file that a response holds."""
+        headers = response.headers
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        etag, last_modified = headers.get("etag"), headers.get("last-modified")
+        return cls(url, response.body, media_type or None, etag, last_modified)
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The headers of a request for the file, if it has changed; {} if it cannot be asked."""
+        pairs = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in pairs.items() if value is not None}
 
 
 async def download(url: str, rules: DownloadRules | None = None) -> RemoteFile:
@@ -205,8 +110,10 @@ async def download(url: str, rules: DownloadRules | None = None) -> RemoteFile:
     """
     rules = rules or DownloadRules()
     url = _normalize(url)
-    cache = None if rules.cache_dir is None else DownloadCache(rules.cache_dir)
-    cached = None if cache is None else await run_in_thread(partial(cache.read, url))
+    path = None
+    if rules.cache_dir is not None:
+        path = rules.cache_dir / f"{hashlib.sha256(url.encode()).hexdigest()}.download"
+    cached = None if path is None else await run_in_thread(partial(_read_cached, path))
     fetch = _Fetch(rules, cached)
     try:
         async with asyncio.timeout(rules.timeout) as limit:
@@ -221,12 +128,43 @@ async def download(url: str, rules: DownloadRules | None = None) -> RemoteFile:
         raise DownloadError(
             f"could not be downloaded within {rules.timeout:g} s (execution.download_timeout){last}"
         ) from error
-    if response.status == HTTPStatus.NOT_MODIFIED and cached is not None and cache is not None:
-        path = cache.path_of(url)
-        return RemoteFile(final_url, cached.data, cached.media_type, path, is_from_cache=True)
-    entry = entry_of(final_url, response)
-    stored = None if cache is None else await run_in_thread(partial(cache.write, url, entry))
-    return RemoteFile(final_url, entry.data, entry.media_type, stored)
+    if response.status == HTTPStatus.NOT_MODIFIED and cached is not None:
+        return replace(cached, url=final_url, is_from_cache=True)
+    file = RemoteFile.of(final_url, response)
+    if path is None:
+        return file
+    may_be_stored = "no-store" not in response.headers.get("cache-control", "").lower()
+    return await run_in_thread(partial(_store, file, path, may_be_stored=may_be_stored))
+
+
+def _read_cached(path: Path) -> RemoteFile | None:
+    """Return the file that is cached there; None if nothing is, or if it is damaged."""
+    try:
+        head, _, data = path.read_bytes().partition(b"\n")
+        facts = json.loads(head)
+        is_intact = facts.pop("sha256") == hashlib.sha256(data).hexdigest()
+        return RemoteFile(data=data, cached_path=path, **facts) if is_intact else None
+    except (OSError, TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _store(file: RemoteFile, path: Path, *, may_be_stored: bool) -> RemoteFile:
+    """Store a file atomically, and return it with its path in the cache.
+
+    A file that no later request could confirm is not stored, nor where that is impossible, such as
+    on a full disk: the run has the file anyway.
+    """
+    if not (may_be_stored and file.conditions):
+        path.unlink(missing_ok=True)
+        return file
+    names = ("url", "media_type", "etag", "last_modified")
+    facts = {name: getattr(file, name) for name in names}
+    facts["sha256"] = hashlib.sha256(file.data).hexdigest()
+    try:
+        replace_file(path, [json.dumps(facts).encode(), b"\n", file.data])
+    except OSError:
+        return file
+    return replace(file, cached_path=path)
 
 
 def shown_url(url: str) -> str:
@@ -243,7 +181,7 @@ def shown_url(url: str) -> str:
 class _Fetch:
     """The requests of one download."""
 
-    def __init__(self, rules: DownloadRules, cached: Entry | None) -> None:
+    def __init__(self, rules: DownloadRules, cached: RemoteFile | None) -> None:
         self._rules = rules
         self._cached = cached
         self.last_problem = ""
@@ -275,7 +213,7 @@ class _Fetch:
         """Return the headers of a request; those about the cached file only where it was found."""
         headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holodeck"}
         if self._cached is not None and self._cached.url == _without_credentials(url):
-            headers |= self._cached.conditions()
+            headers |= self._cached.conditions
         return headers
 
     async def _get(self, url: str, headers: dict[str, str]) -> Response:
@@ -366,7 +304,7 @@ def _redirect_target(url: str, response: Response) -> str:
 def _check_status(response: Response, headers: dict[str, str]) -> None:
     """Raise DownloadError unless the response is the file, or says that it has not changed."""
     status = response.status
-    is_conditional = headers.keys() & CONDITIONS
+    is_conditional = "If-None-Match" in headers or "If-Modified-Since" in headers
     if status in {200, 203} or (status == HTTPStatus.NOT_MODIFIED and is_conditional):
         return
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown status"

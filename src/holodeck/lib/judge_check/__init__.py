@@ -1,1 +1,1 @@
-"""How good a judge is: labels, agreement, and whether it may decide."""
+"""How good a judge is: labels of people, looks at them, and whether it may decide."""

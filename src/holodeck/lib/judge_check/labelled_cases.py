@@ -6,16 +6,16 @@ A check of a judge so asks what a run asks.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count
 from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.build import can_fail, needs_judge
 from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
-from holodeck.lib.judging.check_result import Judgement
+from holodeck.lib.judge_check.check_result import Judgement
+from holodeck.lib.judge_check.labels import Label
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.judging.labels import Label
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.test_runner.case_state import CaseState
@@ -34,7 +34,7 @@ from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.metrics.judge_trust import CRITERIA
 from holodeck.models.results.evidence import Unknown, evidence
-from holodeck.models.results.outcome import CriterionRow, Outcome
+from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation, TurnResult
 from holodeck.models.token_usage import UsageMeter
@@ -89,9 +89,12 @@ class LabelledCases:
         self._judges = judges
         self._observations = ObservationBuilder(agent)
         self._cases: dict[int, tuple[Label, TestCaseModel, CaseChecks]] = {}
-        numbered = sorted(enumerate(labels), key=lambda one: self._group(one[1]))
-        for _, group in groupby(numbered, key=lambda one: self._group(one[1])):
-            self._add(list(group))
+        groups: dict[tuple[str | bool, ...], list[tuple[int, Label]]] = {}
+        for at, label in enumerate(labels):  # those of a group share an evaluator
+            shown = (label.ground_truth is not None, label.retrieval_context is not None)
+            groups.setdefault((label.criterion or "", *shown), []).append((at, label))
+        for group in groups.values():
+            self._add(group)
         self.usage = UsageMeter()
 
     @property
@@ -126,11 +129,6 @@ class LabelledCases:
         state = CaseState(case, history, turns=[_turn(label)])
         await grade(state, checks, self._observations)
         return self._judgement(label, state)
-
-    def _group(self, label: Label) -> tuple[str, ...]:
-        """Return what labels of the same evaluator share."""
-        shown = (label.ground_truth is not None, label.retrieval_context is not None)
-        return label.criterion or "", *map(str, shown)
 
     def _add(self, group: Sequence[tuple[int, Label]]) -> None:
         """Build the checks of labels that share an evaluator."""
@@ -186,7 +184,10 @@ class LabelledCases:
         if state.final_ending is not None:
             return Judgement(label, error=state.final_ending.reasoning)
         if state.grades.criteria:
-            return _judgement_of_criterion(label, state.grades.criteria[0])
+            criterion = state.grades.criteria[0]
+            passed = {"passed": True, "failed": False, "inconclusive": None}[criterion.status]
+            score = None if passed is None else float(passed)
+            return Judgement(label, score, passed, criterion.reasoning)
         row = state.grades.rows[0]
         if row.judge_calls:
             self.usage.add(
@@ -200,11 +201,6 @@ class LabelledCases:
             return Judgement(label, error=row.error)
         passed = None if row.inconclusive else row.passed
         return Judgement(label, row.score, passed, row.reasoning or "")
-
-
-def _judgement_of_criterion(label: Label, row: CriterionRow) -> Judgement:
-    passed = {"passed": True, "failed": False, "inconclusive": None}[row.status]
-    return Judgement(label, None if passed is None else float(passed), passed, row.reasoning)
 
 
 def _asks_no_judge(metric: MetricSettings) -> ConfigError:
@@ -242,7 +238,7 @@ def with_one_criterion(metric: JudgeMetric, label: Label) -> JudgeMetric:
     update: dict[str, object] = {"required": True, "enabled": True, "include_reason": False}
     if label.criterion is None:
         return metric.model_copy(update=update)
-    questions = [one.question for one in metric.questions]
+    questions = [criterion.question for criterion in metric.questions]
     if label.criterion not in questions:
         known = "; ".join(repr(one_line(question, 80)) for question in questions)
         nearest = did_you_mean(label.criterion, questions)
@@ -305,30 +301,30 @@ def responses_to_label(
     """
     observations = ObservationBuilder(agent)
     answers = match_answers(keyed_cases(agent, run, redact), recorded_answers(run))
-    found: dict[str, UnlabelledResponse] = {}
+    responses: dict[str, UnlabelledResponse] = {}
     for index, case in enumerate(agent.test_cases or []):
         result = answers.get(index)
         if result is None or result.outcome in (Outcome.AGENT_ERROR, Outcome.SKIPPED):
             continue
-        for one in result.repeats.runs if result.repeats else [result]:
-            state = recorded_state(one, case, CaseChecks([]))
+        for repetition in result.repeats.runs if result.repeats else [result]:
+            state = recorded_state(repetition, case, CaseChecks([]))
             if not state.turns or state.turns[-1].agent_response is None:
                 continue
             observation = observations.of_case(state)
             for criterion in _criteria(case, metric):
                 response = UnlabelledResponse(_keys(observation, criterion))
-                found.setdefault(response.question, response)
-    if not found:
+                responses.setdefault(response.question, response)
+    if not responses:
         raise ConfigError(
             "RUN",
             f"run {run.id} has no response to label: none of its responses belongs to a case of"
             " this agent that has such criteria",
         )
-    return sorted(found.values(), key=_shuffled)
-
-
-def _shuffled(response: UnlabelledResponse) -> bytes:
-    return hashlib.sha256(response.question.encode("utf-8", "surrogatepass")).digest()
+    hashes = {
+        hashlib.sha256(question.encode("utf-8", "surrogatepass")).digest(): response
+        for question, response in responses.items()
+    }
+    return [response for _, response in sorted(hashes.items())]
 
 
 def _criteria(case: TestCaseModel, metric: MetricSettings | str) -> Sequence[str | None]:
@@ -340,52 +336,40 @@ def _criteria(case: TestCaseModel, metric: MetricSettings | str) -> Sequence[str
     return [None]
 
 
-def _keys(seen: Observation, criterion: str | None) -> dict[str, Any]:
-    known = {} if isinstance(seen.tool_calls, Unknown) else {"tool_calls": _calls(seen.tool_calls)}
-    earlier = list(_history(seen.turns[:-2]))
-    expected = [tool if isinstance(tool, str) else tool.name for tool in seen.expected_tools or ()]
+def _keys(case: Observation, criterion: str | None) -> dict[str, Any]:
     optional = {
         "criterion": criterion,
-        "ground_truth": seen.ground_truth,
-        "retrieval_context": [one for one in seen.retrieval_context if one.strip()],
-        "history": earlier,
-        "expected_tools": expected,
+        "ground_truth": case.ground_truth,
+        "retrieval_context": [text for text in case.retrieval_context if text.strip()],
+        "history": list(_history(case.turns[:-2])),
+        "expected_tools": [
+            tool if isinstance(tool, str) else tool.name for tool in case.expected_tools or ()
+        ],
     }
-    return {
-        "input": seen.input,
-        "response": seen.response,
-        **{key: value for key, value in optional.items() if value},
-        **known,
-    }
-
-
-def _calls(calls: Sequence[ToolInvocation]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": call.name,
-            "arguments": call.args,
-            "result": call.result,
-            **({"error": call.error} if call.error else {}),
-        }
-        for call in calls
+    keys: dict[str, Any] = {"input": case.input, "response": case.response}
+    keys |= {key: value for key, value in optional.items() if value}
+    if isinstance(case.tool_calls, Unknown):
+        return keys
+    calls = [
+        {"name": call.name, "arguments": call.args, "result": call.result}
+        | ({"error": call.error} if call.error else {})
+        for call in case.tool_calls
     ]
+    return {**keys, "tool_calls": calls}
 
 
 def _history(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
     """Yield earlier messages, tool calls with ids of their own."""
-    count = 0
+    ids = map("call_{}".format, count(1))
     for turn in turns:
-        calls = []
-        for call in turn.tool_calls or ():
-            count += 1
-            calls.append((f"call_{count}", call))
+        calls = [(next(ids), call) for call in turn.tool_calls or ()]
         if calls:
             functions = [
-                {"id": name, "function": {"name": one.name, "arguments": one.args}}
-                for name, one in calls
+                {"id": call_id, "function": {"name": call.name, "arguments": call.args}}
+                for call_id, call in calls
             ]
             yield {"role": "assistant", "tool_calls": functions}
-            for name, one in calls:
-                text = one.error if one.result is None and one.error else one.result
-                yield {"role": "tool", "tool_call_id": name, "content": str(text)}
+        for call_id, call in calls:
+            text = call.error if call.result is None and call.error else call.result
+            yield {"role": "tool", "tool_call_id": call_id, "content": str(text)}
         yield {"role": turn.role, "content": turn.content}

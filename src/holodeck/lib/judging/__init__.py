@@ -1,1 +1,1 @@
-"""Judge models, and how well a judge agrees with people."""
+"""Judge models, and statistics of how verdicts agree."""

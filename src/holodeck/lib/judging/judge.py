@@ -332,7 +332,7 @@ def _meter_request(
     meter: UsageMeter, judge: str, requests: int, response: ChatResponse | None, seconds: float
 ) -> None:
     if requests:
-        meter.by_model.setdefault(judge, TokenUsage.zero())
+        meter.by_model.setdefault(judge, TokenUsage())
     if response is None:
         meter.add_failed(requests)
     else:

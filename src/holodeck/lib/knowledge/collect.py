@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,6 @@ from holodeck.lib.knowledge.documents import (
 )
 from holodeck.lib.knowledge.objects import StoredObject
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.models.test_case import FileInput
 from holodeck.models.tools.knowledge import KnowledgeTool, VectorstoreTool
 
 MOST_RECORDS = 200_000
@@ -52,7 +51,7 @@ class Record:
     def get(self, name: str, prefix: str) -> Any:
         """Return the value of a field, `_MISSING` without it; a name may be a path with dots."""
         short = name.removeprefix(prefix)
-        for fields, key in ((self.own, short), *((one, name) for one in self.around)):
+        for fields, key in ((self.own, short), *((around, name) for around in self.around)):
             value = fields.get(key, _MISSING)
             value = _value_at(fields, key) if value is _MISSING and "." in key else value
             if value is not _MISSING:
@@ -65,16 +64,16 @@ def record_documents(text: str, name: str, config: VectorstoreTool) -> list[Docu
 
     Raises ValueError, which says which record has no id or a field that is not there.
     """
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for record in _records(text, PurePosixPath(name).suffix.lower(), config):
-        if len(found) == MOST_RECORDS:
+        if len(documents) == MOST_RECORDS:
             raise ValueError(f"has more than {MOST_RECORDS:,} records")
         document = _document(record, name, config)
-        if document.id in found:
+        if document.id in documents:
             key = document.id.removeprefix(f"{name}#")
             raise ValueError(f"{record.place}: the {config.id_field} {key!r} is used twice")
-        found[document.id] = document
-    return list(found.values())
+        documents[document.id] = document
+    return list(documents.values())
 
 
 def _document(record: Record, name: str, config: VectorstoreTool) -> Document:
@@ -85,13 +84,8 @@ def _document(record: Record, name: str, config: VectorstoreTool) -> Document:
     texts = [_text(_field(record, field, prefix)) for field in config.vector_fields]
     text = config.field_separator.join(filter(None, texts))
     metadata = _metadata(record, config, prefix)
-    return Document(
-        f"{name}#{key}", digest_of(text), partial(_sections_of, text), metadata=metadata
-    )
-
-
-def _sections_of(text: str) -> list[Section]:
-    return [Section(text)] if text.strip() else []
+    sections = [Section(text)] if text.strip() else []
+    return Document(f"{name}#{key}", digest_of(text), lambda: sections, metadata=metadata)
 
 
 def _metadata(record: Record, config: VectorstoreTool, prefix: str) -> dict[str, Any]:
@@ -102,13 +96,13 @@ def _metadata(record: Record, config: VectorstoreTool, prefix: str) -> dict[str,
         others = {key: value for key, value in record.own.items() if key not in used}
         return {f"{prefix}{key}": value for key, value in others.items() if value is not None}
     values = {field: _field(record, field, prefix) for field in config.meta_fields}
-    return {f"{config.meta_prefix or ''}{one}": value for one, value in values.items()}
+    return {f"{config.meta_prefix or ''}{field}": value for field, value in values.items()}
 
 
 def _field(record: Record, name: str, prefix: str) -> Any:
     value = record.get(name, prefix)
     if value is _MISSING:
-        known = [f"{prefix}{one}" for one in record.own]
+        known = [f"{prefix}{field}" for field in record.own]
         hint = did_you_mean_or_list(name, known)
         raise ValueError(f"{record.place}: there is no field {name!r}{hint}")
     return value
@@ -153,7 +147,8 @@ def _delimiter_of(text: str) -> str:
 def _json_lines(text: str) -> Iterator[Record]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
-            yield _record(_parse(line, f"line {number}: "), f"line {number}", ())
+            place = f"line {number}"
+            yield Record(place, _require_object(_parse(line, f"{place}: "), place))
 
 
 def _json_records(text: str, path: str | None) -> Iterator[Record]:
@@ -162,7 +157,8 @@ def _json_records(text: str, path: str | None) -> Iterator[Record]:
     for value, around in _descend(document, path.split(".") if path else [], ()):
         for item in _items(value, path):
             number += 1
-            yield _record(item, f"record {number}", around)
+            place = f"record {number}"
+            yield Record(place, _require_object(item, place), around)
 
 
 def _descend(
@@ -172,12 +168,12 @@ def _descend(
     if not keys:
         yield value, around
         return
-    for one in value if isinstance(value, list) else [value]:
-        if not isinstance(one, dict) or keys[0] not in one:
-            known = list(one) if isinstance(one, dict) else []
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, dict) or keys[0] not in item:
+            known = list(item) if isinstance(item, dict) else []
             hint = did_you_mean_or_list(keys[0], known)
             raise ValueError(f"record_path: there is no {keys[0]!r}{hint}")
-        yield from _descend(one[keys[0]], keys[1:], (one, *around))
+        yield from _descend(item[keys[0]], keys[1:], (item, *around))
 
 
 def _items(value: Any, path: str | None) -> list[Any]:
@@ -186,17 +182,17 @@ def _items(value: Any, path: str | None) -> list[Any]:
     if path is not None or not isinstance(value, dict):
         shown = f"record_path {path!r} leads to" if path else "contains"
         raise ValueError(f"{shown} a {type(value).__name__}; a list of records is needed")
-    lists = [key for key, one in value.items() if isinstance(one, list)]
+    lists = [key for key, item in value.items() if isinstance(item, list)]
     hint = f", such as 'record_path: {lists[0]}'" if lists else ""
     raise ValueError(f"contains an object; write where its list of records is{hint}")
 
 
-def _record(value: Any, place: str, around: Sequence[JsonObject]) -> Record:
+def _require_object(value: Any, place: str) -> JsonObject:
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - an error of the file
             f"{place}: is a {type(value).__name__} instead of an object"
         )
-    return Record(place, value, around)
+    return value
 
 
 def _parse(text: str, place: str) -> Any:
@@ -231,14 +227,14 @@ def collect_documents(
     """
     location = f"tools.{config.name}.source"
     try:
-        found = list(_documents(config, base_dir, processor, location, objects))
+        documents = list(_documents(config, base_dir, processor, location, objects))
     except ConfigError as error:
         if error.field == location:
             raise
         raise ConfigError(location, str(error)) from error
-    if not found:
+    if not documents:
         raise ConfigError(location, f"{config.source} has no records")
-    return found
+    return documents
 
 
 def suffixes_of(config: KnowledgeTool) -> tuple[str, ...]:
@@ -261,36 +257,23 @@ def _documents(
     if is_remote(config.source):
         file = remote_input(config.source, suffixes_of(config))
         with _reading(location, file.shown_path):
-            yield from _remote_documents(config, file, processor)
+            text, name = read_text(file, processor), file.shown_path.partition("?")[0]
+            if is_structured(config):
+                yield from record_documents(text, name, config)
+            else:
+                yield Document(name, digest_of(text), partial(sections_of, text))
         return
-    for path, name in _files(config, base_dir, objects):
+    if objects is not None:
+        files = [(stored.file, stored.url) for stored in objects]
+    else:
+        paths = find_files(config.source, base_dir, suffixes_of(config))
+        files = [(path, name_of(path, base_dir)) for path in paths]
+    for path, name in files:
         with _reading(location, name):
             if is_structured(config):
                 yield from record_documents(read_text(input_of(path), processor), name, config)
             else:
                 yield as_document(path, name, processor)
-
-
-def _files(
-    config: KnowledgeTool, base_dir: Path, objects: Sequence[StoredObject] | None
-) -> Iterator[tuple[Path, str]]:
-    """Yield the files of a source with the names of their documents."""
-    if objects is not None:
-        for object_ in objects:
-            yield object_.file, object_.url
-        return
-    for path in find_files(config.source, base_dir, suffixes_of(config)):
-        yield path, name_of(path, base_dir)
-
-
-def _remote_documents(
-    config: KnowledgeTool, file: FileInput, processor: FileProcessor
-) -> Iterable[Document]:
-    text = read_text(file, processor)
-    name = file.shown_path.partition("?")[0]
-    if is_structured(config):
-        return record_documents(text, name, config)
-    return [Document(name, digest_of(text), partial(sections_of, text))]
 
 
 @contextmanager

@@ -61,14 +61,14 @@ def find_files(source: str, base_dir: Path, suffixes: tuple[str, ...]) -> list[P
     path_inside(Path(*fixed), base_dir)
     whole = base_dir / path
     if whole.is_dir():
-        found = _files_below(whole, suffixes)
+        paths = _files_below(whole, suffixes)
     elif glob.has_magic(path) and not whole.exists():
         # unlike Path.glob, it leaves out hidden files
         names = glob.iglob(path, root_dir=base_dir, recursive=True)  # noqa: PTH207
-        found = (one for name in names if _is_wanted(one := base_dir / name, suffixes))
+        paths = (file for name in names if _is_wanted(file := base_dir / name, suffixes))
     else:
         return [_single_file(path, base_dir, suffixes)]
-    files = sorted(itertools.islice(found, MOST_FILES + 1))
+    files = sorted(itertools.islice(paths, MOST_FILES + 1))
     if not files:
         raise ConfigError(source, f"has no file that ends with {', '.join(suffixes)}")
     if len(files) > MOST_FILES:
@@ -117,20 +117,13 @@ def name_of(file: Path, base_dir: Path) -> str:
         return file.as_posix()
 
 
-def read_bytes(file: Path) -> bytes:
-    """Return the content of a file. Raises ValueError if it is too large, or OSError."""
-    size = file.stat().st_size
-    if size > MAX_BYTES:
-        raise ValueError(
-            f"is {size / 1e6:,.1f} MB large; at most {MAX_BYTES / 1e6:,.0f} MB are read"
-        )
-    with file.open("rb") as stream:
-        return stream.read(MAX_BYTES)
-
-
 def as_document(file: Path, name: str, processor: FileProcessor) -> Document:
     """Return the document that a file is; reads the file. Raises ValueError or OSError."""
-    digest = hashlib.sha256(read_bytes(file)).hexdigest()
+    size = file.stat().st_size
+    if size > MAX_BYTES:
+        most = f"{MAX_BYTES / 1e6:,.0f}"
+        raise ValueError(f"is {size / 1e6:,.1f} MB large; at most {most} MB are read")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return Document(name, digest, partial(read_sections, file, processor))
 
 
@@ -165,7 +158,8 @@ def is_remote(source: str) -> bool:
 def sections_of(text: str) -> list[Section]:
     """Return the parts of a text, one for each page if it has pages; [] without text."""
     before, *pages = _PAGE.split(text)
-    sections = [Section(before), *map(_page, pages[::2], pages[1::2])]
+    numbered = zip(pages[::2], pages[1::2], strict=True)
+    sections = [Section(before), *(Section(page, page=int(at)) for at, page in numbered)]
     return [section for section in sections if section.text.strip()]
 
 
@@ -175,10 +169,6 @@ def read_text(file: FileInput, processor: FileProcessor) -> str:
     if read.error is not None:
         raise ValueError(read.error)
     return read.markdown_content
-
-
-def _page(number: str, text: str) -> Section:
-    return Section(text, page=int(number))
 
 
 def digest_of(value: Any) -> str:

@@ -4,21 +4,18 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import BackendTimeoutError, ConfigError
-from holodeck.lib.llm.client import RequestSender, RequestStats
+from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none
-from holodeck.lib.llm.errors import RequestError, malformed_response, no_answer_within, status_error
-from holodeck.lib.llm.http_client import HttpClient
+from holodeck.lib.llm.errors import RequestError, malformed_response, no_answer_within
 from holodeck.lib.llm.http_connection import Server
-from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
+from holodeck.lib.llm.limiter import Limiters, time_limit
 from holodeck.lib.llm.limits import CallLimits, build_limiters, call_limits
-from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.observability import names, span
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -86,20 +83,10 @@ class HttpEmbedder:
     ) -> None:
         self._llm = llm
         self._dimensions = dimensions
-        self._endpoint = _embeddings_endpoint(llm, proxy_for)
-        self._limiters = limiters
-        self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
-        self._sender = RequestSender(
-            self._endpoint.name, limiters, EMBEDDINGS, timeout=limits.timeout
+        endpoint = _embeddings_endpoint(llm, proxy_for)
+        self._client = ChatClient(
+            endpoint, llm.name, limits, limiters, kind=EMBEDDINGS, operation=EMBEDDINGS
         )
-        self._http = HttpClient(
-            self._endpoint.server,
-            self._endpoint.headers,
-            limits.answer_bytes,
-            limits.attempt_timeout,
-            self._endpoint.token,
-        )
-        self._parse = parse_ollama if llm.protocol == "ollama" else parse_openai
 
     @property
     def model(self) -> str:
@@ -128,41 +115,30 @@ class HttpEmbedder:
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        await self._http.close()
+        await self._client.close()
 
     async def _embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:
         body = {"model": self._llm.name, "input": list(texts), "dimensions": self._dimensions}
-        request = self._http.encode(json.dumps(drop_none(body)).encode())
-        vectors, usage = await self._sender.send(
-            partial(self._post, request, len(texts)), self._retry, stats
-        )
-        stats.meter.add(usage, self._llm.name)
-        return vectors
+        parse = partial(self._parse, len(texts))
+        answer = await self._client.send(json.dumps(drop_none(body)), parse, stats)
+        return answer.vectors
 
-    async def _post(
-        self, request: bytes, count: int, limiter: Limiter
-    ) -> tuple[list[Vector], TokenUsage]:
-        """Send the request once."""
-        model = self._llm.name
-        attributes = {names.OPERATION: EMBEDDINGS, names.REQUEST_MODEL: model}
-        with span(f"{EMBEDDINGS} {model}", attributes, kind="client") as current:
-            response = await self._http.send(request)
-            self._limiters.note_reached(self._endpoint.name)
-            apply_rate_limits(limiter, response.headers)
-            if response.status != 200:
-                raise status_error(response.status, response.headers, response.body)
-            vectors, tokens = parse_embeddings(response.body, self._parse, count)
-            current.set({names.INPUT_TOKENS: tokens})
-        self._check_length(vectors, response.body)
-        return vectors, TokenUsage.of(tokens, 0)
+    def _parse(self, count: int, body: bytes) -> "_Embeddings":
+        """Return the vectors in a response, all of one length. Raises RequestError."""
+        parse = parse_ollama if self._llm.protocol == "ollama" else parse_openai
+        vectors, tokens = parse_embeddings(body, parse, count)
+        lengths = {len(vector) for vector in vectors}
+        if len(lengths) != 1 or self._dimensions not in {None, *lengths}:
+            shown = " and ".join(map(str, sorted(lengths)))
+            wanted = "one length" if self._dimensions is None else f"length {self._dimensions}"
+            raise malformed_response(f"has vectors of length {shown} instead of {wanted}", body)
+        return _Embeddings(vectors, TokenUsage.of(tokens, 0))
 
-    def _check_length(self, vectors: Sequence[Vector], body: bytes) -> None:
-        found = {len(vector) for vector in vectors}
-        wanted = found if self._dimensions is None else {self._dimensions}
-        if found != wanted or len(found) != 1:
-            lengths = " and ".join(map(str, sorted(found)))
-            shown = "one length" if self._dimensions is None else f"length {self._dimensions}"
-            raise malformed_response(f"has vectors of length {lengths} instead of {shown}", body)
+
+@dataclass(frozen=True)
+class _Embeddings:
+    vectors: list[Vector]
+    usage: TokenUsage
 
 
 def _embeddings_endpoint(llm: LLMProvider, proxy_for: ProxyFor | None) -> Endpoint:
@@ -196,8 +172,10 @@ Parse = Callable[[Mapping[str, Any]], tuple[Any, Any]]
 
 def parse_openai(document: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return what a response of OpenAI or Azure holds. Raises KeyError, TypeError."""
-    data = sorted(document["data"], key=lambda one: one["index"])
-    return [one["embedding"] for one in data], (document.get("usage") or {}).get("prompt_tokens")
+    data = sorted(document["data"], key=lambda entry: entry["index"])
+    return [entry["embedding"] for entry in data], (document.get("usage") or {}).get(
+        "prompt_tokens"
+    )
 
 
 def parse_ollama(document: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -212,14 +190,14 @@ def parse_embeddings(body: bytes, parse: Parse, count: int) -> tuple[list[Vector
     """
     try:
         vectors, tokens = parse(json.loads(body))
-        found = [[float(number) for number in vector] for vector in vectors]
+        numbers = [[float(number) for number in vector] for vector in vectors]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise malformed_response("does not contain embeddings", body) from error
-    if len(found) != count:
-        raise malformed_response(f"has {len(found)} embeddings for {count} texts", body)
-    if not all(vector and math.isfinite(math.fsum(vector)) for vector in found):
+    if len(numbers) != count:
+        raise malformed_response(f"has {len(numbers)} embeddings for {count} texts", body)
+    if not all(vector and math.isfinite(math.fsum(vector)) for vector in numbers):
         raise malformed_response("has embeddings that are empty or not finite", body)
-    return list(found), tokens if isinstance(tokens, int) and tokens > 0 else 0
+    return list(numbers), tokens if isinstance(tokens, int) and tokens > 0 else 0
 
 
 class LocalEmbedder:

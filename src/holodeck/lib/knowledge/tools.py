@@ -11,7 +11,7 @@ from typing import Any
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, MissingExtra
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.knowledge.chunking import Links, Passage, Section, chunk_sections
+from holodeck.lib.knowledge.chunking import Links, Passage, Section, chunk_sections, split_document
 from holodeck.lib.knowledge.collect import collect_documents, suffixes_of
 from holodeck.lib.knowledge.documents import Document, digest_of
 from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder, build_embedder
@@ -35,6 +35,7 @@ from holodeck.lib.knowledge.search import (
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.lib.llm.client import RequestStats
+from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
@@ -42,6 +43,7 @@ from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import IngestionProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.token_usage import UsageMeter
 from holodeck.models.tools.database import DatabaseConfig
@@ -63,9 +65,6 @@ class Plan:
 def plan_of(config: KnowledgeTool, agent: Agent) -> Plan:
     """Return the plan of a tool."""
     if isinstance(config, HierarchicalDocumentTool):
-        # Imported here because few tools are of this type.
-        from holodeck.lib.knowledge.chunking import split_document  # noqa: PLC0415
-
         split = partial(split_document, config)
         return Plan(split, _structure_of(config, agent), _ranking_of(config))
     if not isinstance(config, VectorstoreTool):
@@ -116,11 +115,6 @@ _PARAMETERS = {
 _PROBE = "How long are the vectors?"
 
 
-def open_source(config: KnowledgeTool, context: ToolContext) -> "KnowledgeSource":
-    """Return the source of a tool; a row of `SOURCES`. Raises ConfigError."""
-    return KnowledgeSource(config, context)
-
-
 class KnowledgeSource:
     """The documents of one tool, brought up to date once per run and searched by every case.
 
@@ -135,6 +129,7 @@ class KnowledgeSource:
     def __init__(self, config: KnowledgeTool, context: ToolContext) -> None:
         self._config = config
         self._context = context
+        self._execution = context.execution or ExecutionConfig()
         self._plan = plan_of(config, context.agent)
         self._embedder: Embedder = (
             NoEmbedder()
@@ -155,10 +150,12 @@ class KnowledgeSource:
 
         Raises ConfigError for the source, BackendInitError for the model and the store.
         """
-        base_dir = self._context.base_dir
-        execution = self._context.execution or ExecutionConfig()
-        objects = self._objects_folder()
-        processor = FileProcessor.from_execution_config(execution, base_dir=objects or base_dir)
+        base_dir, objects = self._context.base_dir, None
+        if is_object_source(self._config.source):
+            objects = (self._folder / "objects" / digest_of(self._config.source)[:32]).absolute()
+        processor = FileProcessor.from_execution_config(
+            self._execution, base_dir=objects or base_dir
+        )
         try:
             stored = None if objects is None else await self._fetch_objects(objects)
             collect = partial(collect_documents, self._config, base_dir, processor, stored)
@@ -179,16 +176,9 @@ class KnowledgeSource:
         )
         return [tool]
 
-    def _objects_folder(self) -> Path | None:
-        """Return the folder for the objects of the source; None if it is in no object storage."""
-        if not is_object_source(self._config.source):
-            return None
-        return (self._folder / "objects" / digest_of(self._config.source)[:32]).absolute()
-
     async def _fetch_objects(self, folder: Path) -> list[StoredObject]:
         """Return the objects of the source, once they are on this machine. Raises ConfigError."""
-        execution = self._context.execution
-        limit = None if execution is None else execution.download_timeout
+        limit = self._execution.download_timeout
         fetch = partial(
             fetch_objects,
             self._config.source,
@@ -209,15 +199,12 @@ class KnowledgeSource:
     async def close(self) -> None:
         """Close the store and the connections to the model."""
         store, self._store = self._store, None
-        if store is not None:
-            await store.close()
         contexts, self._contexts = self._contexts, None
-        if contexts is not None:
-            await contexts.close()
+        for part in (store, contexts, self._reranker):
+            if part is not None:
+                await part.close()
         if self._keywords is not None:
             self._keywords.close()
-        if self._reranker is not None:
-            await self._reranker.close()
         await self._embedder.close()
 
     async def _ingest(self, documents: Sequence[Document]) -> None:
@@ -247,7 +234,10 @@ class KnowledgeSource:
         has_links = config.extract_definitions or config.extract_cross_references
         chunks = await store.texts() if has_links or config.search_mode != "semantic" else []
         if config.search_mode != "semantic":
-            keywords = self._keywords = _keyword_index(config, collection)
+            index = config.keyword_index
+            if index is not None and index.provider == "opensearch":
+                self._keywords = OpenSearchIndex(index, collection)
+            keywords = self._keywords
             build = partial(ChunkIndex, chunks, keywords)
             self._index = await run_in_thread(build, "holodeck-documents")
             if keywords is not None:
@@ -256,35 +246,35 @@ class KnowledgeSource:
             self._links = Links.of(chunks)
 
     def _build_reranker(self) -> Reranker | None:
-        config, own = self._config, self._context.agent.model
+        config = self._config
         if not isinstance(config, HierarchicalDocumentTool) or not config.enable_reranking:
             return None
-        llm = config.reranker_model or own
-        if llm is None:
+        model = self._model(config.reranker_model, "reranker")
+        if model is None:
             raise ConfigError(
                 f"tools.{config.name}.reranker_model",
                 "is missing, and the agent has no model; write it, or remove 'enable_reranking'",
             )
-        judges = Judges(self._context.execution, self._context.base_dir)
-        model = judges.model(llm, "reranker", is_agents_own=config.reranker_model is None)
         return Reranker(model, config.top_k, config.min_score)
 
-    def _context_writer(self) -> "ContextWriter | None":
-        config, own = self._config, self._context.agent.model
+    def _context_writer(self) -> ContextWriter | None:
+        config = self._config
         if not isinstance(config, HierarchicalDocumentTool) or not config.contextual_embeddings:
             return None
-        llm = config.context_model or own
-        if llm is None:
+        model = self._model(config.context_model, "contexts")
+        if model is None:
             return None
-        judges = Judges(self._context.execution, self._context.base_dir)
-        model = judges.model(llm, "contexts", is_agents_own=config.context_model is None)
         cache = ContextCache(self._folder / "vectorstores" / "contexts.sqlite")
         return ContextWriter(model, config.context_max_tokens, config.context_concurrency, cache)
 
+    def _model(self, llm: LLMProvider | None, kind: str) -> ChatModel | None:
+        """Return a model for one kind of work, by default that of the agent, if it has one."""
+        judges = Judges(self._context.execution, self._context.base_dir)
+        wanted = llm or self._context.agent.model
+        return None if wanted is None else judges.model(wanted, kind, is_agents_own=llm is None)
+
     def _ingestion(self, store: VectorStore, stats: RequestStats) -> Ingestion:
-        execution = self._context.execution
-        given = None if execution is None else execution.file_timeout
-        progress = IngestionProgress()
+        timeout, progress = self._execution.file_timeout, IngestionProgress()
         self._contexts = self._context_writer()
         return Ingestion(
             tool=self._config.name,
@@ -292,7 +282,7 @@ class KnowledgeSource:
             embedder=self._embedder,
             split=self._plan.split,
             settings=self._plan.settings,
-            timeout=DEFAULT_FILE_TIMEOUT_S if given is None else given,
+            timeout=DEFAULT_FILE_TIMEOUT_S if timeout is None else timeout,
             progress=progress,
             report=progress.finish,
             add_context=None if self._contexts is None else self._contexts.add,
@@ -302,8 +292,7 @@ class KnowledgeSource:
     @property
     def _is_forced(self) -> bool:
         """Whether all documents are embedded again."""
-        execution = self._context.execution
-        return self._context.force_ingest or bool(execution and execution.force_ingest)
+        return self._context.force_ingest or bool(self._execution.force_ingest)
 
     @property
     def _folder(self) -> Path:
@@ -380,11 +369,3 @@ class KnowledgeSource:
             passages=passages,
             model_cost=self._cost(stats.meter),
         )
-
-
-def _keyword_index(config: HierarchicalDocumentTool, collection: str) -> OpenSearchIndex | None:
-    """Return the index for keywords; None for the one in memory."""
-    index = config.keyword_index
-    if index is None or index.provider == "in-memory":
-        return None
-    return OpenSearchIndex(index, collection)

@@ -10,14 +10,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holodeck.lib.llm.completion import (
     Completion,
+    StreamedCompletion,
     anthropic_body,
     openai_body,
     parse_anthropic_message,
     parse_completion,
+    read_events,
 )
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
@@ -28,11 +30,10 @@ from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
 from holodeck.lib.llm.retry import retry as retry_request
-from holodeck.lib.llm.streaming import StreamedCompletion, read_events
 from holodeck.lib.observability import names, span
 from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import Attempt
-from holodeck.models.token_usage import UsageMeter
+from holodeck.models.token_usage import TokenUsage, UsageMeter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,8 +179,16 @@ def _note_wait(stats: RequestStats, _error: Exception, _attempt: int, wait: floa
     stats.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
 
 
+class _Metered(Protocol):
+    @property
+    def usage(self) -> TokenUsage: ...
+
+
+M = TypeVar("M", bound=_Metered)
+
+
 class ChatClient:
-    """Requests chat completions from one endpoint.
+    """Requests chat completions, or other answers of a model, from one endpoint.
 
     Args:
         endpoint: Where to send requests.
@@ -188,6 +197,7 @@ class ChatClient:
         limiters: The limiters of the run, shared by all requests to the endpoint.
         kind: The kind of work; each kind has slots of its own.
         parse: Returns the completion in the body of a response; raises RequestError.
+        operation: What is requested, in traces.
     """
 
     def __init__(
@@ -198,12 +208,13 @@ class ChatClient:
         limiters: Limiters,
         kind: str = AGENT,
         parse: Callable[[bytes], Completion] = parse_completion,
+        operation: str = names.CHAT,
     ) -> None:
         self._endpoint = endpoint
         self._model = model
-        self._span_name = names.chat(model)
+        self._span_name = f"{operation} {model}"
         self._span_attributes = {
-            names.OPERATION: names.CHAT,
+            names.OPERATION: operation,
             names.PROVIDER: names.provider(endpoint.name),
             names.REQUEST_MODEL: model,
             names.SERVER_ADDRESS: endpoint.server.host,
@@ -226,12 +237,22 @@ class ChatClient:
         self, body: str, stats: RequestStats, retry: RetryConfig | None = None
     ) -> Completion:
         """Return the completion for a request body (JSON). Raises RequestError."""
+        return await self.send(body, self._parse, stats, retry)
+
+    async def send(
+        self,
+        body: str,
+        parse: Callable[[bytes], M],
+        stats: RequestStats,
+        retry: RetryConfig | None = None,
+    ) -> M:
+        """Return what `parse` reads in the body of the response. Raises RequestError."""
         request = self._http.encode(body.encode())
-        completion = await self._sender.send(
-            partial(self._post, request), retry or self._retry, stats
+        answer = await self._sender.send(
+            partial(self._post, request, parse), retry or self._retry, stats
         )
-        stats.meter.add(completion.usage, self._model)
-        return completion
+        stats.meter.add(answer.usage, self._model)
+        return answer
 
     async def stream(
         self, body: str, stats: RequestStats, retry: RetryConfig | None = None
@@ -292,7 +313,7 @@ class ChatClient:
             response.finish()
         raise status_error(head.status, head.headers, refused)
 
-    async def _post(self, request: bytes, limiter: Limiter) -> Completion:
+    async def _post(self, request: bytes, parse: Callable[[bytes], M], limiter: Limiter) -> M:
         """Send the request once."""
         with span(self._span_name, self._span_attributes, kind="client") as current:
             response = await self._http.send(request)
@@ -300,12 +321,12 @@ class ChatClient:
             apply_rate_limits(limiter, response.headers)
             if response.status != 200:
                 raise status_error(response.status, response.headers, response.body)
-            completion = self._parse(response.body)
+            answer = parse(response.body)
             if current.is_recorded:
-                usage = completion.usage
+                usage = answer.usage
                 current.set({names.INPUT_TOKENS: usage.prompt_tokens})
                 current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
-            return completion
+            return answer
 
 
 REFUSED_STATUS = frozenset({400, 404, 422})

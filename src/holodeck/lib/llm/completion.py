@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from holodeck.lib.llm.endpoint import drop_none, sampling
-from holodeck.lib.llm.errors import malformed_response
+from holodeck.lib.llm.errors import malformed_response, provider_error
 from holodeck.lib.llm.model import ChatRequest, Token
 from holodeck.lib.support.text import DuplicateKey, load_json
 from holodeck.models.llm import LLMProvider
@@ -89,11 +89,12 @@ def parse_completion(body: bytes) -> Completion:
         raise malformed_response(f"is {NOT_A_COMPLETION}: {error}", body) from error
 
 
-def _json_object(body: bytes) -> JsonObject:
+def _json_object(body: bytes, what: str = NOT_A_COMPLETION) -> JsonObject:
+    """Return the JSON object in a body. Raises RequestError."""
     if not body.strip():
-        raise malformed_response(f"is empty, {NOT_A_COMPLETION}")
+        raise malformed_response(f"is empty, {what}")
     if body.lstrip()[:1] == b"<":
-        raise malformed_response(f"is HTML, {NOT_A_COMPLETION}", body)
+        raise malformed_response(f"is HTML, {what}", body)
     try:
         document = load_json(body)
     except RecursionError as error:
@@ -101,9 +102,9 @@ def _json_object(body: bytes) -> JsonObject:
     except DuplicateKey as error:
         raise malformed_response(f"has a {error}", body) from error
     except ValueError as error:
-        raise malformed_response(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
+        raise malformed_response(f"is not JSON, and {what}", body) from error
     if not isinstance(document, dict):
-        raise malformed_response(f"is {NOT_A_COMPLETION}", body)
+        raise malformed_response(f"is {what}", body)
     return document
 
 
@@ -146,7 +147,7 @@ def _tool_call(call: Any) -> RawToolCall:
 def read_usage(usage: Any) -> TokenUsage:
     """Return the counts of a response; zero without them. Raises TypeError."""
     if usage is None:
-        return TokenUsage.zero()
+        return TokenUsage()
     if not isinstance(usage, dict):
         raise TypeError("its usage is not an object")
     counts = []
@@ -161,25 +162,24 @@ def read_usage(usage: Any) -> TokenUsage:
 def read_tokens(logprobs: Any) -> tuple[Token, ...]:
     """Return the tokens in a choice's `logprobs`; none if the endpoint returned none."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    found = content if isinstance(content, list) else []
-    return tuple(_token(one if isinstance(one, dict) else {}) for one in found)
+    entries = content if isinstance(content, list) else []
+    return tuple(_token(entry if isinstance(entry, dict) else {}) for entry in entries)
 
 
-def _token(found: JsonObject) -> Token:
-    alternatives = [_probability(one) for one in found.get("top_logprobs") or ()]
-    own = _probability(found)
-    text = found.get("token")
+def _token(entry: JsonObject) -> Token:
+    alternatives = map(_probability, entry.get("top_logprobs") or ())
+    probability, text = _probability(entry), entry.get("token")
     return Token(
         text if isinstance(text, str) else "",
-        None if own is None else own[1],
+        None if probability is None else probability[1],
         tuple(alternative for alternative in alternatives if alternative is not None),
     )
 
 
-def _probability(found: Any) -> tuple[str, float] | None:
-    if not isinstance(found, dict):
+def _probability(entry: Any) -> tuple[str, float] | None:
+    if not isinstance(entry, dict):
         return None
-    token, logprob = found.get("token"), found.get("logprob")
+    token, logprob = entry.get("token"), entry.get("logprob")
     if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= 0:
         return token, math.exp(logprob)
     return None
@@ -190,14 +190,16 @@ def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
 
     The API enforces no schema, so the system message asks for it.
     """
-    system = [one["content"] for one in request.messages if one["role"] == "system"]
+    system = [message["content"] for message in request.messages if message["role"] == "system"]
     if request.schema is not None:
         system.append(f"Answer with JSON only, by this schema: {json.dumps(request.schema)}")
     return drop_none(
         {
             "model": llm.name,
             "messages": [
-                {**message, "content": _anthropic_content(message["content"])}
+                {**message, "content": [_anthropic_part(part) for part in content]}
+                if isinstance(content := message["content"], list)
+                else message
                 for message in request.messages
                 if message["role"] != "system"
             ],
@@ -209,12 +211,8 @@ def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
     )
 
 
-def _anthropic_content(content: Any) -> Any:
-    """Return the content of a message with images as Anthropic's API takes them."""
-    return [_anthropic_part(part) for part in content] if isinstance(content, list) else content
-
-
 def _anthropic_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part of a message, an image as Anthropic's API takes it."""
     if part.get("type") != "image_url":
         return part
     url = part["image_url"]["url"]
@@ -226,13 +224,8 @@ def _anthropic_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def parse_anthropic_message(body: bytes) -> Completion:
     """Return the completion in a response of the Messages API. Raises RequestError."""
-    try:
-        document = load_json(body)
-    except DuplicateKey as error:
-        raise malformed_response(f"has a {error}", body) from error
-    except (ValueError, RecursionError) as error:
-        raise malformed_response("is not JSON, and not a message", body) from error
-    content = document.get("content") if isinstance(document, dict) else None
+    document = _json_object(body, "not a message")
+    content = document.get("content")
     if not isinstance(content, list):
         raise malformed_response("is not a message: it has no content", body)
     texts = [part["text"] for part in content if isinstance(part, dict) and "text" in part]
@@ -290,19 +283,128 @@ _UNSUPPORTED_KEYWORDS = frozenset({"title", "default", "examples", "$schema"})
 def _close_objects(value: Any) -> Any:
     """Return the schema with every object closed. Raises _OpenObjectError."""
     if isinstance(value, list):
-        return [_close_objects(one) for one in value]
+        return [_close_objects(part) for part in value]
     if not isinstance(value, Mapping):
         return value
-    found: JsonObject = {}
+    closed: JsonObject = {}
     for key, part in value.items():
         if key in {"properties", "$defs", "definitions"} and isinstance(part, Mapping):
-            found[key] = {
-                name: _close_objects(one) for name, one in part.items()
-            }  # names, not keywords
+            # names, not keywords
+            closed[key] = {name: _close_objects(schema) for name, schema in part.items()}
         elif key not in _UNSUPPORTED_KEYWORDS:
-            found[key] = part if key in {"enum", "const", "required"} else _close_objects(part)
+            closed[key] = part if key in {"enum", "const", "required"} else _close_objects(part)
     if value.get("type") != "object":
-        return found
-    if "properties" not in found or value.get("additionalProperties") not in (None, False):
+        return closed
+    if "properties" not in closed or value.get("additionalProperties") not in (None, False):
         raise _OpenObjectError
-    return {**found, "additionalProperties": False, "required": list(found["properties"])}
+    return {**closed, "additionalProperties": False, "required": list(closed["properties"])}
+
+
+END = b"[DONE]"
+
+
+async def read_events(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the data of each server-sent event in a body that arrives in pieces."""
+    buffer = b""
+    data: list[bytes] = []
+    async for piece in pieces:
+        *lines, buffer = (buffer + piece).split(b"\n")
+        for line in (line.rstrip(b"\r") for line in lines):
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                yield b"\n".join(data)
+                data = []
+    if buffer.startswith(b"data:"):
+        data.append(buffer[5:].strip())
+    if data:
+        yield b"\n".join(data)
+
+
+@dataclass
+class _OpenCall:
+    """A tool call of which not all pieces have come."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass
+class StreamedCompletion:
+    """A completion that comes in pieces."""
+
+    is_over: bool = False
+    """Whether the provider has said that it is complete."""
+    _text: list[str] = field(default_factory=list)
+    _calls: dict[int, _OpenCall] = field(default_factory=dict)
+    """By index."""
+    _usage: TokenUsage = field(default_factory=TokenUsage)
+    _finish_reason: str | None = None
+
+    def add(self, event: bytes) -> str:
+        """Add the data of an event, and return the text in it. Raises RequestError."""
+        if event.strip() == END:
+            self.is_over = True
+            return ""
+        chunk = _chunk(event)
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else {}
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        try:
+            if chunk.get("usage") is not None:
+                self._usage = read_usage(chunk["usage"])
+            if not isinstance(delta, dict):
+                return ""
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            self._add_calls(delta.get("tool_calls"))
+        except TypeError as error:
+            raise malformed_response(f"is {NOT_A_COMPLETION}: {error}", event) from error
+        text = delta.get("content") or delta.get("refusal") or ""
+        if not isinstance(text, str):
+            raise malformed_response(f"is {NOT_A_COMPLETION}: its content is not text", event)
+        self._text.append(text)
+        return text
+
+    def result(self) -> Completion:
+        """Return what has come. Raises RequestError if the stream broke off."""
+        if not self.is_over and self._finish_reason is None:
+            raise malformed_response("ended before it was complete")
+        calls = [RawToolCall(call.id, call.name, call.arguments) for call in self._calls.values()]
+        return Completion(
+            "".join(self._text) or None,
+            calls,
+            self._usage,
+            is_cut=self._finish_reason == "length",
+            is_filtered=self._finish_reason == "content_filter",
+            finish_reason=self._finish_reason,
+        )
+
+    def _add_calls(self, pieces: Any) -> None:
+        """Add pieces of tool calls; those of one call have its index. Raises TypeError."""
+        if pieces is None:
+            return
+        if not isinstance(pieces, list):
+            raise TypeError("its tool calls are not a list")
+        for piece in pieces:
+            function = piece.get("function") or {} if isinstance(piece, dict) else None
+            if not isinstance(function, dict):
+                raise TypeError("one of its tool calls is not an object")
+            index = piece.get("index")
+            call_id = piece.get("id") or ""
+            if not isinstance(index, int):  # some servers send whole calls, without an index
+                index = len(self._calls)
+            call = self._calls.setdefault(index, _OpenCall())
+            values = (call_id, function.get("name") or "", function.get("arguments") or "")
+            if not all(isinstance(value, str) for value in values):
+                raise TypeError("one of its tool calls holds a value that is not text")
+            call.id, call.name = call.id or values[0], call.name or values[1]
+            call.arguments += values[2]
+
+
+def _chunk(event: bytes) -> JsonObject:
+    """Return the JSON object of an event. Raises RequestError, also for the provider's error."""
+    chunk = _json_object(event)
+    if "error" in chunk and "choices" not in chunk:
+        raise provider_error(event)
+    return chunk

@@ -40,7 +40,7 @@ class ChatResponse:
     """A model's response."""
 
     text: str
-    usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     tokens: Sequence[Token] = ()
     """The tokens of the response; empty if the endpoint does not return them."""
     is_cut: bool = False

@@ -8,16 +8,12 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from holodeck.lib.llm.limiter import Limiter, Limiters, Slot, pause_time_limits
 
-SLOT_MESSAGES = ("enter", "leave", "return", "overload", "pause")
+SLOT_MESSAGES = ("enter", "leave", "overload", "pause")
 """The kinds of messages that `SlotsOfWorker` handles."""
-GRANT_S = 0.2
-"""How long a run may keep a slot that it was given without asking."""
-_GRANTED_KIND = "agent"
 Send = Callable[[list[Any]], None]
 """Sends a message, which can be written as JSON, to the process at the other end."""
 
@@ -78,8 +74,6 @@ class SharedLimiters(Limiters):
         self._current_run = current_run
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._granted: dict[int, tuple[int, str, str]] = {}
-        """Slots that runs have not used yet, with their endpoint and kind of work."""
         self._shared: dict[tuple[str, str], SharedLimiter] = {}
 
     def of(self, endpoint: str, kind: str = "agent") -> Limiter:
@@ -89,28 +83,13 @@ class SharedLimiters(Limiters):
             known = self._shared[endpoint, kind] = SharedLimiter(endpoint, kind, self)
         return known
 
-    def grant(self, run: int, number: int, endpoint: str, kind: str) -> None:
-        """Keep a slot for the first request of a run; it goes back unless that comes soon."""
-        self._granted[run] = (number, endpoint, kind)
-        asyncio.get_running_loop().call_later(GRANT_S, self.return_unused, run)
-
-    def return_unused(self, run: int) -> None:
-        """Give the slot back that a run was given, unless it has used it."""
-        granted = self._granted.pop(run, None)
-        if granted is not None:
-            self.send(["return", granted[0]])
-
     async def ask_for_slot(self, endpoint: str, kind: str) -> int:
         """Return the number of a slot once the parent has given it."""
-        run = self._current_run()
-        if self._granted.get(run, ())[1:] == (endpoint, kind):
-            return self._granted.pop(run)[0]
-        self.return_unused(run)
         number = next(self._numbers)
-        given = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self.send(["enter", number, endpoint, kind, run])
+        turn = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self.send(["enter", number, endpoint, kind, self._current_run()])
         try:
-            await given
+            await turn
         except asyncio.CancelledError:
             self.send(["leave", number, True])
             raise
@@ -120,9 +99,9 @@ class SharedLimiters(Limiters):
 
     def give_slot(self, number: int) -> None:
         """Let the request go on that asked for that slot, unless it was cancelled meanwhile."""
-        given = self._waiting.get(number)
-        if given is not None and not given.done():
-            given.set_result(None)
+        turn = self._waiting.get(number)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
 
     def note_reached(self, endpoint: str) -> None:
         """Remember, and tell the other workers, that the endpoint answered."""
@@ -152,9 +131,6 @@ class SlotsOfWorker:
     def __init__(self, limiters: Limiters, send: Send) -> None:
         self._limiters = limiters
         self._send = send
-        self._numbers = itertools.count(-1, -1)  # the worker counts its own from 0
-        self._usual: tuple[str, str] | None = None
-        """The endpoint and the kind of work that runs began with by now; None if with none."""
         self._held: dict[int, tuple[Limiter, Slot]] = {}
         self._waiting: dict[int, asyncio.Task[None]] = {}
 
@@ -162,33 +138,14 @@ class SlotsOfWorker:
         """Do what the worker asks for; the wait for a slot belongs to the present context."""
         match message:
             case ["enter", number, endpoint, kind, _]:
-                if kind == _GRANTED_KIND:
-                    self._usual = (endpoint, kind)
                 self._enter(number, self._limiters.of(endpoint, kind))
             case ["leave", number, failed]:
                 self._leave(number, failed=failed)
-            case ["return", number] if number in self._held:
-                self._held.pop(number)[0].give_back()
             case ["overload", number, pause_s] if number in self._held:
                 limiter, slot = self._held[number]
                 limiter.note_overload(slot, pause_s)
             case ["pause", endpoint, kind, pause_s, reason]:
                 self._limiters.of(endpoint, kind).pause(pause_s, reason)
-
-    def grant(self) -> list[Any] | None:
-        """Return a slot for the first request of a run, with what it is for, if one is free.
-
-        The run would have to ask otherwise, and wait for two turns of the worker's event loop.
-        """
-        if self._usual is None:
-            return None
-        limiter = self._limiters.of(*self._usual)
-        free = limiter.enter_now()
-        if free is None:
-            return None
-        number = next(self._numbers)
-        self._held[number] = limiter, free
-        return [number, *self._usual]
 
     def _enter(self, number: int, limiter: Limiter) -> None:
         free = limiter.enter_now()
@@ -218,10 +175,8 @@ class SlotsOfWorker:
     async def close(self) -> None:
         """Take back all slots of a worker that has ended."""
         waiting = list(self._waiting.values())
-        for one in waiting:
-            one.cancel()
-        for one in waiting:
-            with suppress(asyncio.CancelledError):
-                await one
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
         for number in list(self._held):
             self._leave(number, failed=True)

@@ -1,18 +1,18 @@
 """Chat with local models: replies for agents, and the chat model of judges and users."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.llm.completion import read_tokens
+from holodeck.lib.llm.completion import Completion, RawToolCall, read_tokens
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.local_models.chat_request import (
     Answer,
     ChatSettings,
     PromptConversation,
-    ToolChoice,
     bound_schema,
     chat_request,
     is_small,
@@ -27,48 +27,22 @@ from holodeck.models.token_usage import TokenUsage
 DEFAULT = ChatSettings()
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A model's reply: `text`, or a tool call."""
-
-    text: str
-    call: ToolChoice | None
-    call_id: str
-    """The number of the call in the conversation, so that it is the same in every run."""
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
-    queued_ms: float
-    """Time spent waiting for other requests."""
-
-
 async def reply_to(
     model: LocalModel,
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] = (),
     settings: ChatSettings = DEFAULT,
-    time_limit: float | None = None,
-) -> Reply:
-    """Return the model's answer, or its one tool call, to messages in OpenAI's shape.
-
-    `time_limit` applies to each computation, of which there are at most two.
-    """
+) -> Completion:
+    """Return the model's answer, or its one tool call, to messages in OpenAI's shape."""
     settings = replace(settings, small=settings.small or is_small(model.path))
-    reply = await _complete(model, messages, tools, settings, time_limit)
-    if reply.call is None:
-        return reply
-    call = (reply.call.name, reply.call.arguments)
+    choice = await _complete(model, messages, tools, settings)
     results = PromptConversation.of(messages).turns[-1].results
-    if not any((result.tool, result.arguments) == call for result in results):
-        return reply
+    known = [(result.tool, result.arguments) for result in results]
+    if all((call.name, json.loads(call.arguments)) not in known for call in choice.calls):
+        return choice
     # The call was made already: without tools, the model has to answer.
-    answer = await _complete(model, messages, (), settings, time_limit)
-    return replace(
-        answer,
-        prompt_tokens=reply.prompt_tokens + answer.prompt_tokens,
-        completion_tokens=reply.completion_tokens + answer.completion_tokens,
-        queued_ms=reply.queued_ms + answer.queued_ms,
-    )
+    answer = await _complete(model, messages, (), settings)
+    return replace(answer, usage=choice.usage + answer.usage)
 
 
 async def _complete(
@@ -76,23 +50,19 @@ async def _complete(
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
     settings: ChatSettings,
-    time_limit: float | None,
-) -> Reply:
+) -> Completion:
     request = chat_request(messages, tools, settings)
-    completion = await model.acomplete(request, time_limit)
-    first = completion["choices"][0]
+    completion = await model.acomplete(request)
+    first, counts = completion["choices"][0], completion["usage"]
+    usage = TokenUsage.of(counts["prompt_tokens"], counts["completion_tokens"])
     text = first["message"]["content"]
     choice = parse_choice(text) if offers_tools(request) else Answer(text)
-    call = choice if isinstance(choice, ToolChoice) else None
-    return Reply(
-        text=choice.text if isinstance(choice, Answer) else "",
-        call=call,
-        call_id=f"call_{PromptConversation.of(messages).calls + 1}" if call else "",
-        finish_reason="tool_calls" if call else first["finish_reason"],
-        prompt_tokens=completion["usage"]["prompt_tokens"],
-        completion_tokens=completion["usage"]["completion_tokens"],
-        queued_ms=completion["timings"]["queued_ms"],
-    )
+    if isinstance(choice, Answer):
+        return Completion(choice.text, (), usage, finish_reason=first["finish_reason"])
+    # the number of the call in the conversation, so that it is the same in every run
+    number = f"call_{PromptConversation.of(messages).calls + 1}"
+    call = RawToolCall(number, choice.name, json.dumps(choice.arguments))
+    return Completion("", (call,), usage, finish_reason="tool_calls")
 
 
 _MAX_STRING = 1000

@@ -53,17 +53,14 @@ class ChatSettings:
     temperature: float | None = 0.0
     max_tokens: int | None = 1000
     top_p: float | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
     response_format: Mapping[str, Any] | None = None
     """As in OpenAI's API: `json_schema`, `json_object` or `text`."""
     small: bool = False
     """Whether the model needs the rules for small ones."""
 
     def sampling(self) -> JsonObject:
-        names = ("temperature", "max_tokens", "top_p", "seed")
+        names = ("temperature", "max_tokens", "top_p")
         chosen = {name: getattr(self, name) for name in names}
-        chosen["stop"] = list(self.stop) or None
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -98,7 +95,7 @@ class PromptTurn:
             return self.user_text
         if small:
             # Of several wordings, this one makes a 135M model repeat the result most often.
-            results = "; ".join(one.text for one in self.results)
+            results = "; ".join(result.text for result in self.results)
             return (
                 f"{self.user_text}\n\nThe answer is: {results}\n\nSay this answer in one sentence."
             )
@@ -299,20 +296,23 @@ class _SchemaBounds:
         if not isinstance(schema, Mapping) or depth == 0:
             return {}
         if "$ref" in schema:
-            return self.apply(self._definition(schema["$ref"]), depth - 1)
-        found = {key: value for key, value in schema.items() if key not in _UNENFORCED}
+            definition: Any = self._root
+            for key in schema["$ref"].removeprefix("#").strip("/").split("/"):
+                definition = definition.get(key) if isinstance(definition, Mapping) else None
+            return self.apply(definition, depth - 1)
+        bounded = {key: value for key, value in schema.items() if key not in _UNENFORCED}
         for key in ("anyOf", "oneOf", "prefixItems"):
-            if key in found:
-                found[key] = [self.apply(one, depth - 1) for one in found[key]]
-        for one in found.pop("allOf", []):
-            found = {**self.apply(one, depth - 1), **found}
-        if "items" in found:
-            found["items"] = self.apply(found["items"], depth - 1)
-        if "properties" in found:
-            properties = found["properties"].items()
-            found["properties"] = {key: self.apply(one, depth - 1) for key, one in properties}
-            found["additionalProperties"] = False
-        return self._limit(found)
+            if key in bounded:
+                bounded[key] = [self.apply(part, depth - 1) for part in bounded[key]]
+        for part in bounded.pop("allOf", []):
+            bounded = {**self.apply(part, depth - 1), **bounded}
+        if "items" in bounded:
+            bounded["items"] = self.apply(bounded["items"], depth - 1)
+        if "properties" in bounded:
+            properties = bounded["properties"].items()
+            bounded["properties"] = {name: self.apply(part, depth - 1) for name, part in properties}
+            bounded["additionalProperties"] = False
+        return self._limit(bounded)
 
     def _limit(self, schema: JsonObject) -> JsonObject:
         types = schema.get("type", [])
@@ -324,12 +324,6 @@ class _SchemaBounds:
         if "array" in types:
             _set_maximum(schema, "minItems", "maxItems", _MAX_ITEMS)
         return schema
-
-    def _definition(self, reference: str) -> Any:
-        found: Any = self._root
-        for part in reference.removeprefix("#").strip("/").split("/"):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
 
 
 def _set_maximum(schema: JsonObject, low: str, high: str, maximum: int) -> None:

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from operator import mul
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from holodeck.errors import (
     BackendSessionError,
@@ -46,52 +46,57 @@ class RuntimeSettings:
 
     context: int = 4096
     """Tokens of prompt and answer together; the limit of the model if that is smaller."""
-    threads: int | None = None
-    """None for the cores that this process may use, at most 8."""
     batch: int = 128
     """Tokens of a prompt that are computed between two chances to stop."""
     embeds: bool = False
     """Whether it computes embeddings and not answers; then `batch` limits the text."""
 
 
-class LocalModel:
-    """A loaded chat model, for any thread and any event loop; it answers one request at a time."""
+class _SharedModel:
+    """A model that is loaded once per process, and closed at its end."""
 
-    _loaded: ClassVar[dict[tuple[Path, RuntimeSettings], "LocalModel"]] = {}
+    _loaded: ClassVar[dict[tuple[type, Path, RuntimeSettings], Any]] = {}
     _loading: ClassVar[threading.Lock] = threading.Lock()
-
-    @classmethod
-    def load(cls, path: Path, settings: RuntimeSettings = RuntimeSettings()) -> "LocalModel":
-        """Return the model of a GGUF file, which is loaded once per process.
-
-        Raises MissingExtra without llama.cpp, and ModelStoreError for a file that it cannot load.
-        """
-        key = (path.resolve(), settings)
-        with cls._loading:
-            if key not in cls._loaded:
-                cls._loaded[key] = cls(key[0], settings)
-            return cls._loaded[key]
+    _defaults: ClassVar[RuntimeSettings] = RuntimeSettings()
 
     def __init__(self, path: Path, settings: RuntimeSettings) -> None:
         """Use `load`, which shares models."""
         self.path = path
         self.settings = settings
+
+    @classmethod
+    def load(cls, path: Path, settings: RuntimeSettings | None = None) -> Self:
+        """Return the model of a GGUF file, which is loaded once per process.
+
+        Raises MissingExtra without llama.cpp, and ModelStoreError for a file that it cannot load.
+        """
+        key = (cls, path.resolve(), settings or cls._defaults)
+        with cls._loading:
+            if key not in cls._loaded:
+                model = cls._loaded[key] = cls(*key[1:])
+                # No thread may be inside llama.cpp when the interpreter shuts down.
+                atexit.register(model.close)
+            known: Self = cls._loaded[key]
+            return known
+
+    def close(self) -> None:
+        """Let a later `load` load the model anew."""
+        atexit.unregister(self.close)
+        with self._loading:
+            self._loaded.pop((type(self), self.path, self.settings), None)
+
+
+class LocalModel(_SharedModel):
+    """A loaded chat model, for any thread and any event loop; it answers one request at a time."""
+
+    def __init__(self, path: Path, settings: RuntimeSettings) -> None:
+        super().__init__(path, settings)
         self._server: Server | None = _start_server(path, settings, "model.provider: local")
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closing = threading.Event()
-        # A daemon thread, so that a request that hangs cannot keep the program from ending. `close`
-        # stops it at exit: no thread may be inside llama.cpp when the interpreter shuts down.
+        # A daemon thread, so that a request that hangs cannot keep the program from ending.
         self._worker = threading.Thread(target=self._work, name="holodeck-llama", daemon=True)
         self._worker.start()
-        atexit.register(self.close)
-
-    def complete(self, request: JsonObject, time_limit: float | None = None) -> JsonObject:
-        """Return the response to an OpenAI chat.completions request; see `acomplete`."""
-        job = self._submit(request, time_limit)
-        try:
-            return job.response.result()
-        finally:
-            job.stop.set()
 
     async def acomplete(self, request: JsonObject, time_limit: float | None = None) -> JsonObject:
         """Return the response to an OpenAI chat.completions request.
@@ -108,9 +113,7 @@ class LocalModel:
 
     def close(self) -> None:
         """Stop the current request, fail those in the queue, and free the model's memory."""
-        atexit.unregister(self.close)
-        with self._loading:
-            self._loaded.pop((self.path, self.settings), None)
+        super().close()
         self._closing.set()
         self._jobs.put(None)
         if threading.current_thread() is not self._worker:
@@ -239,7 +242,7 @@ def _start_server(path: Path, settings: RuntimeSettings, needed_by: str) -> "Ser
     params.n_ctx = settings.context
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = settings.batch
-    params.cpuparams.n_threads = settings.threads or cores
+    params.cpuparams.n_threads = cores
     params.embedding = settings.embeds
     params.use_jinja = True
     params.warmup = False
@@ -264,14 +267,13 @@ PIECE = 1000
 was made for 256."""
 MAX_CHARACTERS = 20_000
 """Longest text: about four seconds on one core."""
-_EMBEDDING_SETTINGS = RuntimeSettings(context=512, batch=512, embeds=True)
 _DIGITS = 6
 """The model computes with seven, so that a text compared with itself gives exactly 1."""
 _TOO_LONG = "too large to process"
 """llama.cpp's message for a text with too many tokens; it has no error code of its own."""
 
 
-class EmbeddingModel:
+class EmbeddingModel(_SharedModel):
     """A loaded embedding model, for any thread; it computes one text at a time.
 
     Texts of up to 1000 characters give the vectors of the published model, which would ignore the
@@ -279,29 +281,13 @@ class EmbeddingModel:
     milliseconds to seconds: coroutines use `run_in_thread`.
     """
 
-    _loaded: ClassVar[dict[Path, "EmbeddingModel"]] = {}
-    _loading: ClassVar[threading.Lock] = threading.Lock()
+    _defaults = RuntimeSettings(context=512, batch=512, embeds=True)
 
-    @classmethod
-    def load(cls, path: Path) -> "EmbeddingModel":
-        """Return the model of a GGUF file, which is loaded once per process.
-
-        Raises MissingExtra without llama.cpp, and ModelStoreError for a file that it cannot load.
-        """
-        key = path.resolve()
-        with cls._loading:
-            if key not in cls._loaded:
-                cls._loaded[key] = cls(key)
-            return cls._loaded[key]
-
-    def __init__(self, path: Path) -> None:
-        """Use `load`, which shares models."""
-        self.path = path
-        server = _start_server(path, _EMBEDDING_SETTINGS, "comparing meanings")
+    def __init__(self, path: Path, settings: RuntimeSettings) -> None:
+        super().__init__(path, settings)
+        server = _start_server(path, settings, "comparing meanings")
         self._handle: Callable[[JsonObject], JsonObject] | None = server.handle_embeddings
         self._lock = threading.Lock()
-        # No thread may be inside llama.cpp when the interpreter shuts down.
-        atexit.register(self.close)
 
     def similarity(self, one: str, other: str) -> float:
         """Return how similar two texts are in meaning, from 0 to 1; 0 if one of them is blank.
@@ -319,9 +305,7 @@ class EmbeddingModel:
 
     def close(self) -> None:
         """Free the model's memory once the current text is done."""
-        atexit.unregister(self.close)
-        with self._loading:
-            self._loaded.pop(self.path, None)
+        super().close()
         if self._lock.acquire(timeout=_STOP_SECONDS):
             self._handle = None
             self._lock.release()
@@ -372,10 +356,11 @@ def split_text(text: str, size: int = PIECE) -> Iterator[str]:
     yield text
 
 
-def _mean(found: Sequence[tuple[int, Vector]]) -> Vector:
+def _mean(vectors: Sequence[tuple[int, Vector]]) -> Vector:
     """Return the mean direction of vectors, weighted by the lengths of their texts."""
-    if len(found) == 1:
-        return found[0][1]
-    sums = [sum(values) for values in zip(*([n * one for one in v] for n, v in found), strict=True)]
+    if len(vectors) == 1:
+        return vectors[0][1]
+    weighted = ([weight * number for number in vector] for weight, vector in vectors)
+    sums = [sum(numbers) for numbers in zip(*weighted, strict=True)]
     length = math.hypot(*sums)
-    return tuple(one / length for one in sums)
+    return tuple(number / length for number in sums)

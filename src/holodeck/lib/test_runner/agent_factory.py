@@ -326,9 +326,7 @@ class AgentFactory:
 
     def _set_tools(self, tools: Sequence[Tool]) -> None:
         """Give the kernel its tools, and the manager that selects them, if any."""
-        from holodeck.lib.backends.semantic_kernel.agent import set_tools
-
-        set_tools(self.kernel, tools)
+        self.kernel.set_tools(tools)
         if self._filters is not None and self._toolbox.tools is not None:
             self._filter = self._filters(tools)
 

@@ -371,7 +371,7 @@ class TestExecutor:
         is_limited = any((limits.max_cost, limits.max_tokens, limits.max_calls))
         if costs and (is_limited or self.agent_config.prices is not None):
             calls = plural(sum(cost.calls for cost in costs), "request", form=",")
-            tokens = sum((cost.tokens for cost in costs), TokenUsage.zero()).total_tokens
+            tokens = sum((cost.tokens for cost in costs), TokenUsage()).total_tokens
             self.setup.note(PREPARED.format(calls, f"{tokens:,}"))
         return costs
 

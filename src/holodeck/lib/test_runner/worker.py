@@ -208,9 +208,7 @@ class _Worker:
     def handle(self, message: Head) -> None:
         """Do what the parent asks for."""
         match message:
-            case ["run", number, index, granted]:
-                if granted is not None:
-                    self._limiters.grant(number, *granted)
+            case ["run", number, index]:
                 self._tasks[number] = asyncio.create_task(self._run(number, index))
             case ["cancel", number] if number in self._tasks:
                 self._tasks[number].cancel()
@@ -244,7 +242,6 @@ class _Worker:
             head = ["done", number, finished.failure, finished.is_permanent, finished.refusal]
             self._channel.send([*head, self._new_notes()], body)
         finally:
-            self._limiters.return_unused(number)
             del self._tasks[number]
 
     def _new_notes(self) -> list[str]:

@@ -2,8 +2,7 @@
 
 import functools
 import inspect
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
@@ -237,74 +236,20 @@ def _expand(node: Any, definitions: dict[str, Any], within: tuple[str, ...]) -> 
     return _expand(definitions[name], definitions, (*within, name)) | rest
 
 
-_GOOGLE_HEADING = re.compile(r"(Args|Arguments|Parameters|Params):\s*")
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
-_NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?(?P<text>)")
-_NUMPY_RULE = re.compile(r"-{3,}\s*")
-_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
-_SPHINX_FIELD = re.compile(r":\w+[^:]*:")
-
-
 def docstring_summary(docstring: str | None) -> str:
     """Return the first paragraph on one line; "" if there is none."""
-    lines: list[str] = []
-    for line in _lines(docstring):
-        if not line.strip() or _SPHINX_FIELD.match(line) or _GOOGLE_HEADING.fullmatch(line):
-            break
-        lines.append(line.strip())
-    return " ".join(lines)
+    import docstring_parser
+
+    summary = docstring_parser.parse(docstring or "").description or ""
+    return " ".join(summary.partition("\n\n")[0].split())
 
 
 def docstring_parameters(docstring: str | None) -> dict[str, str]:
     """Return the descriptions of parameters, in the style of Sphinx, Google or NumPy."""
-    lines = _lines(docstring)
-    found = _sphinx_entries(lines)
-    for index, line in enumerate(lines):
-        if _GOOGLE_HEADING.fullmatch(line):
-            found |= _entries(_indented_block(lines[index + 1 :]), _GOOGLE_ENTRY)
-        elif line.strip() == "Parameters" and _NUMPY_RULE.fullmatch(
-            "".join(lines[index + 1 : index + 2])
-        ):
-            section = lines[index + 2 :]
-            rules = [at for at, one in enumerate(section) if _NUMPY_RULE.fullmatch(one)]
-            found |= _entries(section[: rules[0] - 1] if rules else section, _NUMPY_ENTRY)
-    return found
+    import docstring_parser
 
-
-def _lines(docstring: str | None) -> list[str]:
-    return inspect.cleandoc(docstring).splitlines() if docstring else []
-
-
-def _indented_block(lines: Iterable[str]) -> list[str]:
-    """Return the lines up to the first without indentation, without their common indentation."""
-    block: list[str] = []
-    for line in lines:
-        if line.strip() and not line.startswith((" ", "\t")):
-            break
-        block.append(line)
-    return inspect.cleandoc("\n" + "\n".join(block)).splitlines()
-
-
-def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
-    """Return the entries without indentation, each with the indented lines that follow it."""
-    texts: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in lines:
-        if line.startswith((" ", "\t")):
-            current.append(line.strip())
-        elif match := entry.fullmatch(line.rstrip()):
-            current = texts[match[1]] = [match["text"]]
-    return {name: " ".join(filter(None, text)) for name, text in texts.items()}
-
-
-def _sphinx_entries(lines: Iterable[str]) -> dict[str, str]:
-    texts: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for line in lines:
-        if match := _SPHINX_ENTRY.match(line):
-            current = texts[match[1]] = [match[2].strip()]
-        elif not line.strip() or _SPHINX_FIELD.match(line):
-            current = None
-        elif current is not None:
-            current.append(line.strip())
-    return {name: " ".join(filter(None, text)) for name, text in texts.items()}
+    parameters = docstring_parser.parse(docstring or "").params
+    return {
+        parameter.arg_name.lstrip("*"): " ".join((parameter.description or "").split())
+        for parameter in parameters
+    }

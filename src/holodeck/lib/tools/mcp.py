@@ -5,11 +5,11 @@ import base64
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,6 @@ from holodeck.lib.ui.live import show_progress
 from holodeck.models.tool import McpTool
 
 
-@dataclass(frozen=True)
-class ResultImage:
-    """An image in a result."""
-
-    data: bytes
-    media_type: str
-
-
 def texts_of(result: Any) -> list[str]:
     """Return a text for each content block of a result (`mcp.types.CallToolResult`).
 
@@ -44,14 +36,10 @@ def texts_of(result: Any) -> list[str]:
     return texts
 
 
-def images_of(result: Any) -> list[ResultImage]:
+def images_of(result: Any) -> list[ToolImage]:
     """Return the images of a result; one that cannot be decoded is left out."""
-    found = []
-    for block in result.content:
-        data, media_type = _binary_of(block)
-        if media_type.startswith("image/") and data:
-            found.append(ResultImage(data, media_type))
-    return found
+    binaries = [_binary_of(block) for block in result.content]
+    return [ToolImage(data, kind) for data, kind in binaries if data and kind.startswith("image/")]
 
 
 def _text_of(block: Any) -> str:
@@ -151,22 +139,18 @@ class McpServer:
         return connection
 
     def _tools(self, offered: Iterable[Any]) -> list[Tool]:
-        tools: list[Tool] = []
-        names: set[str] = set()
-        for one in offered:
-            name = _unique(_valid(f"{self._config.tool_prefix or ''}{one.name}"), names)
-            names.add(name)
-            tools.append(
-                Tool(
-                    name=name,
-                    description=one.description or one.title or "",
-                    parameters={"type": "object", "properties": {}, **one.inputSchema},
-                    call=partial(self._call, one.name),
-                    source="mcp",
-                    server=self._config.name,
-                )
+        tools: dict[str, Tool] = {}
+        for tool in offered:
+            name = _unique(_valid(f"{self._config.tool_prefix or ''}{tool.name}"), tools)
+            tools[name] = Tool(
+                name=name,
+                description=tool.description or tool.title or "",
+                parameters={"type": "object", "properties": {}, **tool.inputSchema},
+                call=partial(self._call, tool.name),
+                source="mcp",
+                server=self._config.name,
             )
-        return tools
+        return [*tools.values()]
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> ToolReply:
         """Call a tool. Raises BackendError."""
@@ -188,7 +172,7 @@ class McpServer:
             text="\n".join(texts),
             value=result.structuredContent,
             passages=passages if self._config.is_retrieval else None,
-            images=tuple(ToolImage(image.data, image.media_type) for image in images_of(result)),
+            images=tuple(images_of(result)),
             is_error=bool(result.isError),
         )
 
@@ -267,14 +251,10 @@ def _valid(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z_-]", "_", name)[:_MAX_NAME] or "tool"
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def _unique(name: str, taken: Container[str]) -> str:
     """Return the name, with a number if another tool of the server has become the same."""
-    number = 2
-    unique = name
-    while unique in taken:
-        unique = f"{name[: _MAX_NAME - 4]}_{number}"
-        number += 1
-    return unique
+    numbered = (f"{name[: _MAX_NAME - 4]}_{number}" for number in count(2))
+    return next(unique for unique in chain([name], numbered) if unique not in taken)
 
 
 @asynccontextmanager

@@ -131,7 +131,7 @@ async def _answer(
     costs: list[ModelCost] = []
 
     def note(requests: int, response: ChatResponse | None) -> None:
-        usage = TokenUsage.zero() if response is None else response.usage
+        usage = TokenUsage() if response is None else response.usage
         failed = requests - (response is not None)
         costs.append(ModelCost(model=model.name, calls=requests, failed=failed, tokens=usage))
 

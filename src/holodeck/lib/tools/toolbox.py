@@ -209,8 +209,6 @@ def filter_factory(agent: Agent, embed: "Embed") -> FilterFactory | None:
     config = agent.tool_filtering
     if config is None or not config.enabled:
         return None
-    # Imported here because most agents offer all their tools.
-
     return lambda tools: ToolFilterManager(config, tools, embed)
 
 
@@ -219,8 +217,8 @@ SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
     {
         "mcp": "holodeck.lib.tools.mcp:McpServer",
         "prompt": "holodeck.lib.tools.prompt:PromptSource",
-        "vectorstore": "holodeck.lib.knowledge.tools:open_source",
-        "hierarchical_document": "holodeck.lib.knowledge.tools:open_source",
+        "vectorstore": "holodeck.lib.knowledge.tools:KnowledgeSource",
+        "hierarchical_document": "holodeck.lib.knowledge.tools:KnowledgeSource",
     },
 )
 """By the `type` of a tool, what makes its source; functions need none."""
@@ -287,12 +285,12 @@ class Toolbox:
             for config, part in entries
         ]
         try:
-            found = await asyncio.gather(*opening)
+            tools = await asyncio.gather(*opening)
         finally:
-            for one in opening:
-                one.cancel()
+            for task in opening:
+                task.cancel()
             await asyncio.gather(*opening, return_exceptions=True)
-        return _of_different_names(self._configs, found)
+        return _of_different_names(self._configs, tools)
 
     async def _close(self) -> None:
         self._opened = None
@@ -305,11 +303,6 @@ class Toolbox:
                 logger.warning("closing a tool failed: %s", describe(failure))
 
 
-NOT_ALLOWED = (
-    "{name!r} was not run, because it has side effects; they are allowed by --allow-side-effects"
-)
-
-
 def _finish(tool: Tool, config: ToolConfig, context: ToolContext) -> Tool:
     """Return the tool with what its entry says of every tool; one with side effects is guarded."""
     tool = replace(tool, entry=config.name, is_deferred=config.defer_loading)
@@ -319,7 +312,10 @@ def _finish(tool: Tool, config: ToolConfig, context: ToolContext) -> Tool:
         return tool
 
     async def decline(_: dict[str, Any]) -> NoReturn:
-        raise SideEffectsError(NOT_ALLOWED.format(name=tool.name))
+        raise SideEffectsError(
+            f"{tool.name!r} was not run, because it has side effects; they are allowed by"
+            " --allow-side-effects"
+        )
 
     return replace(tool, call=decline)
 
@@ -339,7 +335,7 @@ async def _tools_of(
 
 
 def _of_different_names(
-    configs: Sequence[ToolConfig], found: Sequence[Sequence[Tool]]
+    configs: Sequence[ToolConfig], opened: Sequence[Sequence[Tool]]
 ) -> tuple[Tool, ...]:
     """Return all tools. Raises ConfigError if two have the same name.
 
@@ -347,7 +343,7 @@ def _of_different_names(
     """
     tools: dict[str, Tool] = {}
     entries: dict[str, ToolConfig] = {}
-    for config, ours in zip(configs, found, strict=True):
+    for config, ours in zip(configs, opened, strict=True):
         for tool in ours:
             if tool.name not in tools:
                 tools[tool.name], entries[tool.name] = tool, config
@@ -360,7 +356,7 @@ def _of_different_names(
 
 
 def _name_clash(name: str, first: ToolConfig, second: ToolConfig) -> str:
-    server = next((one for one in (second, first) if one.type == "mcp"), None)
+    server = next((config for config in (second, first) if config.type == "mcp"), None)
     if server is None:
         return f"two tools have the name {name!r}; rename or remove one"
     return (

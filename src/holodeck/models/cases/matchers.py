@@ -1,17 +1,18 @@
 """The conditions for arguments and results of tool calls, and the checks of an agent's spans."""
 
 import re
+from functools import partial
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from holodeck.models.base import (
     AbsoluteTolerance,
-    InvalidParts,
     Json,
     Model,
     NonBlank,
     RelativeTolerance,
+    ValidAs,
 )
 
 MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
@@ -64,6 +65,10 @@ def to_matcher(value: Json, kind: type[_Matcher]) -> _Matcher:
     return kind(equals=value)
 
 
+AS_ARGUMENT = ValidAs(ArgMatcher, partial(to_matcher, kind=ArgMatcher))
+AS_RESULT = ValidAs(ResultMatcher, partial(to_matcher, kind=ResultMatcher))
+
+
 DURATION = "duration_ms"
 """What stands for the duration of a span, in milliseconds, in place of an attribute."""
 MAX_SETTLE_S = 30
@@ -114,13 +119,35 @@ def _require_bounds(what: str, least: float | None, most: float | None) -> None:
 ASSERTIONS = ("count", "status", "after", "sum", "max", "min")
 
 
+def _to_attribute_matcher(value: Json) -> ResultMatcher:
+    """Return the matcher; a mapping is always one, because no attribute is a mapping.
+
+    Raises ValueError for a value that is probably no attribute, but a pattern or an open place.
+    """
+    if isinstance(value, dict):
+        is_matcher = bool(value) and value.keys() <= ResultMatcher.model_fields.keys()
+        return to_matcher(value, ResultMatcher) if is_matcher else ResultMatcher(**value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError("has no value; write one, or '{equals: …}'")
+    if isinstance(value, str) and _PLACEHOLDER.fullmatch(value):
+        raise ValueError(_UNFILLED.format(value))
+    if isinstance(value, str) and "*" in value:
+        raise ValueError(
+            f"{value!r} is compared literally; write '{{regex: …}}' or '{{equals: …}}'"
+        )
+    return to_matcher(value, ResultMatcher)
+
+
 class SpanCheck(Model):
     """One check of some of the spans; it has exactly one of `count` to `min`."""
 
     span: NonBlank
     """Which spans: their name, a glob such as `search *`, or an operation such as `execute_tool`,
     `chat` or `invoke_agent` (`gen_ai.operation.name`)."""
-    attributes: Annotated[dict[NonBlank, Json], Field(alias="where")] = {}
+    attributes: Annotated[
+        dict[NonBlank, Annotated[Json, ValidAs(ResultMatcher, _to_attribute_matcher)]],
+        Field(alias="where"),
+    ] = {}
     """Value or matcher for each attribute that the spans must have: `equals`, `regex`, `number`,
     `fuzzy` or `contains`."""
     count: Annotated[int, Field(ge=0)] | CountBounds | None = None
@@ -139,7 +166,7 @@ class SpanCheck(Model):
 
     def matchers(self) -> dict[str, ResultMatcher]:
         """Return `where` with each literal as a matcher."""
-        return {name: _to_matcher(value) for name, value in self.attributes.items()}
+        return {name: _to_attribute_matcher(value) for name, value in self.attributes.items()}
 
     @model_validator(mode="after")
     def _names_are_filled(self) -> "SpanCheck":
@@ -156,42 +183,6 @@ class SpanCheck(Model):
         if len(keys) > 1:
             raise ValueError(f"has {keys[0]!r} and {keys[1]!r}; write an item of the list for each")
         return self
-
-    @model_validator(mode="after")
-    def _matchers_are_well_formed(self) -> "SpanCheck":
-        wrong: dict[tuple[str | int, ...], ValidationError] = {}
-        for name, value in self.attributes.items():
-            problem = _problem_of(value)
-            if problem is not None:
-                raise ValueError(f"'where.{name}': {problem}")
-            try:
-                _to_matcher(value)
-            except ValidationError as error:
-                wrong["where", name] = error
-        if wrong:
-            raise InvalidParts(wrong)
-        return self
-
-
-def _problem_of(value: Json) -> str | None:
-    """Return what is wrong with a value that is written without a matcher; None if nothing."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return "has no value; write one, or '{equals: …}'"
-    if not isinstance(value, str):
-        return None
-    if _PLACEHOLDER.fullmatch(value):
-        return _UNFILLED.format(value)
-    if "*" in value:
-        return f"{value!r} is compared literally; write '{{regex: …}}' or '{{equals: …}}'"
-    return None
-
-
-def _to_matcher(value: Json) -> ResultMatcher:
-    """Return the matcher; a mapping is always one, because no attribute is a mapping."""
-    keys = ResultMatcher.model_fields.keys()
-    if isinstance(value, dict) and not (value and value.keys() <= keys):
-        return ResultMatcher.model_validate(value)  # raises
-    return to_matcher(value, ResultMatcher)
 
 
 class TraceChecks(Model):

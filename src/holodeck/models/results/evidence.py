@@ -60,26 +60,8 @@ class Evidence(Model):
         return evidence(**{**both, "tool_calls_problem": problem})
 
 
-@cache
-def evidence(
-    tool_calls: Source | None = None,
-    token_usage: Source | None = None,
-    history: Source | None = None,
-    tools: Source | None = None,
-    latency: Source | None = None,
-    agents: Source | None = None,
-    tool_calls_problem: str | None = None,
-) -> Evidence:
-    """Return the evidence with these sources; thousands of results share one object."""
-    return Evidence(
-        tool_calls=tool_calls,
-        token_usage=token_usage,
-        history=history,
-        tools=tools,
-        latency=latency,
-        agents=agents,
-        tool_calls_problem=tool_calls_problem,
-    )
+evidence = cache(Evidence)
+"""Return the evidence with these sources; thousands of results share one object."""
 
 
 UNSEEN_CALLS = "(The agent's tool calls were not observed: that none is shown proves nothing.)"

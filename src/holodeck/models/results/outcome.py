@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
-
 from holodeck.models.base import Count, Model
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
 from holodeck.models.token_usage import TokenUsage
@@ -180,7 +178,7 @@ class ModelCost(Model):
     """Requests that were sent, failed ones included."""
     failed: Count = 0
     """The calls that failed."""
-    tokens: TokenUsage = Field(default_factory=TokenUsage.zero)
+    tokens: TokenUsage = TokenUsage()
     kept: Count = 0
     """Responses from the cache, which are not counted as calls."""
 

@@ -2,10 +2,11 @@ import asyncio
 import io
 import os
 import zipfile
+from functools import partial
 
 import pytest
 
-from holodeck.lib.file_processor import FileProcessor, process_in_thread
+from holodeck.lib.file_processor import FileProcessor, load_file
 from holodeck.lib.files.remote_files import MAX_BYTES
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
@@ -176,7 +177,8 @@ async def test_reading_beside_the_loop_gives_the_same(tmp_path):
     files = FileProcessor(base_dir=tmp_path)
     file = FileInput(path="a.txt", type="text")
 
-    both = await asyncio.gather(process_in_thread(files, file), process_in_thread(files, file))
+    read = partial(load_file, files, file, accepts_images=False)
+    both = [loaded.processed for loaded in await asyncio.gather(read(), read())]
 
     assert [one.markdown_content for one in both] == ["hello", "hello"]
 

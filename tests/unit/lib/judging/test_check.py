@@ -6,19 +6,19 @@ import re
 import pytest
 
 from holodeck.errors import ConfigError
+from holodeck.lib.judge_check.labels import (
+    DEFAULT_LABELS,
+    Label,
+    pair_labels,
+    read_labels,
+    require_enough_labels,
+)
 from holodeck.lib.judging.agreement import (
     Agreement,
     Proportion,
     area_under_curve,
     best_threshold,
     held_out_accuracy,
-)
-from holodeck.lib.judging.labels import (
-    DEFAULT_LABELS,
-    Label,
-    pair_labels,
-    read_labels,
-    require_enough_labels,
 )
 from holodeck.models.metrics.judge_trust import Limits
 

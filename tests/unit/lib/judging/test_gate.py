@@ -5,8 +5,8 @@ import math
 
 import pytest
 
+from holodeck.lib.judge_check.gate import Limits, decide_gate, gate_verdict, labels_needed
 from holodeck.lib.judging.agreement import Agreement
-from holodeck.lib.judging.gate import Limits, decide_gate, gate_verdict, labels_needed
 
 
 def probability(count, of, rate):

@@ -8,15 +8,16 @@ import json
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.agreement import Proportion, krippendorff_alpha, mcnemar_p_value
-from holodeck.lib.judging.labels import Label, count_kinds, read_labels, with_verdict
-from holodeck.lib.judging.people import (
-    CEILING,
+from holodeck.lib.judge_check.check_report import CEILING, describe_people, list_disagreements
+from holodeck.lib.judge_check.labels import (
+    Label,
     PeopleAgreement,
     agreement_of_people,
-    describe_people,
-    list_disagreements,
+    count_kinds,
+    read_labels,
+    with_verdict,
 )
+from holodeck.lib.judging.agreement import Proportion, krippendorff_alpha, mcnemar_p_value
 from holodeck.models.metrics.judge_trust import Limits
 
 ROW = {"input": "What is it?", "criterion": "Does it name a price?"}

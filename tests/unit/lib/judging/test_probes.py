@@ -2,8 +2,8 @@
 
 import pytest
 
-from holodeck.lib.judging.labels import DEFAULT_LABELS, Label, read_labels
-from holodeck.lib.judging.probes import probes_of
+from holodeck.lib.judge_check.labels import DEFAULT_LABELS, Label, read_labels
+from holodeck.lib.judge_check.probes import probes_of
 
 GOOD = Label(input="How long?", response="It isn't long: 24 months.", label="pass",
              ground_truth="24 months")  # fmt: skip

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from holodeck.lib.llm.completion import StreamedCompletion, read_events
 from holodeck.lib.llm.errors import RequestError
-from holodeck.lib.llm.streaming import StreamedCompletion, read_events
 
 
 async def pieces_of(body, size):
@@ -76,7 +76,7 @@ def test_a_stream_that_breaks_off_is_an_error():
 @pytest.mark.parametrize(
     ("event", "problem"),
     [
-        (b"<html>", "not JSON"),
+        (b"<html>", "is HTML, not a chat completion"),
         (b"[]", "not a chat completion"),
         (chunk({"content": 5}), "its content is not text"),
         (chunk({"tool_calls": {}}), "its tool calls are not a list"),

@@ -5,13 +5,12 @@ import threading
 import zipfile
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
-from holodeck.lib.local_models.weights import convert_to_gguf
+from holodeck.lib.local_models.weights import write_gguf
 from support.similarity import HEADS, tiny_safetensors, vocabulary
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 4096
@@ -106,10 +105,12 @@ def index_model(index_dir, hub_model):
 
 
 @pytest.fixture
-def bert_model(index_dir, hub_model):
+def bert_model(index_dir, hub_model, tmp_path):
     """A model whose wheel holds what its file is made from."""
     weights = tiny_safetensors()
-    gguf = b"".join(convert_to_gguf(BytesIO(weights), vocabulary(), HEADS))
+    file = tmp_path / "expected.gguf"
+    write_gguf(file, weights, vocabulary(), HEADS)
+    gguf = file.read_bytes()
     return replace(
         hub_model,
         sha256=hashlib.sha256(gguf).hexdigest(),

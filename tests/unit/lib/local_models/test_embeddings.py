@@ -5,7 +5,6 @@ import math
 import subprocess
 import sys
 import threading
-from io import BytesIO
 
 import pytest
 
@@ -19,7 +18,7 @@ from holodeck.lib.local_models.runtime import (
     cosine,
     split_text,
 )
-from holodeck.lib.local_models.weights import convert_to_gguf
+from holodeck.lib.local_models.weights import write_gguf
 from holodeck.models.config import ExecutionConfig
 from support.similarity import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
 
@@ -31,7 +30,7 @@ def test_the_embedding_model_has_a_short_name():
 
 
 def write_tiny(path):
-    path.write_bytes(b"".join(convert_to_gguf(BytesIO(tiny_safetensors()), vocabulary(), HEADS)))
+    write_gguf(path, tiny_safetensors(), vocabulary(), HEADS)
     return path
 
 

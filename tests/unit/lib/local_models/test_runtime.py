@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -37,11 +38,11 @@ STORY = {
     "max_tokens": 40,
 }
 ALONE = """
-import json, sys
+import asyncio, json, sys
 from pathlib import Path
 from holodeck.lib.local_models.runtime import LocalModel
 model = LocalModel.load(Path(sys.argv[1]))
-print(model.complete(json.loads(sys.argv[2]))["choices"][0]["message"]["content"])
+print(asyncio.run(model.acomplete(json.loads(sys.argv[2])))["choices"][0]["message"]["content"])
 """
 
 
@@ -65,8 +66,8 @@ def text_of(completion):
     return completion["choices"][0]["message"]["content"]
 
 
-def test_it_answers_in_the_shape_of_a_completion(model):
-    answer = model.complete(ask("Say hello.", 8))
+async def test_it_answers_in_the_shape_of_a_completion(model):
+    answer = await model.acomplete(ask("Say hello.", 8))
 
     assert answer["object"] == "chat.completion"
     assert text_of(answer)
@@ -78,12 +79,13 @@ def test_it_is_loaded_once(model, weights):
     assert LocalModel.load(weights) is model
 
 
-def test_the_answer_depends_neither_on_earlier_requests_nor_on_the_process(model, weights):
-    first = text_of(model.complete(STORY))
-    model.complete(ask("Tell me about trains, in detail, please, and about ships."))
-    again = text_of(model.complete(STORY))
+async def test_the_answer_depends_neither_on_earlier_requests_nor_on_the_process(model, weights):
+    first = text_of(await model.acomplete(STORY))
+    await model.acomplete(ask("Tell me about trains, in detail, please, and about ships."))
+    again = text_of(await model.acomplete(STORY))
     program = [sys.executable, "-c", ALONE, str(weights), json.dumps(STORY)]
-    alone = subprocess.run(program, capture_output=True, text=True, check=True)
+    run = partial(subprocess.run, program, capture_output=True, text=True, check=True)
+    alone = await asyncio.to_thread(run)
 
     assert first == again == alone.stdout.removesuffix("\n")
     assert alone.stderr == ""
@@ -122,9 +124,9 @@ async def test_a_conversation_that_is_too_long_is_an_error_in_tokens(model):
         await model.acomplete(ask("dog " * 5000))
 
 
-def test_a_request_that_llama_cpp_refuses_is_an_error(model):
+async def test_a_request_that_llama_cpp_refuses_is_an_error(model):
     with pytest.raises(BackendSessionError, match=r"refused the request: .*messages"):
-        model.complete({"messages": "hello"})
+        await model.acomplete({"messages": "hello"})
 
 
 def test_an_invalid_model_file_is_an_error(tmp_path):
@@ -154,14 +156,15 @@ async def test_it_calls_a_tool_and_answers_with_what_the_tool_returned(model):
         {"role": "user", "content": "What is 17 plus 25?"},
     ]
     called = await reply_to(model, asked, [ADD])
-    function = {"name": called.call.name, "arguments": json.dumps(called.call.arguments)}
-    calls = [{"id": called.call_id, "type": "function", "function": function}]
-    result = {"role": "tool", "tool_call_id": called.call_id, "content": "42"}
+    (call,) = called.calls
+    function = {"name": call.name, "arguments": call.arguments}
+    calls = [{"id": call.id, "type": "function", "function": function}]
+    result = {"role": "tool", "tool_call_id": call.id, "content": "42"}
     messages = [*asked, {"role": "assistant", "content": None, "tool_calls": calls}, result]
     answered = await reply_to(model, messages, [ADD], ChatSettings(max_tokens=60))
 
-    assert (called.call.name, called.call.arguments) == ("add", {"a": 17, "b": 25})
-    assert (called.call_id, called.finish_reason) == ("call_1", "tool_calls")
-    assert answered.call is None
+    assert (call.name, json.loads(call.arguments)) == ("add", {"a": 17, "b": 25})
+    assert (call.id, called.finish_reason) == ("call_1", "tool_calls")
+    assert not answered.calls
     assert "42" in answered.text
-    assert answered.completion_tokens > 0
+    assert answered.usage.completion_tokens > 0

@@ -2,10 +2,9 @@
 
 import pytest
 
-from holodeck.lib.judge_check.judge_looks import LookKeeper
+from holodeck.lib.judge_check.check_result import JudgeCheckResult, Judgement, LookKeeper
+from holodeck.lib.judge_check.labels import Label
 from holodeck.lib.judging.agreement import Agreement
-from holodeck.lib.judging.check_result import JudgeCheckResult, Judgement
-from holodeck.lib.judging.labels import Label
 from holodeck.models.metrics.judge_trust import Limits, LookLog
 from holodeck.models.token_usage import UsageMeter
 

@@ -80,7 +80,7 @@ def one_input():
         ],
         tool_calls=[one.name for one in CALLS],
         tool_invocations=CALLS,
-        evidence=evidence("backend"),
+        evidence=evidence(tool_calls="backend"),
         expected_tools=EXPECTED,
         tools_matched=False,
         tool_checks=CHECKS,
@@ -100,7 +100,7 @@ def one_input():
         test_name="says nothing",
         agent_response="",
         expected_tools=[],
-        evidence=evidence("backend"),
+        evidence=evidence(tool_calls="backend"),
     )
     none = a_result(
         Outcome.UNCHECKED,
@@ -108,7 +108,7 @@ def one_input():
         agent_response=None,
         tool_calls=["t"] * 51,
         tool_invocations=[ToolInvocation(name="t")] * 51,
-        evidence=evidence("backend"),
+        evidence=evidence(tool_calls="backend"),
     )
     return a_report(failed, empty, none)
 
@@ -116,7 +116,7 @@ def one_input():
 def conversations():
     """A conversation of turns, a judged one, one that broke off, and one with earlier messages."""
     bad = {"tool_checks": CHECKS, "metric_results": [BLEU], "ground_truth": "hello"}
-    bad["evidence"] = evidence("backend")
+    bad["evidence"] = evidence(tool_calls="backend")
     turns = [
         TurnResult(input="hi", outcome=Outcome.PASSED, agent_response="hello"),
         TurnResult(input="pay", outcome=Outcome.FAILED, tool_invocations=CALLS[:1], **bad),
@@ -126,7 +126,7 @@ def conversations():
         test_name="held",
         turns=turns,
         metric_results=[REPORTED],
-        evidence=evidence("backend"),
+        evidence=evidence(tool_calls="backend"),
         tool_checks=CHECKS[:1],
         tools_matched=True,
         ground_truth="paid",

@@ -219,7 +219,7 @@ def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():
             ToolInvocation(name="search", args={"q": "a|b"}, result=["x"], duration_ms=3)
         ],
         expected_tools=["fetch", ExpectedTool(name="search", args={"q": 1}, count=2)],
-        evidence=evidence("backend"),
+        evidence=evidence(tool_calls="backend"),
         tools_matched=False,
         tool_checks=[ToolCheck(expectation="fetch is called", passed=False, reason="never called")],
     )
@@ -239,7 +239,9 @@ def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():
 
 
 def test_an_empty_list_of_expected_tools_reads_as_a_ban():
-    result = a_result(expected_tools=[], tools_matched=True, evidence=evidence("backend"))
+    result = a_result(
+        expected_tools=[], tools_matched=True, evidence=evidence(tool_calls="backend")
+    )
 
     report = generate_markdown_report(a_report(result))
 

@@ -15,7 +15,7 @@ def called(name, **args):
 
 def rows(calls, **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
-    found = check_tools(case, calls, evidence("backend"))
+    found = check_tools(case, calls, evidence(tool_calls="backend"))
     return [(one.expectation, one.passed, one.reason) for one in found]
 
 

@@ -7,7 +7,7 @@ from holodeck.models.results.evidence import evidence
 from holodeck.models.test_result import NO_RESULT, Outcome, Repeats, ToolInvocation, TurnResult
 from support.results import a_result
 
-SEEN, UNSEEN = evidence("adapter"), evidence()
+SEEN, UNSEEN = evidence(tool_calls="adapter"), evidence()
 
 
 def call(name, result=None, error=None, **args):

@@ -7,7 +7,7 @@ from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import NO_RESULT, ToolInvocation
 
-KNOWN, PARTLY = evidence("backend", agents="backend"), evidence()
+KNOWN, PARTLY = evidence(tool_calls="backend", agents="backend"), evidence()
 """All calls and agents are known; only those that are given are."""
 
 
@@ -211,7 +211,7 @@ def test_agents_of_some_turns_fail_handoffs_only_where_no_other_turn_could_mend_
 
 
 def test_unknown_agents_are_an_error_that_says_what_to_return():
-    [row] = rows([], known=evidence("backend"), handoffs=["triage"])
+    [row] = rows([], known=evidence(tool_calls="backend"), handoffs=["triage"])
 
     assert "agents that spoke are unknown; return {'response': …, 'agents': […]}" in row.error
 

@@ -209,7 +209,7 @@ class Pool:
         self._max_answer_bytes = max_answer_bytes
         self._size = size
         self._start_timeout = start_timeout
-        self._taps = taps
+        self._taps: ProcessTaps | None = taps
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._slots = asyncio.Semaphore()

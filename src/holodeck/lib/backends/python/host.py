@@ -206,12 +206,11 @@ class FrameworkAgent(HostedAgent):
 def recognize(agent: Any, read: ReadAnswer, *, tools_run_no_agents: bool = False) -> HostedAgent:
     """Return the agent as what it is. Raises UnusableAgent for an unknown shape, FrameworkError."""
     if sys.version_info >= (3, 10):  # noqa: UP036 - the user's Python; no framework is for 3.9
-        from holodeck.lib.backends.frameworks import adapt, find_framework  # noqa: PLC0415
-        from holodeck.lib.backends.frameworks.base import split_run  # noqa: PLC0415
+        from holodeck.lib.backends import frameworks  # noqa: PLC0415
 
-        adapter, framework = adapt(agent), find_framework(agent)
+        adapter, framework = frameworks.adapt(agent), frameworks.find_framework(agent)
         if adapter is not None and framework is not None:
-            kind = f"{type(split_run(agent)[0]).__name__} of {framework.name}"
+            kind = f"{type(frameworks.base.split_run(agent)[0]).__name__} of {framework.name}"
             return FrameworkAgent(adapter, kind, read, tools_run_no_agents=tools_run_no_agents)
     return FunctionAgent(agent, read)
 

@@ -2,28 +2,28 @@
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent
+from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
+from semantic_kernel.contents import ImageContent
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 from semantic_kernel.contents.function_result_content import FunctionResultContent
-from semantic_kernel.filters.filter_types import FilterTypes
+from semantic_kernel.contents.utils.author_role import AuthorRole
 from semantic_kernel.functions import (
-    FunctionResult,
     KernelArguments,
     KernelFunctionFromMethod,
     kernel_function,
 )
-from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterMetadata
 
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.parsing import parse_arguments
+from holodeck.lib.backends.parsing import requested_call
 from holodeck.lib.backends.semantic_kernel.chat_service import (
     SCHEMA,
     ResilientChat,
@@ -40,40 +40,37 @@ from holodeck.lib.tools.base import Tool, run_tool
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
-    from semantic_kernel.contents import ChatHistory
+    from semantic_kernel.contents import ChatHistory, ChatMessageContent
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
         AutoFunctionInvocationContext,
     )
 
     from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
-from typing import TYPE_CHECKING
-
-from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
-from semantic_kernel.contents import ImageContent
-from semantic_kernel.contents.utils.author_role import AuthorRole
-
-if TYPE_CHECKING:
-    from semantic_kernel.contents import ChatHistory, ChatMessageContent
 
 
 class ToolKernel(Kernel):
-    """A kernel that calls the tools of MCP servers itself.
+    """A kernel that offers our tools with their own schemas, and calls them itself.
 
     Semantic Kernel takes the first part of a name with a hyphen for a plugin, `settings` for its
-    own argument, and refuses arguments that the schema of a server allows.
+    own argument, and refuses arguments that a schema allows.
     """
 
     _tools: dict[str, Tool] = PrivateAttr(default_factory=dict)
 
-    def use_servers(self, tools: Sequence[Tool]) -> None:
-        """Call these tools, as far as they are of MCP servers."""
-        self._tools = {tool.name: tool for tool in tools if tool.source == "mcp"}
+    def set_tools(self, tools: Sequence[Tool]) -> None:
+        """Offer these tools, under their plain names, instead of those that it has."""
+        self.plugins.pop(PLUGIN, None)
+        self._tools = {tool.name: tool for tool in tools}
+        for tool in tools:
+            self.add_function(plugin_name=PLUGIN, function=_as_function(tool))
+            added = self.get_function(PLUGIN, tool.name)
+            added.metadata.plugin_name = None  # else the model reads "tools-<name>"
 
     async def invoke_function_call(
         self, function_call: FunctionCallContent, chat_history: "ChatHistory", **options: Any
     ) -> "AutoFunctionInvocationContext | None":
         tool = self._tools.get(function_call.name or "")
-        if tool is None:
+        if tool is None or not self._is_offered(tool, options.get("function_behavior")):
             return await super().invoke_function_call(function_call, chat_history, **options)
         result = FunctionResultContent(
             id=function_call.id or "unknown",
@@ -83,6 +80,13 @@ class ToolKernel(Kernel):
         )
         chat_history.add_message(result.to_chat_message_content())
         return None
+
+    def _is_offered(self, tool: Tool, choice: FunctionChoiceBehavior | None) -> bool:
+        """Whether the model was offered the tool, of which a message may get some only."""
+        if choice is None or not choice.filters:
+            return True
+        offered = self.get_list_of_function_metadata(choice.filters)
+        return any(function.fully_qualified_name == tool.name for function in offered)
 
 
 class VerbatimAgent(ChatCompletionAgent):
@@ -113,7 +117,7 @@ def build_kernel(
     weights: "LocalWeights",
     limiters: Limiters,
     proxy_for: ProxyFor | None = None,
-) -> Kernel:
+) -> ToolKernel:
     """Return a kernel with the model's service and no tools. Raises ConfigError.
 
     Args:
@@ -213,46 +217,19 @@ def with_retries(kernel: Kernel) -> Kernel:
     return copy
 
 
-def set_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
-    """Give the kernel these tools, under their plain names, instead of those that it has."""
-    kernel.plugins.pop(PLUGIN, None)
-    kernel.auto_function_invocation_filters.clear()
-    if isinstance(kernel, ToolKernel):
-        kernel.use_servers(tools)
-    if not tools:
-        return
-    by_name = {tool.name: tool for tool in tools}
-    for tool in tools:
-        kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
-        added = kernel.get_function(PLUGIN, tool.name)
-        added.metadata.plugin_name = None  # else the model reads "tools-<name>"
-
-    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
-    async def run(
-        context: "AutoFunctionInvocationContext",
-        next: Callable[[Any], Awaitable[None]],  # noqa: A002, ARG001 - SK passes it by this name
-    ) -> None:
-        """Run the tool with the arguments as the model wrote them, and keep the run."""
-        tool = by_name[context.function.name]
-        call = context.function_call_content
-        assert call is not None  # noqa: S101 - set whenever a model calls a function
-        content = await _run_called(tool, call)
-        context.function_result = FunctionResult(function=context.function.metadata, value=content)
-
-
 async def _run_called(tool: Tool, call: FunctionCallContent) -> str:
     """Run the tool with the arguments as the model wrote them; keep the run, return its result."""
-    arguments, error = parse_arguments(call.arguments)
-    if error is not None:
-        return f"Error: {error}"
     turn = current_turn.get()
+    noted = None if turn is None else turn.calls.get(call.id or "")
+    written = noted or requested_call(tool.name, call.arguments)
+    if "error" in written:
+        return f"Error: {written['error']}"
     if turn is None or call.id is None:
-        return (await run_tool(tool, arguments, call_id=call.id)).result_text
+        return (await run_tool(tool, written["arguments"], call_id=call.id)).result_text
     async with turn.tool_slots:
-        run = await turn.tool_work.run(tool, arguments, call.id, turn.meter)
+        run = await turn.tool_work.run(tool, written["arguments"], call.id, turn.meter)
     turn.tool_runs[call.id] = run
     turn.images += run.images
-    run.meter(turn.meter)
     return run.result_text
 
 
@@ -261,20 +238,12 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     async def call(**arguments: Any) -> str:
         return (await run_tool(tool, arguments)).result_text
 
-    if tool.source == "mcp":
-        schema = {SCHEMA: tool.parameters}
-        return KernelFunctionFromMethod(
-            method=call, plugin_name=PLUGIN, parameters=[], additional_metadata=schema
-        )
-    properties = tool.parameters.get("properties", {})
-    if "settings" in properties:  # Semantic Kernel uses this argument name itself
-        raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")
-    required = set(tool.parameters.get("required", []))
-    parameters = [
-        KernelParameterMetadata(name=name, schema_data=schema, is_required=name in required)
-        for name, schema in properties.items()
-    ]
-    return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=parameters)
+    return KernelFunctionFromMethod(
+        method=call,
+        plugin_name=PLUGIN,
+        parameters=[],
+        additional_metadata={SCHEMA: tool.parameters},
+    )
 
 
 def _anthropic_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:

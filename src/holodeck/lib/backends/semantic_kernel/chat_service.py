@@ -13,7 +13,7 @@ from semantic_kernel.connectors.ai.chat_completion_client_base import ChatComple
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.lib.backends.frameworks.semantic_kernel.messages import token_counts
-from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
+from holodeck.lib.backends.parsing import requested_call, unique_call_id
 from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
 from holodeck.lib.llm.client import RequestSender
 from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
@@ -258,13 +258,14 @@ def note_calls(turn: KernelTurn, message: "ChatMessageContent") -> None:
     turn.tool_rounds += bool(calls)
     for item in calls:
         # Some providers send no ids, faulty ones the same id twice.
-        item.id = unique_call_id(item.id or "", turn.call_ids)
+        item.id = unique_call_id(item.id or "", turn.calls)
         if turn.runs_every_tool and item.name is not None:
             item.plugin_name, item.function_name = None, item.name  # it may have a hyphen
-        turn.arguments[item.id] = _, error = parse_arguments(item.arguments)
-        if error is not None:
+        call = requested_call(item.name or "", item.arguments, item.id)
+        turn.calls[item.id] = call
+        if "error" in call:
             is_text = isinstance(item.arguments, str)
-            item.arguments = f"<{error}>" if is_text else {"unreadable": error}
+            item.arguments = f"<{call['error']}>" if is_text else {"unreadable": call["error"]}
 
 
 def _add_images(history: "ChatHistory", turn: KernelTurn) -> None:

@@ -16,8 +16,9 @@ from holodeck.lib.backends.frameworks.base import TurnRecord
 from holodeck.lib.backends.frameworks.semantic_kernel.agents import ChatAgentSession
 from holodeck.lib.backends.frameworks.semantic_kernel.messages import SemanticKernelTurnReader
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
-from holodeck.lib.backends.parsing import parse_arguments
+from holodeck.lib.backends.parsing import requested_call
 from holodeck.lib.backends.tool_work import ToolWork
+from holodeck.lib.backends.tool_work import result_of as result_of_tool
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolImage, ToolOutcome
@@ -53,10 +54,9 @@ class KernelTurn(RequestStats):
     """Every message of the conversation; Semantic Kernel appends to it."""
     first_new: int = 0
     """Index of the turn's first own message in the history."""
-    call_ids: set[str] = field(default_factory=set)
     tool_work: ToolWork = field(default_factory=ToolWork)
-    arguments: dict[str, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
-    """By the id of the tool call: the parsed arguments, and why they could not be parsed."""
+    calls: dict[str, RequestedCall] = field(default_factory=dict)
+    """By the id of the tool call: the call as the model wrote it."""
     tool_rounds: int = 0
 
     @property
@@ -113,33 +113,20 @@ async def invoke_streaming(
             yield piece
 
 
-def tool_calls(turn: KernelTurn) -> list[RequestedCall]:
-    """Return the turn's tool calls, in the model's order."""
-    calls = []
-    for noted in _record(turn).tool_calls or ():
-        parsed = turn.arguments.get(noted["call_id"])
-        arguments, error = parse_arguments(noted["arguments"]) if parsed is None else parsed
-        call = RequestedCall(name=noted["name"], arguments=arguments, call_id=noted["call_id"])
-        if error is not None:
-            call["error"] = error
-        calls.append(call)
-    return calls
-
-
-def tool_results(turn: KernelTurn) -> list[ToolResult]:
-    """Return the results of the turn's tool calls, in the order of the calls."""
+def result_of(turn: KernelTurn, response: str = "") -> ExecutionResult:
+    """Return what is known of the turn, also of one that failed; calls in the model's order."""
     record = _record(turn)
     results = {result["call_id"]: result for result in record.tool_results}
-    ids = [call["call_id"] for call in record.tool_calls or ()]
-    return [_tool_result(turn, results[call_id]) for call_id in ids if call_id in results]
-
-
-def result_of(turn: KernelTurn, response: str = "") -> ExecutionResult:
-    """Return what is known of the turn; of one that failed, too."""
+    calls = [
+        turn.calls.get(call["call_id"])
+        or requested_call(call["name"], call["arguments"], call["call_id"])
+        for call in record.tool_calls or ()
+    ]
+    returned = [results[call["call_id"]] for call in calls if call["call_id"] in results]
     result = ExecutionResult(
         response=response,
-        tool_calls=tool_calls(turn),
-        tool_results=tool_results(turn),
+        tool_calls=calls,
+        tool_results=[_tool_result(turn, noted) for noted in returned],
         token_usage=turn.known_usage,
         waited_ms=round(turn.waited_s * 1000),
     )
@@ -156,24 +143,13 @@ def _record(turn: KernelTurn) -> TurnRecord:
 
 
 def _tool_result(turn: KernelTurn, noted: Mapping[str, Any]) -> ToolResult:
-    """Return the result; without a run of the tool, Semantic Kernel itself refused the call."""
-    result = ToolResult(name=noted["name"], call_id=noted["call_id"], result=noted["result"])
-    run = turn.tool_runs.get(noted["call_id"])
-    if run is None:
-        result["is_error"] = result["refused"] = turn.runs_every_tool
-        return result
-    result["is_error"] = run.error is not None
-    result["duration_ms"] = run.duration_ms
-    if run.server is not None:
-        result["server"] = run.server
-    if run.error is None:
-        result["result"] = run.result
-    if run.raised is not None:
-        result["raised"] = run.raised
-    if run.passages is not None:
-        result["passages"] = list(run.passages)
-    if run.prevented:
-        result["prevented"] = True
-    if run.model_cost is not None:
-        result["model_cost"] = run.model_cost
-    return result
+    """Return the result; without a run of the tool, the call never reached it."""
+    name, call_id = noted["name"], noted["call_id"]
+    run = turn.tool_runs.get(call_id)
+    if run is not None:
+        return result_of_tool(name, call_id, run)
+    is_refused = turn.runs_every_tool
+    result = noted["result"]
+    return ToolResult(
+        name=name, call_id=call_id, result=result, is_error=is_refused, refused=is_refused
+    )

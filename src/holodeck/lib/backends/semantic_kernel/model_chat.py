@@ -29,9 +29,8 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     note_calls,
     with_server_schemas,
 )
-from holodeck.lib.llm.completion import Completion, RawToolCall
+from holodeck.lib.llm.completion import Completion
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from semantic_kernel.contents import ChatHistory
@@ -285,14 +284,9 @@ class LocalCompletions:
             response_format=body.get("response_format"),
         )
         model = await self._load()
-        reply = await reply_to(model, body["messages"], body.get("tools") or (), settings)
-        usage = TokenUsage.of(reply.prompt_tokens, reply.completion_tokens)
-        stats.meter.add(usage, self._name)
-        calls = []
-        if reply.call is not None:
-            arguments = json.dumps(reply.call.arguments)
-            calls.append(RawToolCall(reply.call_id, reply.call.name, arguments))
-        return Completion(reply.text, calls, usage, finish_reason=reply.finish_reason)
+        completion = await reply_to(model, body["messages"], body.get("tools") or (), settings)
+        stats.meter.add(completion.usage, self._name)
+        return completion
 
     async def stream_body(
         self, body: Mapping[str, Any], stats: "RequestStats", retry: "RetryConfig | None" = None

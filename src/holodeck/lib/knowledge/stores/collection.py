@@ -4,10 +4,10 @@ import json
 import logging
 import threading
 from asyncio import timeout
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from holodeck.errors import ConfigError, HoloDeckError, VectorStoreError
 from holodeck.lib.knowledge.stores.base import (
@@ -47,7 +47,8 @@ def open_class(build: Any, config: DatabaseConfig, context: StoreContext) -> Vec
             f"{config.provider!r} is no vector store; it has no {', '.join(missing)}",
         )
     try:
-        return NamedStore(build(context.collection, **arguments_of(config, context)), config)
+        store = build(context.collection, **arguments_of(config, context))
+        return cast("VectorStore", NamedStore(store, config))
     except Exception as error:
         message = f"{config.provider}: cannot be made: {describe(error)}"
         raise ConfigError("database.provider", message) from error
@@ -71,44 +72,23 @@ def redactor_of(config: DatabaseConfig) -> Redactor:
 
 
 class NamedStore:
-    """A store of the user's, with time limits and errors as those of other stores."""
+    """The methods of a user's store, with time limits and errors as those of other stores."""
 
-    def __init__(self, store: VectorStore, config: DatabaseConfig) -> None:
+    def __init__(self, store: Any, config: DatabaseConfig) -> None:
         self._store = store
         self._provider = config.provider
         self._limit_s = config.timeout
         self._redactor = redactor_of(config)
 
-    async def open(self, dimensions: int, *, empty: bool = False) -> None:
-        await self._call(self._store.open(dimensions, empty=empty))
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return partial(self._call, getattr(self._store, name))
 
-    async def replace(self, document: str, chunks: Sequence[Chunk]) -> None:
-        await self._call(self._store.replace(document, chunks))
-
-    async def delete(self, document: str) -> None:
-        await self._call(self._store.delete(document))
-
-    async def search(self, embedding: Sequence[float], top_k: int) -> list[Hit]:
-        return await self._call(self._store.search(embedding, top_k))
-
-    async def texts(self) -> list[StoredText]:
-        return await self._call(self._store.texts())
-
-    async def manifest(self) -> dict[str, str]:
-        return await self._call(self._store.manifest())
-
-    async def set_manifest(self, document: str, fingerprint: str | None) -> None:
-        await self._call(self._store.set_manifest(document, fingerprint))
-
-    async def close(self) -> None:
-        await self._call(self._store.close())
-
-    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return what a call returns. Raises VectorStoreError."""
+    async def _call(self, method: Callable[..., Awaitable[T]], *values: Any, **named: Any) -> T:
+        """Return what a method returns. Raises VectorStoreError."""
         scope = timeout(self._limit_s)
         try:
             async with scope:
-                return await call
+                return await method(*values, **named)
         except HoloDeckError:
             raise
         except Exception as error:

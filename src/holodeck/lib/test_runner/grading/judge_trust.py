@@ -21,8 +21,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.evaluators import FAMILIES
 from holodeck.lib.evaluators.build import evaluator_class
 from holodeck.lib.reports.formats import write_report_text
+from holodeck.lib.user_code.code_root import imports_of
 from holodeck.lib.user_code.registry import module_file
-from holodeck.lib.user_code.source_imports import imports_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum

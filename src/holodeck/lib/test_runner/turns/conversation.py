@@ -181,7 +181,7 @@ class ConversationRunner:
             model=user if role is AgentRole.USER else judge,
             calls=calls,
             failed=result.failed_calls.get(role.value, 0),
-            tokens=result.token_usage.get(role.value, TokenUsage.zero()),
+            tokens=result.token_usage.get(role.value, TokenUsage()),
             kept=kept,
         )
 

@@ -360,7 +360,7 @@ class WorkerPool:
         run.begin_try(followed)
         finished = run.finished
         worker.runs[number] = run
-        worker.send(["run", number, run.index, worker.slots.grant()])
+        worker.send(["run", number, run.index])
         error: BaseException | None = None
         try:
             return await asyncio.shield(finished)

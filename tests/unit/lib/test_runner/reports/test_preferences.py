@@ -19,7 +19,7 @@ def preferences(first, second, left_out=0):
         left_out=left_out,
         p_value=mcnemar_p_value(first, second) if first + second else None,
         judge_calls=4,
-        judge_tokens=TokenUsage.zero(),
+        judge_tokens=TokenUsage(),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from holodeck.lib.judging.labels import Label
+from holodeck.lib.judge_check.labels import Label
 
 ProbeKind = Literal["injection", "verbosity", "position", "wrong"]
 """What is done to a response. `wrong` makes a good one bad; the others leave its verdict as it is,

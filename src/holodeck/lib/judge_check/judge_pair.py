@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holodeck.errors import ConfigError
+from holodeck.lib.judge_check.check_result import JudgeCheckResult
+from holodeck.lib.judge_check.labels import Label
 from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
-from holodeck.lib.judging.check_result import JudgeCheckResult
-from holodeck.lib.judging.labels import Label
 from holodeck.lib.support.text import load_json, plural
 
 ALPHA = 0.05
@@ -163,10 +163,8 @@ def _sentence(pair: JudgePair, names: tuple[str, str]) -> str:
     return f"The difference may be noise (p > {ALPHA})."
 
 
-def pair_to_json(pair: JudgePair | None) -> dict[str, Any] | None:
+def pair_to_json(pair: JudgePair) -> dict[str, Any]:
     """Return the comparison as JSON data."""
-    if pair is None:
-        return None
     return {
         "judge": pair.other,
         "labels": pair.agreement.of,

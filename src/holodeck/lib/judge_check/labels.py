@@ -1,6 +1,7 @@
-"""Responses that people have judged: what a label holds, and how labels are read."""
+"""Responses that people have judged: what a label holds, and how far people agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,7 +9,8 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from holodeck import errors
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.gate import labels_needed
+from holodeck.lib.judge_check.gate import labels_needed
+from holodeck.lib.judging.agreement import Agreement, Proportion, krippendorff_alpha
 from holodeck.lib.support.text import did_you_mean_or_list, load_json
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.cases.history import Messages
@@ -192,7 +194,7 @@ _TEXTS = ("input", "response", "criterion", "ground_truth")
 
 def _describe_error(error: ValidationError) -> str:
     first = error.errors()[0]
-    key = ".".join(str(one) for one in first["loc"])
+    key = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"{key!r} is missing"
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
@@ -260,12 +262,57 @@ def _why_so_few(look: int, reused: int) -> str:
 def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
     """Pair good and bad responses to the same input by the same criterion, in the file's order."""
     bad: dict[tuple[str, str | None], list[Label]] = {}
-    for one in labels:
-        if not one.is_good:
-            bad.setdefault((one.input, one.criterion), []).append(one)
+    for label in labels:
+        if not label.is_good:
+            bad.setdefault((label.input, label.criterion), []).append(label)
     pairs = []
     for label in labels:
         unpaired = bad.get((label.input, label.criterion))
         if label.is_good and unpaired:
             pairs.append((label, unpaired.pop(0)))
     return pairs
+
+
+@dataclass(frozen=True)
+class PeopleAgreement:
+    """How far the people agree who labelled the same responses."""
+
+    people: Sequence[str]
+    """Their names, in the order of the file."""
+    statistic: str
+    """`Cohen's kappa` of two people, `Krippendorff's alpha` of more."""
+    value: float | None
+    """The statistic; None if all labels are the same, or no response has two."""
+    same: Proportion
+    """The responses that two or more people labelled, and of them those with one verdict."""
+    disagreements: Sequence[Label]
+    """The others, in the order of the file."""
+
+    @property
+    def ties(self) -> int:
+        """How many responses as many people pass as fail, so that no majority decides."""
+        return sum(label.label is None for label in self.disagreements)
+
+
+def agreement_of_people(labels: Iterable[Label]) -> PeopleAgreement | None:
+    """Return the agreement of people; None if no label names who gave it."""
+    different = {label.question: label for label in labels if label.labels}
+    rows = [label.verdicts for label in different.values()]
+    if not rows:
+        return None
+    people = list(dict.fromkeys(name for row in rows for name in row))
+    several = [label for label in different.values() if len(label.verdicts) > 1]
+    disagreements = [label for label in several if len(set(label.verdicts.values())) > 1]
+    if len(people) == 2:
+        statistic, value = "Cohen's kappa", _kappa(rows, people)
+    else:
+        statistic = "Krippendorff's alpha"
+        value = krippendorff_alpha([list(row.values()) for row in rows])
+    same = Proportion(len(several) - len(disagreements), len(several))
+    return PeopleAgreement(people, statistic, value, same, disagreements)
+
+
+def _kappa(rows: Sequence[Mapping[str, bool]], people: Sequence[str]) -> float | None:
+    first, second = people
+    both = [row for row in rows if first in row and second in row]
+    return Agreement.of([(row[first], row[second]) for row in both]).kappa
