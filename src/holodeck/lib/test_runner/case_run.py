@@ -27,7 +27,7 @@ from holodeck.lib.test_runner.grading.judge_trust import RunTrust
 from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
 from holodeck.lib.test_runner.messages import histories_of
 from holodeck.lib.test_runner.observe import observe
-from holodeck.lib.test_runner.options import RunOptions
+from holodeck.lib.test_runner.options import HasEvents, RunOptions
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
@@ -36,7 +36,7 @@ from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.events import HasEvents, RunEvents
+    from holodeck.lib.test_runner.events import RunEvents
     from holodeck.lib.test_runner.turns.conversation import ConversationRunner
     from holodeck.lib.test_runner.turns.traced_turns import TurnTraces
 
@@ -138,7 +138,7 @@ class CaseRun:
         )
         await grade(self.state, self._checks, setup.observations)
 
-    def _follow(self, conversation: "HasEvents") -> None:
+    def _follow(self, conversation: HasEvents) -> None:
         if self._events is not None:
             self._events.follow(conversation.events)
         if self._setup.options.on_conversation is not None:

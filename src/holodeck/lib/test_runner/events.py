@@ -9,7 +9,7 @@ import logging
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
@@ -36,7 +36,7 @@ from holodeck.lib.processes.channel import Head
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name
 from holodeck.lib.support.text import describe
-from holodeck.lib.test_runner.options import RunOptions
+from holodeck.lib.test_runner.options import HasEvents, OnConversation, RunOptions
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import CriterionRow
@@ -246,18 +246,6 @@ def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> E
         return None
     secrets = collect(agent, loader.environment(agent.base_dir))
     return EventFile(path, Redactor(secrets).redact_report, settings.source_of("events"))
-
-
-class HasEvents(Protocol):
-    """A conversation that can be followed."""
-
-    before: Sequence[Message]
-    """The messages before it."""
-    events: EventStream
-
-
-OnConversation = Callable[[HasEvents], None]
-"""Called with a conversation before it begins."""
 
 
 def show_conversations(

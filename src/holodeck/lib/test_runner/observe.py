@@ -27,6 +27,7 @@ from holodeck.lib.support.text import describe, is_blank, message_of
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, with_files
+from holodeck.lib.test_runner.options import OnConversation
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.history import Image, MessageWithImages
 from holodeck.models.results.evidence import Source, evidence
@@ -35,7 +36,6 @@ from holodeck.models.test_case import FileInput, TurnModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.events import OnConversation
     from holodeck.lib.test_runner.turns.conversation import ConversationRunner
     from holodeck.lib.test_runner.turns.traced_turns import TurnTraces
 
@@ -54,7 +54,7 @@ async def observe(
     files: FileReader,
     agent_name: str,
     conversation: "ConversationRunner | None" = None,
-    on_conversation: "OnConversation | None" = None,
+    on_conversation: OnConversation | None = None,
     traces: "TurnTraces | None" = None,
 ) -> None:
     """Run the agent on the case; what is observed is in the state as soon as it is known.

@@ -1,15 +1,27 @@
 """What a run does beyond the documented arguments of its executor."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.events import Listener
-    from holodeck.lib.test_runner.events import OnConversation
+    from holodeck.lib.conversation.events import EventStream, Listener
+    from holodeck.lib.conversation.messages import Message
+
+
+class HasEvents(Protocol):
+    """A conversation that can be followed."""
+
+    before: "Sequence[Message]"
+    """The messages before it."""
+    events: "EventStream"
+
+
+OnConversation = Callable[[HasEvents], None]
+"""Called with a conversation before it begins."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class RunOptions:
     """Returns a result without secrets, before anything else sees it; None leaves it as it is."""
     on_result: Callable[[int, TestResult], None] | None = None
     """Called with the index of the case and its result before `progress_callback`."""
-    on_conversation: "OnConversation | None" = None
+    on_conversation: OnConversation | None = None
     """Called with each conversation before it begins."""
     on_event: "Listener | None" = None
     """Called with the events of the cases, in a thread of its own."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import holodeck
 from holodeck.config.loader import ConfigLoader
@@ -27,7 +27,7 @@ from holodeck.lib.support.text import inert, inert_json
 from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption, run_to_report
-from holodeck.lib.test_runner.options import RunOptions
+from holodeck.lib.test_runner.options import OnConversation, RunOptions
 from holodeck.lib.ui.live import echo, protected_streams, write_raw, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
@@ -36,9 +36,6 @@ from holodeck.models.records.record import ComparedWith
 from holodeck.models.results.origin import RunOrigin, Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
-
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.events import OnConversation
 
 R = TypeVar("R", bound=Model)
 
@@ -225,7 +222,7 @@ class RunSession(ABC, Generic[R]):
         self.display.update(index, result)
         self.display.write(self._lines(index))
 
-    def _on_conversation(self) -> "OnConversation | None":
+    def _on_conversation(self) -> OnConversation | None:
         """Return what displays conversations; None if nobody asked for it."""
         progress = self.display.progress
         if self.debug or (progress.verbose and not progress.quiet):

@@ -5,18 +5,20 @@ import logging
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holodeck.config.checks.cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
-from holodeck.lib.conversation.messages import AgentRole
+from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatStrategy
+from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
-from holodeck.lib.conversation.types import Participant, ScenarioResult
+from holodeck.lib.conversation.types import AgentInput, EndConversation, Participant, ScenarioResult
 from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
@@ -24,6 +26,7 @@ from holodeck.lib.test_runner.grading.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.grading.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
 from holodeck.lib.test_runner.grading.grade import ObservationBuilder
 from holodeck.lib.test_runner.messages import messages_beyond_turns, to_judge_messages
+from holodeck.lib.test_runner.options import OnConversation
 from holodeck.lib.test_runner.turns.script_steps import (
     NO_ANSWER,
     AgentFailedError,
@@ -35,21 +38,12 @@ from holodeck.lib.test_runner.turns.script_steps import (
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
-from holodeck.models.cases.conversation import Simulation, step_kind, step_value
+from holodeck.models.base import MAX_TURNS
+from holodeck.models.cases.conversation import RedTeam, Simulation, step_kind, step_value
 from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
-
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.events import OnConversation
-
-from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatStrategy
-from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.messages import Message
-from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.models.base import MAX_TURNS
-from holodeck.models.cases.conversation import RedTeam
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +76,7 @@ class ConversationRunner:
         state: CaseState,
         session: AgentSession,
         take_turn: TakeTurn,
-        on_conversation: "OnConversation | None" = None,
+        on_conversation: OnConversation | None = None,
     ) -> None:
         """Run the conversation; whatever breaks it is how it ends."""
         case, state.are_criteria_judged = state.case, True

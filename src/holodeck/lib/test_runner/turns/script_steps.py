@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends import base as backend
@@ -33,13 +33,11 @@ from holodeck.lib.test_runner.messages import (
     response_messages,
     to_judge_messages,
 )
+from holodeck.lib.test_runner.options import OnConversation
 from holodeck.models.cases.conversation import StepModel, step_kind, step_value
 from holodeck.models.cases.expectations import Expectations
 from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn
 from holodeck.models.test_result import Outcome
-
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.events import OnConversation
 
 BEGINS = "(The conversation begins. Say the first words.)"
 """What the agent is sent where it speaks first: agents answer, and none begins by itself."""
@@ -148,7 +146,7 @@ async def take_written_turns(
     turns: Sequence[TurnModel],
     send: Send,
     take_turn: TakeTurn,
-    on_conversation: "OnConversation | None",
+    on_conversation: OnConversation | None,
 ) -> None:
     """Take the turns in order, as a script; the first that fails ends the conversation.
 
