@@ -15,7 +15,7 @@ from holodeck.lib.conversation.attack_strategies import (
 )
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.conversation.script import agent, judge, user
+from holodeck.lib.conversation.script_run import agent, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.llm.model import ChatModel

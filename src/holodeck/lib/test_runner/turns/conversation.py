@@ -12,8 +12,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.response_cache import ResponseCache
-from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.script_run import judge as final_judgement
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult
