@@ -111,7 +111,7 @@ class ModelAgent(AgentAdapter):
 
 
 def settings_for(owner: str, model: str | None, arguments: Mapping[str, Any]) -> ModelSettings:
-    """Return a model by its arguments, the configured one if None. Raises ConfigError."""
+    """Return a model by its arguments, the configured model if None. Raises ConfigError."""
     return model_settings(owner, *_with_default(owner, model, arguments))
 
 
@@ -196,7 +196,7 @@ class ModelClient:
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
-        """Keep the client open during one run."""
+        """Keep the client open during a run."""
         loop = asyncio.get_running_loop()
         self._runs[loop] = self._runs.get(loop, 0) + 1
         try:

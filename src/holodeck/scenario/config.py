@@ -269,7 +269,7 @@ class ScenarioConfig(BaseModel):
     timeout: float | None = None
     """Seconds that a whole scenario may take."""
     call_timeout: float | None = 600.0
-    """Seconds that one call of a participant may take; `configure(call_timeout=None)` removes the
+    """Seconds that a call of a participant may take; `configure(call_timeout=None)` removes the
     limit."""
     observability: dict[str, Any] | None = None
     """The arguments of `setup_scenario_tracing`: `span_filter`, `span_processors`,

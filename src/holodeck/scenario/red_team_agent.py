@@ -56,7 +56,7 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
         api_key: Its key; the default is the provider's own variable.
         temperature: Of the attacking model.
         metaprompt_temperature: For the plan; the temperature of the attacker if not given.
-        max_tokens: Most tokens of one message of the attacker.
+        max_tokens: Most tokens of a message of the attacker.
         extra_params: Further settings of the attacking model, as ModelConfig takes them.
 
     Raises:

@@ -19,7 +19,7 @@ class UserSimulatorAgent(ModelAgent):
         api_base: The URL of the model's endpoint.
         api_key: Its key; the default is the provider's own variable.
         temperature: The default is 0.
-        max_tokens: Most tokens of one answer.
+        max_tokens: Most tokens of an answer.
         system_prompt: Replaces our instructions.
         persona: How the user is and writes.
         facts: All that the user may state about themselves.

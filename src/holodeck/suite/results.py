@@ -55,7 +55,7 @@ class AgentResult(SuiteModel):
 
 
 class ScoreResult(SuiteModel):
-    """What one scorer yields for one answer."""
+    """What a scorer yields for an answer."""
 
     scenario_id: str
     scorer_name: str
@@ -74,7 +74,7 @@ class ScoreResult(SuiteModel):
 
 
 class ScenarioRunResult(SuiteModel):
-    """The result of one scenario."""
+    """The result of a scenario."""
 
     scenario: Scenario
     agent_result: AgentResult
@@ -84,7 +84,7 @@ class ScenarioRunResult(SuiteModel):
     duration_ms: float = 0.0
     """Time of the agent in the last attempt."""
     error: str | None = None
-    """Why there is no verdict, as `Type: message`; None if there is one."""
+    """Why there is no verdict, as `Type: message`; None if it has a verdict."""
     raised: RaisedError | None = None
     """Where the adapter raised the error, with file and line."""
     retry_count: int = 0

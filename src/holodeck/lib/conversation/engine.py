@@ -73,7 +73,7 @@ class Conversation:
     has_checkpoints = False
     """Whether a step may give the judge criteria of its own."""
     has_steps_left = False
-    """Whether a script has steps after the current one."""
+    """Whether a script has further steps."""
     span_store: SpanStore | None = None
     """The spans that were made during the run; None if they are not collected."""
 
@@ -106,7 +106,7 @@ class Conversation:
 
     @property
     def thread_id(self) -> str:
-        """The id of this conversation, a new one for each run."""
+        """The id of this conversation, new for each run."""
         return self.usage.thread_id
 
     @property
@@ -185,7 +185,7 @@ class Conversation:
     def add_messages(
         self, messages: Sequence[Mapping[str, Any]], from_agent_idx: int | None = None
     ) -> None:
-        """Add several messages of one author."""
+        """Add several messages of an author."""
         for message in messages:
             self.add_message(message, from_agent_idx)
 
@@ -289,7 +289,7 @@ class Conversation:
         return await returned if inspect.isawaitable(returned) else returned
 
     def _has_too_many_turns(self, *, is_counted: bool, further: int = 0) -> bool:
-        """Whether the current turn, or one after `further` turns, is one too many.
+        """Whether the current turn, or the turn after `further` more, is too many.
 
         `proceed(turns)` gets its turns, however many a script has played before.
         """
@@ -465,7 +465,7 @@ class Conversation:
         return messages
 
     def _span_around(self, participant: Participant) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Return a context for one call of a participant; for subclasses that trace calls."""
+        """Return a context for a call of a participant; for subclasses that trace calls."""
         return nullcontext()
 
     def _accept_verdict(self, result: ScenarioResult) -> ScenarioResult:

@@ -220,13 +220,10 @@ class ScriptRun(Conversation):
         self._dispatcher.put(started)
         try:
             result = await self._run_script()
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            self._finish("CANCELLED", self.error_result(error))
-            self._dispatcher.close()
-            raise
-        except (SystemExit, GeneratorExit) as error:  # no time to wait for listeners
-            self._finish("ERROR", self.error_result(error))
-            self._dispatcher.close()
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+            self._finish("CANCELLED" if is_cancelled else "ERROR", self.error_result(error))
+            self._dispatcher.close()  # there is no time to wait for listeners
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
             broken = self.error_result(error)
@@ -245,7 +242,7 @@ class ScriptRun(Conversation):
         self._dispatcher.put(RunFinished(status=status, result=result, **self.ids))
 
     def on_result(self, result: ScenarioResult) -> None:
-        """Called with the result of each run, also of one that an error ended; for subclasses."""
+        """Called with the result of each run, also if an error ended it; for subclasses."""
 
     async def _run_script(self) -> ScenarioResult:
         async with AsyncExitStack() as stack:

@@ -34,7 +34,7 @@ class CriterionStatus(StrEnum):
 
 
 class CriterionResult(BaseModel):
-    """A judge's verdict on one criterion, with its reasoning."""
+    """A judge's verdict on a criterion, with its reasoning."""
 
     model_config = ConfigDict(defer_build=True)
 
