@@ -74,7 +74,7 @@ class ModelAgent(AgentAdapter):
         self, *, model: str | None = None, system_prompt: str | None = None, **arguments: Any
     ) -> None:
         owner = type(self).__name__
-        name, known = _with_default(owner, model, without_voice(owner, arguments))
+        name, known = _with_default(owner, model, arguments)
         model_settings(owner, name, known)
         self.model = name
         self.system_prompt = system_prompt
@@ -110,29 +110,8 @@ class ModelAgent(AgentAdapter):
         return self._client.keep_open()
 
 
-VOICE_ARGUMENTS = {
-    "audio_effects": (None, []),
-    "include_audio": (None, False),
-    "include_timeline": (None, False),
-    "interrupt_probability": (0, 0.0),
-    "modality": (None, "text"),
-    "voice": (None,),
-}
-"""Arguments for conversations in voice, each with the values that mean none."""
-
-
-def without_voice(owner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without those for voice. Raises ConfigError if one asks for it."""
-    for name, harmless in VOICE_ARGUMENTS.items():
-        if name in arguments and arguments[name] not in harmless:
-            raise ConfigError(
-                owner, f"{name}={arguments[name]!r}: holodeck has no voice; leave it out"
-            )
-    return {name: value for name, value in arguments.items() if name not in VOICE_ARGUMENTS}
-
-
 def settings_for(owner: str, model: str | None, arguments: Mapping[str, Any]) -> ModelSettings:
-    """Return a model by its arguments, the configured one if None. Raises ConfigError."""
+    """Return a model by its arguments, the configured model if None. Raises ConfigError."""
     return model_settings(owner, *_with_default(owner, model, arguments))
 
 
@@ -217,7 +196,7 @@ class ModelClient:
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
-        """Keep the client open during one run."""
+        """Keep the client open during a run."""
         loop = asyncio.get_running_loop()
         self._runs[loop] = self._runs.get(loop, 0) + 1
         try:

@@ -65,6 +65,13 @@ OURS = frozenset(
     }
 )  # fmt: skip
 """Keys that the requests of judges and simulated users have, or cannot have."""
+VOICE = frozenset(
+    {
+        "audio_effects", "include_audio", "include_timeline", "interrupt_probability", "modality",
+        "voice",
+    }
+)  # fmt: skip
+"""Arguments of Scenario for conversations in voice."""
 KNOWN_ARGUMENTS = BODY_ARGUMENTS | OPTION_ARGUMENTS | LIBRARY_ARGUMENTS
 
 
@@ -74,6 +81,8 @@ def argument_problems(names: Mapping[str, Any]) -> Iterator[str]:
     for name in names:
         if name in OURS:
             yield f"{name} is what holodeck decides for each request; leave it out"
+        elif name in VOICE:
+            yield f"{name}: holodeck has no voice; leave it out"
         elif name == "custom_llm_provider":
             yield f"{name} is unknown; write the provider before the name: model='openai/…'"
         elif name not in KNOWN_ARGUMENTS:
@@ -260,7 +269,7 @@ class ScenarioConfig(BaseModel):
     timeout: float | None = None
     """Seconds that a whole scenario may take."""
     call_timeout: float | None = 600.0
-    """Seconds that one call of a participant may take; `configure(call_timeout=None)` removes the
+    """Seconds that a call of a participant may take; `configure(call_timeout=None)` removes the
     limit."""
     observability: dict[str, Any] | None = None
     """The arguments of `setup_scenario_tracing`: `span_filter`, `span_processors`,

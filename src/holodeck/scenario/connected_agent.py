@@ -21,7 +21,7 @@ _TRACEPARENT = re.compile(r"[^-]*-([^-]{32})-")
 
 @dataclass
 class ConnectedAgentCall:
-    """What such an agent is given in one turn."""
+    """What such an agent is given in a turn."""
 
     messages: list[Any]
     new_messages: list[Any] = field(default_factory=list)

@@ -154,12 +154,12 @@ class trace:  # noqa: N801 - as documented
 
     @staticmethod
     def tool_calls(name: str) -> _ToolCallsMapping:
-        """Read the calls of one tool."""
+        """Read the calls of a tool."""
         return _ToolCallsMapping(name)
 
     @staticmethod
     def tool_call(name: str) -> _ToolCallMapping:
-        """Read the latest call of one tool."""
+        """Read the latest call of a tool."""
         return _ToolCallMapping(name, "last")
 
 
@@ -177,7 +177,7 @@ _INFERRED: dict[str, StateMapping] = {
 async def evaluate_run(
     attached: Sequence[ScenarioEvaluator], state: ScenarioState, result: ScenarioResult
 ) -> ScenarioResult:
-    """Return the result with the evaluations; one that is required and does not pass fails it."""
+    """Return the result with the evaluations; a required evaluator that does not pass fails it."""
     evaluations = [await _evaluate(evaluator, state) for evaluator in attached]
     missed = [
         evaluation
@@ -256,7 +256,7 @@ async def _inputs(
 def _conversation_inputs(evaluator: BaseEvaluator, state: ScenarioState) -> dict[str, Any]:
     """Return the inputs of an evaluator that sees the conversation, as a test case gives them.
 
-    Its question is then the one that the last response answers.
+    Its question is then what the last response answers.
     """
     spec = evaluator.get_param_spec()
     taken = spec.required | spec.optional

@@ -43,7 +43,7 @@ class JudgeAgent(ModelAgent):
         api_base: The URL of the model's endpoint.
         api_key: Its key; the default is the provider's own variable.
         temperature: The default is 0.
-        max_tokens: Most tokens of one answer.
+        max_tokens: Most tokens of an answer.
         system_prompt: Replaces our instructions.
         token_threshold: Tokens up to which all that spans hold is shown; beyond, the judge looks
             up what it needs.

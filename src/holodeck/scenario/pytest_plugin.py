@@ -5,7 +5,7 @@ holodeck's own plugin is always loaded. `-p holodeck.scenario.pytest_plugin` add
 """
 
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 
@@ -19,18 +19,12 @@ class ReportedScenario:
     name: str
 
 
-class ScenarioReporterResults(TypedDict):
-    """A scenario and its result."""
-
-    scenario: ReportedScenario
-    result: Any
-
-
 class ScenarioReporter:
     """The results of all scenarios of a pytest session in this process."""
 
     def __init__(self) -> None:
-        self.results: list[ScenarioReporterResults] = []
+        self.results: list[dict[str, Any]] = []
+        """Each with its `scenario` and `result`."""
 
     def add_result(self, scenario: Any, result: Any) -> None:
         """Add a result; `scenario` is an object with a name."""

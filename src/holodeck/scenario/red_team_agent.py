@@ -15,7 +15,7 @@ from holodeck.lib.conversation.attack_strategies import (
 )
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.conversation.script import agent, judge, user
+from holodeck.lib.conversation.script_run import agent, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.llm.model import ChatModel
@@ -56,7 +56,7 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
         api_key: Its key; the default is the provider's own variable.
         temperature: Of the attacking model.
         metaprompt_temperature: For the plan; the temperature of the attacker if not given.
-        max_tokens: Most tokens of one message of the attacker.
+        max_tokens: Most tokens of a message of the attacker.
         extra_params: Further settings of the attacking model, as ModelConfig takes them.
 
     Raises:

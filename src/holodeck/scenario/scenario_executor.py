@@ -39,7 +39,7 @@ _GRACE_S = 0.1
 
 
 class ScenarioExecutor(ScriptRun):
-    """Builds and runs one scenario; `run` and `arun` are the short way.
+    """Builds and runs a scenario; `run` and `arun` are the short way.
 
     Args:
         name: The name of the scenario in reports.
@@ -215,7 +215,7 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
 
 
 run.__qualname__ = "scenario.run"
-"""Of its coroutine as well: Python's warning about one that was never awaited names it."""
+"""Of its coroutine as well: Python's warning that it was never awaited names it."""
 
 
 async def _run_contained(scenario: ScenarioExecutor) -> ScenarioResult:

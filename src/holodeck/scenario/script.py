@@ -1,6 +1,6 @@
 """The steps of a script."""
 
-from holodeck.lib.conversation.script import (
+from holodeck.lib.conversation.script_run import (
     DroppedStep,
     Step,
     agent,

@@ -39,7 +39,7 @@ SpanFilter = Callable[["ReadableSpan"], bool]
 """Says whether a span is exported."""
 
 _SCOPES = frozenset({names.SCENARIO_TRACER, "langwatch"})
-"""Tracers of scenarios: ours, and the one of the original's SDK, which user code may use."""
+"""Tracers of scenarios: ours, and that of the original's SDK, which user code may use."""
 _NOT_SAMPLED = "the sampler of the process's tracer provider does not record this conversation"
 
 _is_set_up = False
@@ -101,7 +101,7 @@ def set_up_from_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _provider_of_process() -> Any:
-    """Return the tracer provider of this process, a new one if there is none."""
+    """Return the tracer provider of this process, new if there is none."""
     import opentelemetry.trace  # noqa: PLC0415 - only for those who use it
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -132,7 +132,7 @@ def _exporting(exporter: SpanExporter, span_filter: SpanFilter | None) -> SpanPr
 
 
 class ScenarioTracing:
-    """The spans of one run: those around it, its turns and its calls, and those that it collects.
+    """The spans of a run: those around it, its turns and its calls, and those that it collects.
 
     Every turn is a trace of its own, so that conversations in one process stay apart.
     """

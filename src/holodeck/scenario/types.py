@@ -13,24 +13,14 @@ from holodeck.lib.conversation.types import (
 )
 
 ChatCompletionMessageParamWithTrace = Message
-"""A message; the names of the single roles are those of the original as well."""
-ChatCompletionDeveloperMessageParamWithTrace = Message
-ChatCompletionSystemMessageParamWithTrace = Message
+"""A message of any role."""
 ChatCompletionUserMessageParamWithTrace = Message
-ChatCompletionAssistantMessageParamWithTrace = Message
-ChatCompletionToolMessageParamWithTrace = Message
-ChatCompletionFunctionMessageParamWithTrace = Message
 
 __all__ = [
     "AgentInput",
     "AgentReturnTypes",
     "AgentRole",
-    "ChatCompletionAssistantMessageParamWithTrace",
-    "ChatCompletionDeveloperMessageParamWithTrace",
-    "ChatCompletionFunctionMessageParamWithTrace",
     "ChatCompletionMessageParamWithTrace",
-    "ChatCompletionSystemMessageParamWithTrace",
-    "ChatCompletionToolMessageParamWithTrace",
     "ChatCompletionUserMessageParamWithTrace",
     "CriterionResult",
     "CriterionStatus",

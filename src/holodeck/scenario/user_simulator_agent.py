@@ -19,7 +19,7 @@ class UserSimulatorAgent(ModelAgent):
         api_base: The URL of the model's endpoint.
         api_key: Its key; the default is the provider's own variable.
         temperature: The default is 0.
-        max_tokens: Most tokens of one answer.
+        max_tokens: Most tokens of an answer.
         system_prompt: Replaces our instructions.
         persona: How the user is and writes.
         facts: All that the user may state about themselves.
@@ -61,13 +61,8 @@ class UserSimulatorAgent(ModelAgent):
 
     @property
     def _persona(self) -> Persona:
-        return Persona(
-            persona=self.persona,
-            facts=self.facts,
-            opening=self.opening,
-            agent_first=self.agent_first,
-            language=self.language,
-        )
+        names = ("persona", "facts", "opening", "agent_first", "language")
+        return Persona(**{name: getattr(self, name) for name in names})
 
     @scenario_cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API

@@ -6,10 +6,19 @@ from uuid import uuid4
 
 from pydantic import Field, PlainSerializer
 
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.tools.base import to_json_value
 from holodeck.models.base import Count, Ratio
+from holodeck.models.results.evidence import Evidence
 from holodeck.models.results.outcome import RaisedError
-from holodeck.models.test_result import Outcome, TestReport
+from holodeck.models.test_result import (
+    MetricResult,
+    Outcome,
+    TestReport,
+    TestResult,
+    ToolInvocation,
+)
+from holodeck.models.token_usage import TokenUsage as CaseUsage
 from holodeck.suite.scenario import Scenario, SuiteModel
 
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ class AgentResult(SuiteModel):
 
 
 class ScoreResult(SuiteModel):
-    """What one scorer yields for one answer."""
+    """What a scorer yields for an answer."""
 
     scenario_id: str
     scorer_name: str
@@ -74,7 +83,7 @@ class ScoreResult(SuiteModel):
 
 
 class ScenarioRunResult(SuiteModel):
-    """The result of one scenario."""
+    """The result of a scenario."""
 
     scenario: Scenario
     agent_result: AgentResult
@@ -84,7 +93,7 @@ class ScenarioRunResult(SuiteModel):
     duration_ms: float = 0.0
     """Time of the agent in the last attempt."""
     error: str | None = None
-    """Why there is no verdict, as `Type: message`; None if there is one."""
+    """Why there is no verdict, as `Type: message`; None if it has a verdict."""
     raised: RaisedError | None = None
     """Where the adapter raised the error, with file and line."""
     retry_count: int = 0
@@ -145,21 +154,30 @@ class RunResult(SuiteModel):
 
         It has the columns of `TestReport.to_dataframe()`; what is unknown is `<NA>`.
         """
-        return self._report().to_dataframe()
+        return self.to_report().to_dataframe()
 
     def metrics_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each score of a scorer, likewise."""
-        return self._report().metrics_dataframe()
+        return self.to_report().metrics_dataframe()
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a compact table, failures first."""
-        return self._report()._repr_html_()
+        return self.to_report()._repr_html_()
 
-    def _report(self) -> TestReport:
-        # Imported here because reports are made of results.
-        from holodeck.suite.reports import to_report  # noqa: PLC0415
-
-        return to_report(self)
+    def to_report(self) -> TestReport:
+        """Return the result as a report of test cases."""
+        results = [_to_test_result(self, result) for result in self.scenario_results]
+        left_out = f"fail_fast left out: {', '.join(self.not_reached)}"
+        return TestReport(
+            agent_name=self.suite_name,
+            agent_config_path="",
+            results=results,
+            summary=summarize(results, round(self.total_duration_ms)),
+            timestamp=self.timestamp.isoformat(),
+            holodeck_version="",
+            environment={"Run": self.run_id},
+            stopped=left_out if self.not_reached else None,
+        )
 
     def compute_aggregates(self) -> None:
         """Compute rate, score and sum from the results; may be called again.
@@ -174,3 +192,45 @@ class RunResult(SuiteModel):
         self.sum_duration_ms = sum(result.duration_ms for result in results)
         if not is_measured:
             self.total_duration_ms = self.sum_duration_ms
+
+
+def _to_test_result(run: RunResult, result: ScenarioRunResult) -> TestResult:
+    scenario, answer = result.scenario, result.agent_result
+    usage = answer.token_usage
+    return TestResult(
+        suite=run.suite_name,
+        test_id=scenario.id,
+        test_name=scenario.name,
+        tags=scenario.tags,
+        test_input=scenario.input,
+        ground_truth=scenario.expected_output,
+        agent_response=answer.output or (None if result.error else ""),
+        tool_invocations=[
+            ToolInvocation(
+                name=call.name,
+                args=to_json_value(call.arguments),
+                result=to_json_value(call.result),
+            )
+            for call in answer.tool_calls
+        ],
+        evidence=Evidence(tool_calls="adapter" if answer.knows_tool_calls else None),
+        metric_results=[
+            MetricResult(
+                metric_name=score.scorer_name,
+                score=None if score.error else score.score,
+                passed=None if score.error else score.passed,
+                error=score.error,
+                raised=score.raised,
+                reasoning=score.explanation or None,
+            )
+            for score in result.scores
+        ],
+        passed=result.outcome.is_pass,
+        outcome=result.outcome,
+        errors=[result.error] if result.error else [],
+        raised=[] if result.raised is None else [result.raised],
+        execution_time_ms=round(result.duration_ms),
+        agent_time_ms=round(result.duration_ms),
+        timestamp=run.timestamp.isoformat(),
+        token_usage=usage and CaseUsage.of(usage.prompt_tokens, usage.completion_tokens),
+    )

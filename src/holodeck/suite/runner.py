@@ -46,7 +46,7 @@ class PlannedScenario:
 
 
 class Runner:
-    """Runs suites against one agent.
+    """Runs suites against an agent.
 
     Args:
         adapter: The agent: an object with `run(input, context)`, sync or async; a function of the
@@ -90,7 +90,7 @@ class Runner:
         return self._loop.run(partial(self.arun_suite, suite, tags, context))
 
     def run_scenario(self, scenario: Scenario, context: Context | None = None) -> ScenarioRunResult:
-        """Run one scenario. Raises ConfigError before the agent is called."""
+        """Run a scenario. Raises ConfigError before the agent is called."""
         return self._loop.run(partial(self.arun_scenario, scenario, context))
 
     async def arun_suite(
@@ -212,7 +212,7 @@ class _SuiteRun:
         self._outcome = Outcome.AGENT_ERROR
 
     async def score(self, _: Observation) -> Score:
-        """Return the verdict of all scorers; one that raises has a row with its error."""
+        """Return the verdict of all scorers; an error is a row as well."""
         scenario = self._now.scenario
         for scorer in self._now.scorers:
             try:

@@ -96,7 +96,7 @@ class Imported:
         self.notes[f"{location}: {text}"] = None
 
     def add(self, location: str, messages: Iterable[Located], name: str | None = None) -> None:
-        """Add a case for the messages of one conversation."""
+        """Add a case for the messages of a conversation."""
         turns = self.read_turns(messages)
         if turns:
             self.cases.append(ImportedCase(location, turns, name))
@@ -128,7 +128,7 @@ def is_message(value: object) -> bool:
 
 
 class _ConversationReader:
-    """Collects the turns of one conversation from its messages."""
+    """Collects the turns of a conversation from its messages."""
 
     def __init__(self, imported: Imported) -> None:
         self.turns: list[LoggedTurn] = []

@@ -146,7 +146,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 class _OneLine(list[str]):
-    """A list that is written on one line."""
+    """A list that is written on a single line."""
 
 
 def _represent_one_line(dumper: yaml.SafeDumper, items: _OneLine) -> yaml.SequenceNode:

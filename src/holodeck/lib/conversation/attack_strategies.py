@@ -330,7 +330,7 @@ class Base64Technique(AttackTechnique):
 
 
 class ROT13Technique(AttackTechnique):
-    """The message with each letter replaced by the one 13 places further."""
+    """The message with each letter moved by 13 places."""
 
     name = "rot13"
 

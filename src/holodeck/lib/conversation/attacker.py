@@ -211,7 +211,7 @@ class RedTeamUser:
         return {"role": "user", "content": await self._attack(turn)}
 
     def _turn_of(self, state: ScenarioState, thread_id: str | None) -> int:
-        """Return the number of the turn, from 1; the first one begins anew."""
+        """Return the number of the turn, from 1; the first begins anew."""
         is_first = self._run_thread_id is None
         if not is_first and thread_id != self._run_thread_id:
             raise _usage_error(

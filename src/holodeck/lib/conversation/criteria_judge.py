@@ -24,6 +24,7 @@ from holodeck.lib.conversation.types import (
     CriterionStatus,
     ScenarioResult,
     ScenarioUsageError,
+    verdict_of,
 )
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.spans.evidence import SpanEvidence, evidence_of, mentions_spans
@@ -129,10 +130,10 @@ class CriteriaJudge:
         if rows is None:
             return []
         if not input.judgment_criteria:
-            return verdict(rows, input.messages, self._optional)
+            return verdict_of(rows, input.messages, self._optional)
         # A criterion of a checkpoint counts, even if the same text is optional among the judge's.
         rows = [row.model_copy(update={"is_checkpoint": True}) for row in rows]
-        return verdict(rows, input.messages)
+        return verdict_of(rows, input.messages)
 
     async def rows(
         self,
@@ -191,8 +192,12 @@ class CriteriaJudge:
         )
         images = [image for message in messages for image in images_in(message)]
         rows: list[CriterionResult] | None
+        shown = prompt
+        if images:
+            *before, question = prompt
+            text = {"type": "text", "text": f"{question['content']}\n\n{IMAGES}"}
+            shown = [*before, {**question, "content": [text, *images]}]
         try:
-            shown = _with_images(prompt, images)
             rows = await self._judge.ask(shown, schema, parse, is_trial=bool(images))
         except EvaluationError as error:
             cause = error.__cause__
@@ -261,15 +266,6 @@ def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:
         {"role": "system", "content": instructions},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
-
-
-def _with_images(prompt: list[Message], images: Sequence[Message]) -> list[Message]:
-    """Return the prompt with the images of the conversation after its text."""
-    if not images:
-        return prompt
-    *before, question = prompt
-    text = f"{question['content']}\n\n{IMAGES}"
-    return [*before, {**question, "content": [{"type": "text", "text": text}, *images]}]
 
 
 def _schema(
@@ -359,31 +355,3 @@ def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[st
             f"the cached verdict is about {judged}, not about {list(criteria)}; delete its file,"
             " and the judge is asked again",
         )
-
-
-def verdict(
-    rows: Sequence[CriterionResult], messages: list[Message], optional: Collection[str] = ()
-) -> ScenarioResult:
-    """Return the result for these rows: all criteria that are not optional must have passed."""
-    by_status = {
-        status: [row.criterion for row in rows if row.status is status]
-        for status in CriterionStatus
-    }
-    not_passed = [row for row in rows if row.status is not CriterionStatus.PASSED]
-    missed = [row for row in not_passed if row.criterion not in optional]
-    code = None
-    if missed:
-        is_open = all(row.status is CriterionStatus.INCONCLUSIVE for row in missed)
-        code = "inconclusive" if is_open else "criteria_failed"
-    return ScenarioResult(
-        success=not missed,
-        messages=messages,
-        reasoning="\n".join(
-            f"{row.criterion}: {row.status}: {row.reasoning}" for row in not_passed or rows
-        ),
-        passed_criteria=by_status[CriterionStatus.PASSED],
-        failed_criteria=[row.criterion for row in not_passed],
-        inconclusive_criteria=by_status[CriterionStatus.INCONCLUSIVE],
-        criteria=list(rows),
-        reason_code=code,
-    )

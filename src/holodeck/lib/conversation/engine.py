@@ -38,13 +38,15 @@ from holodeck.lib.conversation.state import History, ScenarioState
 from holodeck.lib.conversation.types import (
     AgentInput,
     Callback,
+    CriterionResult,
+    CriterionStatus,
     EndConversation,
     JudgmentRequest,
     Participant,
     ScenarioResult,
     ScenarioUsageError,
     rows_of,
-    undecided_checkpoint,
+    verdict_of,
 )
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.spans.store import SpanStore
@@ -71,7 +73,7 @@ class Conversation:
     has_checkpoints = False
     """Whether a step may give the judge criteria of its own."""
     has_steps_left = False
-    """Whether a script has steps after the current one."""
+    """Whether a script has further steps."""
     span_store: SpanStore | None = None
     """The spans that were made during the run; None if they are not collected."""
 
@@ -104,7 +106,7 @@ class Conversation:
 
     @property
     def thread_id(self) -> str:
-        """The id of this conversation, a new one for each run."""
+        """The id of this conversation, new for each run."""
         return self.usage.thread_id
 
     @property
@@ -183,7 +185,7 @@ class Conversation:
     def add_messages(
         self, messages: Sequence[Mapping[str, Any]], from_agent_idx: int | None = None
     ) -> None:
-        """Add several messages of one author."""
+        """Add several messages of an author."""
         for message in messages:
             self.add_message(message, from_agent_idx)
 
@@ -264,7 +266,10 @@ class Conversation:
             index = self.turns.next_index()
             if index is not None:
                 self.turns.mark_spoken(index)
-                if self._is_too_early(index) or self._has_nothing_to_answer(index):
+                is_too_early = self.turns.current + 1 < (self.config.min_turns or 0)
+                if is_too_early and self.agents[index].role is AgentRole.JUDGE:
+                    continue
+                if self._has_nothing_to_answer(index):
                     continue
                 is_last = may_conclude and self._has_last_word(index, is_counted=is_counted)
                 messages = await self._call(index, JudgmentRequest() if is_last else None)
@@ -284,7 +289,7 @@ class Conversation:
         return await returned if inspect.isawaitable(returned) else returned
 
     def _has_too_many_turns(self, *, is_counted: bool, further: int = 0) -> bool:
-        """Whether the current turn, or one after `further` turns, is one too many.
+        """Whether the current turn, or the turn after `further` more, is too many.
 
         `proceed(turns)` gets its turns, however many a script has played before.
         """
@@ -299,11 +304,6 @@ class Conversation:
         if self._able_judges() != [index] or self.turns.next_index() is not None:
             return False
         return self._has_too_many_turns(is_counted=is_counted, further=1)
-
-    def _is_too_early(self, index: int) -> bool:
-        """Whether it is a judge's turn before `min_turns` turns are played."""
-        least = self.config.min_turns or 0
-        return self.agents[index].role is AgentRole.JUDGE and self.turns.current + 1 < least
 
     def _has_nothing_to_answer(self, index: int) -> bool:
         """Whether it is an agent's turn after the user left without a message."""
@@ -374,7 +374,14 @@ class Conversation:
         request = request.model_copy(update={"criteria": list(criteria)})
         result = await self._run_role_step(AgentRole.JUDGE, request=request)
         if result is None:
-            result = self.complete(undecided_checkpoint(criteria))
+            status, reasoning = CriterionStatus.INCONCLUSIVE, "the judge gave no verdict"
+            rows = [
+                CriterionResult(
+                    criterion=criterion, status=status, reasoning=reasoning, is_checkpoint=True
+                )
+                for criterion in criteria
+            ]
+            result = self.complete(verdict_of(rows, []))
         if not result.success:
             return result
         self.usage.add_passed_checkpoint(result)
@@ -458,7 +465,7 @@ class Conversation:
         return messages
 
     def _span_around(self, participant: Participant) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Return a context for one call of a participant; for subclasses that trace calls."""
+        """Return a context for a call of a participant; for subclasses that trace calls."""
         return nullcontext()
 
     def _accept_verdict(self, result: ScenarioResult) -> ScenarioResult:

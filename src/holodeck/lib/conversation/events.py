@@ -28,7 +28,7 @@ PATIENCE_S = 1.0
 """How long the end of a run waits for its listeners."""
 _ID_LETTERS = string.ascii_letters + string.digits
 _NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
-"""Opening a pipe without a reader fails instead of waiting for one."""
+"""Opening a pipe without a reader fails instead of waiting."""
 
 
 def new_id(kind: str) -> str:
@@ -109,7 +109,7 @@ Listener = Callable[[Event], None]
 
 
 class EventStream:
-    """The listeners of one conversation."""
+    """The listeners of a conversation."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -125,7 +125,7 @@ class EventStream:
         return Subscription(self._listeners, on_next)
 
     def dispatcher(self) -> "EventDispatcher":
-        """Return what delivers the events of one run."""
+        """Return what delivers the events of a run."""
         return EventDispatcher(
             [ListenerThread(listener) for listener in self._listeners], tuple(self._relays)
         )
@@ -147,7 +147,7 @@ class Subscription:
 
 
 class EventDispatcher:
-    """Delivers the events of one run to listeners, each in a thread of its own."""
+    """Delivers the events of a run to listeners, each in a thread of its own."""
 
     def __init__(self, threads: "list[ListenerThread]", relays: Sequence[Listener] = ()) -> None:
         self._threads = threads
@@ -199,7 +199,7 @@ async def _wait_for_all(waits: Sequence[Callable[[float], object]]) -> None:
 
 
 class ListenerThread:
-    """Calls one listener with events in their order; one that hangs delays no other."""
+    """Calls a listener with events in their order; if it hangs, the others go on."""
 
     def __init__(self, listener: Listener) -> None:
         self.queue: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
@@ -222,7 +222,7 @@ Clean = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class EventFile:
-    """A listener that appends each event to a file as one line of JSON.
+    """A listener that appends each event to a file as a line of JSON.
 
     Args:
         path: The file; runs and processes may share it.

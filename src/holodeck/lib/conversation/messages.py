@@ -134,7 +134,7 @@ def text_of(message: Message) -> str:
 
 
 def is_unanswered(messages: Iterable[Message]) -> bool:
-    """Whether the agent's last message before one of the user, or before the end, shows nothing."""
+    """Whether the agent's last message before the user's next, or before the end, shows nothing."""
     last: Message | None = None
     for message in [*messages, {"role": "user"}]:
         if message.get("role") == "assistant":

@@ -148,7 +148,7 @@ class Turns:
 
 
 class ConversationTimeLimitExceeded(BackendTimeoutError):
-    """A time limit of the conversation has passed; the message says which one, and where."""
+    """A time limit of the conversation has passed; the message says which, and where."""
 
 
 class TimeLimits:
@@ -203,7 +203,7 @@ def record_cache_hit() -> None:
 
 
 def record_response(calls: int, response: ChatResponse | None) -> None:
-    """Add the requests for one response, of which the last failed if there is no response."""
+    """Add the requests for a response, of which the last failed if there is no response."""
     usage = TokenUsage() if response is None else response.usage
     record_usage(usage, calls=calls, failed=calls - (response is not None))
 
@@ -220,7 +220,7 @@ def count_usage() -> Iterator[UsageMeter]:
 
 
 class RunUsage:
-    """Time and usage of one run by participant, its ids, and the checkpoints that passed."""
+    """Time and usage of a run by participant, its ids, and the checkpoints that passed."""
 
     def __init__(self, batch_run_id: str) -> None:
         self.thread_id = new_id("thread")
@@ -232,7 +232,7 @@ class RunUsage:
         self._meters: defaultdict[str, UsageMeter] = defaultdict(UsageMeter)
 
     def add(self, index: int, role: AgentRole, seconds: float, used: UsageMeter) -> None:
-        """Count one call of a participant."""
+        """Count a call of a participant."""
         self._seconds[index] += seconds
         self._meters[role.value].merge(used)
 
@@ -247,7 +247,7 @@ class RunUsage:
     def complete(
         self, result: ScenarioResult, messages: list[Message], agents: Iterable[int]
     ) -> ScenarioResult:
-        """Return the result with times, ids, usage and checkpoints; a complete one as it is."""
+        """Return the result with times, ids, usage and checkpoints; a complete result as it is."""
         if result.scenario_run_id == self.scenario_run_id:
             return result
         total_time, agent_time = result.total_time, result.agent_time
@@ -275,12 +275,12 @@ class RunUsage:
 
 
 class ParticipantCaller:
-    """Calls the participants of one run within the time limit, and counts what they use.
+    """Calls the participants of a run within the time limit, and counts what they use.
 
     Args:
         limits: The time limits of the run.
         usage: Counts time and tokens.
-        timeout: Seconds that one call may take; None for no limit.
+        timeout: Seconds that a call may take; None for no limit.
     """
 
     def __init__(self, limits: TimeLimits, usage: RunUsage, timeout: float | None) -> None:

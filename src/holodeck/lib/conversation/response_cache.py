@@ -1,4 +1,4 @@
-"""The response cache: recorded responses, one JSON file each, and what identifies a call."""
+"""The response cache: recorded responses, a JSON file each, and what identifies a call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _AS_TEXT = (date, time_of_day, timedelta, Decimal, Fraction, UUID, PurePath)
 _AGENT_ROLE = "holodeck.lib.conversation.roles.AgentRole"
 """The name of AgentRole in recordings: where it was before it moved, as keys must not change."""
 _claimed: ContextVar[frozenset[Path]] = ContextVar("holodeck_claimed_calls", default=frozenset())
-"""The locks that the calls around the current one hold."""
+"""The locks that the surrounding calls hold."""
 
 
 class NotRecorded(ConfigError):
@@ -77,7 +77,7 @@ class UncacheableValue(ConfigError):
 
 
 class CacheKey:
-    """Converts the values of one call to JSON that is the same in every process.
+    """Converts the values of a call to JSON that is the same in every process.
 
     Args:
         ids: Ids that are new in every run, with what replaces them.
@@ -213,7 +213,7 @@ def model_cache_facts(llm: LLMProvider) -> dict[str, object]:
 
 
 class ResponseCache:
-    """Replays the recorded responses of one cache key, and records new ones.
+    """Replays the recorded responses of a cache key, and records new ones.
 
     Args:
         folder: Contains the files of all cache keys.
@@ -287,9 +287,9 @@ class ResponseCache:
 
     @contextmanager
     def try_claim(self, key: Mapping[str, Any]) -> Iterator[bool]:
-        """Try to be the only one who makes a call; yield whether no other makes it now.
+        """Try to make a call alone; yield whether nobody else makes it now.
 
-        Others are in this process or in another one. When recording, every caller may make it.
+        Others are in any process. When recording, every caller may make it.
         Raises ConfigError if nothing can be written.
         """
         path = self._path(key)

@@ -48,7 +48,7 @@ def framework_outcome(error: BaseException) -> FrameworkOutcome | None:
 
 
 def notify_result_listeners(name: str, result: Any) -> None:
-    """Call all listeners; one that raises is logged."""
+    """Call all listeners; what they raise is logged."""
     for listener in _listeners:
         try:
             listener(name, result)

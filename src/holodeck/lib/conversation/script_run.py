@@ -1,4 +1,4 @@
-"""The run of a script, from the first step to the result."""
+"""The steps of a script, and its run from the first step to the result."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import traceback
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,10 +21,10 @@ from holodeck.lib.conversation.participants import (
     HasCriteria,
 )
 from holodeck.lib.conversation.result_listeners import framework_outcome
-from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.terminal import Debugger, SilentUser
 from holodeck.lib.conversation.types import (
+    Callback,
     JudgmentRequest,
     Participant,
     ScenarioResult,
@@ -35,6 +35,113 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.support.text import describe, message_of, one_line
 from holodeck.lib.user_code.raised import with_location
+
+Content = str | Mapping[str, Any]
+_unused: ContextVar[list[Step] | None] = ContextVar("holodeck_unused_steps", default=None)
+
+
+class DroppedStep(UserWarning):
+    """A step made or returned something that looks like a decision but has no effect."""
+
+
+class Step:
+    """A step of a script: called with the state, it returns an awaitable of a result or None."""
+
+    def __init__(
+        self, name: str, run: Callable[[Conversation], Awaitable[ScenarioResult | None]]
+    ) -> None:
+        self.name = name
+        self._run = run
+        unused = _unused.get()
+        if unused is not None:
+            unused.append(self)
+
+    def __call__(self, state: ScenarioState) -> Awaitable[ScenarioResult | None]:
+        unused = _unused.get()
+        if unused is not None and self not in unused:
+            unused.append(self)
+        return self._run_once(state, unused)
+
+    async def _run_once(
+        self, state: ScenarioState, unused: list[Step] | None
+    ) -> ScenarioResult | None:
+        if unused is not None and self in unused:
+            unused.remove(self)
+        conversation: Any = state._executor  # noqa: SLF001 - steps reach the engine by the state
+        return await self._run(conversation)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+
+@contextmanager
+def unused_steps() -> Iterator[list[Step]]:
+    """Collect the steps made or applied inside the block that were not awaited."""
+    unused: list[Step] = []
+    token = _unused.set(unused)
+    try:
+        yield unused
+    finally:
+        _unused.reset(token)
+
+
+def message(message: Mapping[str, Any]) -> Step:
+    """Add a message; one of the user or of the agent takes their turn."""
+    return Step("message", lambda conversation: conversation.message(message))
+
+
+def user(content: Content | None = None) -> Step:
+    """Add `content` as the user's message, or let the user speak."""
+    return Step("user", lambda conversation: conversation.user(content))
+
+
+def agent(content: Content | None = None) -> Step:
+    """Let the agent answer, or add `content` in place of its answer."""
+    return Step("agent", lambda conversation: conversation.agent(content))
+
+
+def judge(
+    criteria: str | Sequence[str] | None = None,
+    additional_context: str | None = None,
+    *,
+    content: Content | None = None,
+) -> Step:
+    """Ask the judge for its verdict: on its own criteria, or on those of a checkpoint.
+
+    `additional_context` is what it should know besides the conversation, such as the output of a
+    command. `content` is added as a message of the assistant, and the judge is not called.
+    """
+    return Step(
+        "judge",
+        lambda conversation: conversation.judge(criteria, additional_context, content=content),
+    )
+
+
+def proceed(
+    turns: int | None = None,
+    on_turn: Callback | None = None,
+    on_step: Callback | None = None,
+    on_turn_end: Callback | None = None,
+) -> Step:
+    """Let all participants speak in turn, until there is a result or `turns` are used up."""
+    return Step(
+        "proceed",
+        lambda conversation: conversation.proceed(turns, on_turn, on_step, on_turn_end),
+    )
+
+
+def succeed(reasoning: str | None = None) -> Step:
+    """End the case: it passed."""
+    return Step("succeed", lambda conversation: conversation.succeed(reasoning))
+
+
+def fail(reasoning: str | None = None) -> Step:
+    """End the case: it failed."""
+    return Step("fail", lambda conversation: conversation.fail(reasoning))
+
+
+STEPS = (message, user, agent, judge, proceed, succeed, fail)
+"""The functions that make steps; none of them is a step itself."""
 
 _MAX_REASONING = 160
 NO_CONCLUSION = (
@@ -113,13 +220,10 @@ class ScriptRun(Conversation):
         self._dispatcher.put(started)
         try:
             result = await self._run_script()
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            self._finish("CANCELLED", self.error_result(error))
-            self._dispatcher.close()
-            raise
-        except (SystemExit, GeneratorExit) as error:  # no time to wait for listeners
-            self._finish("ERROR", self.error_result(error))
-            self._dispatcher.close()
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+            self._finish("CANCELLED" if is_cancelled else "ERROR", self.error_result(error))
+            self._dispatcher.close()  # there is no time to wait for listeners
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
             broken = self.error_result(error)
@@ -138,7 +242,7 @@ class ScriptRun(Conversation):
         self._dispatcher.put(RunFinished(status=status, result=result, **self.ids))
 
     def on_result(self, result: ScenarioResult) -> None:
-        """Called with the result of each run, also of one that an error ended; for subclasses."""
+        """Called with the result of each run, also if an error ended it; for subclasses."""
 
     async def _run_script(self) -> ScenarioResult:
         async with AsyncExitStack() as stack:
@@ -215,7 +319,7 @@ class ScriptRun(Conversation):
         return returned
 
     def _reject_generator(self, returned: object) -> None:
-        if isinstance(returned, Generator | AsyncGenerator):
+        if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
             raise self.usage_error("it is a generator, whose code never runs; remove `yield`")
 
     def _warn(self, message: str) -> None:

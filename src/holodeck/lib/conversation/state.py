@@ -207,7 +207,7 @@ class ScenarioState:
 
     @property
     def traces(self) -> list[TraceView]:
-        """The traces of the conversation, one for each turn."""
+        """The traces of the conversation: each turn has its own."""
         return traces_of(self.spans, self._calls(), self._positions_of_traces())
 
     @property
@@ -320,7 +320,7 @@ class ScenarioState:
         return self.last_tool_call(tool_name) is not None
 
     def tool_calls(self, tool_name: str | None = None) -> ToolCalls:
-        """All calls of one tool or of any, oldest first, each with `input` and `output`.
+        """All calls of a tool or of any, oldest first, each with `input` and `output`.
 
         They come from messages, and from spans of tools.
 

@@ -34,7 +34,7 @@ _CONTEXTS = ("langwatch.rag_contexts", "langwatch.rag.contexts", "retrieval.docu
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool call. The one that stands for no call at all is false."""
+    """A tool call; false if it stands for no call at all."""
 
     name: str
     input: Any = None
@@ -79,7 +79,7 @@ class ToolCalls(list[ToolCall]):
 
 
 def calls_of(calls: Iterable[ToolCall], name: str | None) -> ToolCalls:
-    """Return the calls of one tool, or all calls if the name is None."""
+    """Return the calls of a tool, or all calls if the name is None."""
     return ToolCalls([call for call in calls if name in {None, call.name}], name)
 
 
@@ -109,7 +109,7 @@ class TurnView:
     """The spans of the turn; None if there are none."""
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
-        """The calls of one tool or of any in this turn, oldest first."""
+        """The calls of a tool or of any in this turn, oldest first."""
         return calls_of(self._calls, name)
 
 

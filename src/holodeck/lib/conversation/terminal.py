@@ -58,7 +58,7 @@ _lock = threading.Lock()
 
 
 class ConversationPrinter:
-    """A listener that shows one run on stderr; with its name once it is not the only one.
+    """A listener that shows a run on stderr; with its name once several runs are shown.
 
     Args:
         is_named: Whether to show the name even if it is the only run.
@@ -195,10 +195,10 @@ class Debugger:
 
     @asynccontextmanager
     async def terminal(self, case: str) -> AsyncIterator[None]:
-        """Hold the terminal for one run; other runs wait until it is free.
+        """Hold the terminal for a run; other runs wait until it is free.
 
         Raises:
-            ScenarioUsageError: The run is part of one that holds the terminal.
+            ScenarioUsageError: Another run that holds the terminal contains this run.
         """
         outer = _debugged.get()
         if outer is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, Union
@@ -34,7 +34,7 @@ class CriterionStatus(StrEnum):
 
 
 class CriterionResult(BaseModel):
-    """A judge's verdict on one criterion, with its reasoning."""
+    """A judge's verdict on a criterion, with its reasoning."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -247,25 +247,31 @@ def _rows(criteria: Iterable[str], status: CriterionStatus) -> list[CriterionRes
     return [CriterionResult(criterion=criterion, status=status) for criterion in criteria]
 
 
-def undecided_checkpoint(criteria: Sequence[str]) -> ScenarioResult:
-    """Return the result of a checkpoint whose judge gave no verdict: it did not pass."""
-    reasoning = "the judge gave no verdict"
+def verdict_of(
+    rows: Sequence[CriterionResult], messages: list[Message], optional: Collection[str] = ()
+) -> ScenarioResult:
+    """Return the result for these rows: all criteria that are not optional must have passed."""
+    by_status = {
+        status: [row.criterion for row in rows if row.status is status]
+        for status in CriterionStatus
+    }
+    not_passed = [row for row in rows if row.status is not CriterionStatus.PASSED]
+    missed = [row for row in not_passed if row.criterion not in optional]
+    code = None
+    if missed:
+        is_open = all(row.status is CriterionStatus.INCONCLUSIVE for row in missed)
+        code = "inconclusive" if is_open else "criteria_failed"
     return ScenarioResult(
-        success=False,
-        messages=[],
-        reasoning="\n".join(f"{criterion}: {reasoning}" for criterion in criteria),
-        failed_criteria=list(criteria),
-        inconclusive_criteria=list(criteria),
-        criteria=[
-            CriterionResult(
-                criterion=criterion,
-                status=CriterionStatus.INCONCLUSIVE,
-                reasoning=reasoning,
-                is_checkpoint=True,
-            )
-            for criterion in criteria
-        ],
-        reason_code="inconclusive",
+        success=not missed,
+        messages=messages,
+        reasoning="\n".join(
+            f"{row.criterion}: {row.status}: {row.reasoning}" for row in not_passed or rows
+        ),
+        passed_criteria=by_status[CriterionStatus.PASSED],
+        failed_criteria=[row.criterion for row in not_passed],
+        inconclusive_criteria=by_status[CriterionStatus.INCONCLUSIVE],
+        criteria=list(rows),
+        reason_code=code,
     )
 
 

@@ -1,4 +1,4 @@
-"""Adapters: `base` has the protocol; `openai` and `langchain` have one adapter each."""
+"""Adapters: `base` has the protocol; `openai` and `langchain` have an adapter each."""
 
 from holodeck.suite.adapters.base import AgentAdapter
 

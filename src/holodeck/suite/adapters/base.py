@@ -29,7 +29,7 @@ class AgentAdapter(Protocol):
     """The agent under test; `run` may also be a coroutine function."""
 
     def run(self, input: str, context: Context | None = None) -> AgentResult:  # noqa: A002
-        """Return the agent's answer to one input."""
+        """Return the agent's answer to an input."""
         ...
 
 
@@ -49,7 +49,7 @@ class AdapterBackend:
         # A copy, so that no attempt changes what the next one gets.
         self._context = deepcopy(context, dict(self._shared))
         self.answer = AgentResult(output="")
-        """The last one; its output is empty if there is none."""
+        """The latest; its output is empty if there is none."""
         self.failure: BackendError | None = None
         """Why there is no answer."""
 

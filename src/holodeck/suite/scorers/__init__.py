@@ -1,4 +1,4 @@
-"""Scorers: `base` has the registry, and each other module one built-in scorer."""
+"""Scorers: `base` has the registry, and each other module a built-in scorer."""
 
 from holodeck.suite.scorers.base import Scorer, get_scorer, list_scorers, register_scorer
 from holodeck.suite.scorers.exact import ExactMatchScorer

@@ -47,7 +47,7 @@ class BuiltInScorer(ABC):
     name: str
 
     def score(self, scenario: Scenario, result: AgentResult) -> ScoreResult:
-        """Return the score of an answer; one with an `error` if it cannot be decided."""
+        """Return the score of an answer, with an `error` if it cannot be decided."""
         try:
             return self._score(scenario, result)
         except HoloDeckError as error:
@@ -89,7 +89,7 @@ _registered: dict[str, Scorer] = {}
 
 
 def register_scorer(scorer: Scorer, replace: bool = False) -> None:
-    """Make a scorer available under its `name`, in place of the one that has the name.
+    """Make a scorer available under its `name`, in place of any other of this name.
 
     A warning names what it replaces, unless `replace` is True or both are of the same class. Raises
     ConfigError.

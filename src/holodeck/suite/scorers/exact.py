@@ -13,7 +13,7 @@ class ExactMatchScorer(BuiltInScorer):
     name: str = "exact"
 
     def _score(self, scenario: Scenario, result: AgentResult) -> ScoreResult:
-        """Return 1 if the answer is the expected one, else 0."""
+        """Return 1 if the answer is as expected, else 0."""
         if scenario.expected_output is None:
             raise ConfigError("expected_output", "'exact' compares with it; write it")
         normalize = scenario.metadata.get("exact_normalize", True)

@@ -14,8 +14,8 @@ from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatS
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import ResponseCache
-from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.script_run import judge as final_judgement
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation, Participant, ScenarioResult

@@ -10,10 +10,15 @@ from typing import Any
 from holodeck.errors import ConfigError
 from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
-from holodeck.lib.conversation import script
+from holodeck.lib.conversation import script_run as script
 from holodeck.lib.conversation.messages import AgentRole, Message, text_of
-from holodeck.lib.conversation.script import Step, unused_steps
-from holodeck.lib.conversation.script_run import ScriptRun, dropped_result_message, running
+from holodeck.lib.conversation.script_run import (
+    ScriptRun,
+    Step,
+    dropped_result_message,
+    running,
+    unused_steps,
+)
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.terminal import SilentUser
 from holodeck.lib.conversation.types import (
