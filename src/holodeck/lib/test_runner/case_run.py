@@ -220,25 +220,6 @@ class CaseSetup:
         self.events = RunEvents(self.agent, self.config, self.config_loader)
 
     @property
-    def judges(self) -> Judges:
-        """The judges of the run."""
-        return self.evaluator_set.judge_provider.judges
-
-    @property
-    def notes(self) -> list[str]:
-        """What readers of the report must know."""
-        return self.evaluator_set.judge_provider.notes
-
-    def note(self, text: str) -> None:
-        """Add a note to the report and log it, once."""
-        self.evaluator_set.judge_provider.note(text)
-
-    def add_note(self, text: str) -> None:
-        """Add a note that has been logged."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-    @property
     def agent_to_select(self) -> Agent:
         """The agent, whose processes are told where spans go, if they are checked."""
         return self.agent if self.traces is None else self.traces.exporting(self.agent)
@@ -291,7 +272,7 @@ class CaseSetup:
             return
         await self.traces.close()
         for text in self.traces.notes:
-            self.note(text)
+            self.evaluator_set.note(text)
 
 
 async def run_with_retries(

@@ -260,7 +260,7 @@ class TestExecutor:
             len(self._run_state.remaining),
             of_caller=self._needs_this_process(),
             needs_child=in_child,
-            note=setup.note,
+            note=setup.evaluator_set.note,
         )
         if count == 0:
             async with self._open_own_lane() as lane:
@@ -346,9 +346,9 @@ class TestExecutor:
         return self._backend
 
     def _lane(self, backend: AgentBackend) -> Lane:
-        config, is_injected = self.config, self._is_injected
+        config, note = self.config, self.setup.evaluator_set.note
         concurrency = concurrency_of(
-            backend, self.agent_config, config, is_injected=is_injected, note=self.setup.note
+            backend, self.agent_config, config, is_injected=self._is_injected, note=note
         )
         self.is_one_at_a_time = (
             config.parallel_test_cases == "auto"
@@ -372,7 +372,7 @@ class TestExecutor:
         if costs and (is_limited or self.agent_config.prices is not None):
             calls = plural(sum(cost.calls for cost in costs), "request", form=",")
             tokens = sum((cost.tokens for cost in costs), TokenUsage()).total_tokens
-            self.setup.note(PREPARED.format(calls, f"{tokens:,}"))
+            self.setup.evaluator_set.note(PREPARED.format(calls, f"{tokens:,}"))
         return costs
 
     def _report_start(self, case: TestCaseModel) -> None:
@@ -408,7 +408,7 @@ class TestExecutor:
             stopped_by=stop.kind if stop else None,
             planned_tests=len(self.cases),
             selection=self.options.selection,
-            notes=self.setup.notes,
+            notes=self.setup.evaluator_set.notes,
             prompts=self._prompts,
         )
 

@@ -111,7 +111,7 @@ class Rescoring:
             "stopped_by": None,
             "planned_tests": len(self._agent.test_cases or []),
             "selection": self._selection,
-            "notes": self._evaluator_set.judge_provider.notes,
+            "notes": self._evaluator_set.notes,
         }
         return before.model_copy(update=update)
 

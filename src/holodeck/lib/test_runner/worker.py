@@ -177,10 +177,10 @@ class _Worker:
             allow_side_effects=task.allow_side_effects,
             options=self._options(),
         )
-        self._judges = executor.setup.judges
+        self._judges = executor.setup.evaluator_set.judges
         self._judges.share(lambda *of: self._channel.send(["judge", *of]))
         executor.begin()
-        self._notes = executor.setup.notes
+        self._notes = executor.setup.evaluator_set.notes
         async with executor.open_lane() as lane:
             self._lane = lane
             costs = [cost.model_dump(mode="json") for cost in lane.preparation_costs]

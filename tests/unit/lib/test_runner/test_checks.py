@@ -176,7 +176,7 @@ def test_the_mode_says_what_a_judge_without_a_check_means(
     judged, literal = checks.checks_of(0).at_end
     assert (judged.trust and judged.trust.state) == trust
     assert (judged.is_distrusted, literal.trust) == (is_distrusted, None)
-    assert len(checks.judge_provider.notes) == notes
+    assert len(checks.notes) == notes
 
 
 @pytest.mark.parametrize("kind", ["case", "turn"])

@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.judge import Judges
-from holodeck.lib.test_runner.grading.checks import EvaluatorSet, JudgeProvider
+from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.models.agent import Agent
 from holodeck.models.metrics.deepeval import RAGMetric
 
@@ -20,23 +20,24 @@ def metric(**keys):
     return RAGMetric(type="rag", metric_type="faithfulness", **keys)
 
 
-def judge_provider(agent_model=None, judge_model=None):
+def evaluator_set(agent_model=None, judge_model=None):
     evaluations = {"model": judge_model, "metrics": [{"metric": "contains", "value": "x"}]}
     own = {"model": agent_model, "instructions": {"inline": "hi"}} if agent_model else {}
     backend = {} if agent_model else {"backend": "a:b"}
-    return JudgeProvider(Agent(name="x", evaluations=evaluations, **own, **backend), Judges())
+    agent = Agent(name="x", evaluations=evaluations, **own, **backend)
+    return EvaluatorSet(agent, judges=Judges())
 
 
 def test_the_metrics_own_model_judges_before_the_shared_one_and_that_before_the_agents():
-    every = judge_provider(model("agents"), model("shared"))
+    every = evaluator_set(model("agents"), model("shared"))
 
     assert every.find_judge_of(metric(model=model("own"))).name == "openai/own"
     assert every.find_judge_of(metric()).name == "openai/shared"
-    assert judge_provider(model("agents")).find_judge_of(metric()).name == "openai/agents"
+    assert evaluator_set(model("agents")).find_judge_of(metric()).name == "openai/agents"
 
 
 def test_a_metric_without_anybody_to_judge_is_a_configuration_error():
-    assert judge_provider().find_judge_of(metric()) is None
+    assert evaluator_set().find_judge_of(metric()) is None
     judged = {"type": "judge", "name": "polite", "criteria": ["It is polite."]}
     agent = Agent(name="x", backend="a:b", evaluations={"metrics": [judged]})
     with pytest.raises(ConfigError, match=r"metrics\[0\]: .* needs a model that judges"):
@@ -44,7 +45,7 @@ def test_a_metric_without_anybody_to_judge_is_a_configuration_error():
 
 
 def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
-    seen = judge_provider(model("same"), model("same"))
+    seen = evaluator_set(model("same"), model("same"))
 
     for _ in range(2):
         seen.warn_of(metric(model=model("same")).model)
@@ -55,7 +56,7 @@ def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
 
 
 def test_a_judge_that_is_too_small_is_warned_of(caplog):
-    seen = judge_provider(model("agents"))
+    seen = evaluator_set(model("agents"))
 
     seen.warn_of(metric(model=model("smollm2-135m-instruct", "local")).model)
     seen.warn_of(metric(model=model("other")).model)

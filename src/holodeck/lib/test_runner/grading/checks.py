@@ -75,46 +75,6 @@ class CaseChecks:
     """What a judge decides, on the whole conversation and at checkpoints of the script."""
 
 
-class JudgeProvider:
-    """Finds the judge of each metric, and notes what makes a judge hard to trust."""
-
-    def __init__(self, agent: Agent, judges: Judges) -> None:
-        self._agent = agent
-        self.judges = judges
-        self.notes: list[str] = []
-        """What readers of the report must know."""
-
-    def find_judge_of(self, metric: MetricSettings) -> Judge | None:
-        """Return the judge that the metric would ask; None if no model is configured."""
-        llm = judge_model_of(self._agent, metric)
-        return None if llm is None else self.judge_with(llm)
-
-    def judge_with(self, llm: LLMProvider) -> Judge:
-        """Return the judge of a model."""
-        return self.judges.of(llm, is_agents_own=llm is self._agent.model)
-
-    def warn_of(self, llm: LLMProvider) -> None:
-        """Note what makes a judge hard to trust."""
-        name = f"{llm.provider.value}/{llm.name}"
-        own = self._agent.model
-        if own is not None and all(getattr(own, key) == getattr(llm, key) for key in _IDENTITY):
-            self.note(
-                f"the judge {name} is the agent's own model, and models rate their own answers"
-                " higher; use another with 'evaluations.model'"
-            )
-        if llm.provider is ProviderEnum.LOCAL and llm.name == DEFAULT_LOCAL_MODEL:
-            self.note(
-                f"the judge {name} is too small to judge: its verdicts are nearly random;"
-                " use 'qwen2.5-coder-1.5b-instruct' or a larger model"
-            )
-
-    def note(self, text: str) -> None:
-        """Add a note to the report and log it, once."""
-        if text not in self.notes:
-            self.notes.append(text)
-            logger.warning("%s", text)
-
-
 _IDENTITY = ("provider", "name", "endpoint")
 """The settings that say which model it is."""
 _HERE = "(this metric)"
@@ -205,7 +165,9 @@ class EvaluatorSet:
         self._injected = dict(injected or {})
         self._inputs = RequiredInputs(agent)
         self.case_caches = case_caches or CaseCaches(agent)
-        self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
+        self.judges = judges or Judges(base_dir=agent.base_dir)
+        self.notes: list[str] = []
+        """What readers of the report must know."""
         metrics = agent.evaluations.metrics if agent.evaluations else []
         self._global = self._build(metrics, "evaluations", "metrics")
         self._without_own = CaseChecks([*self._global])
@@ -223,7 +185,37 @@ class EvaluatorSet:
             checks.at_end.extend(self._extra)
         self._require_inputs()
         if (note := self._trust.note()) is not None:
-            self.judge_provider.notes.append(note)
+            self.notes.append(note)
+
+    def find_judge_of(self, metric: MetricSettings) -> Judge | None:
+        """Return the judge that the metric would ask; None if no model is configured."""
+        llm = judge_model_of(self._agent, metric)
+        return None if llm is None else self.judge_with(llm)
+
+    def judge_with(self, llm: LLMProvider) -> Judge:
+        """Return the judge of a model."""
+        return self.judges.of(llm, is_agents_own=llm is self._agent.model)
+
+    def warn_of(self, llm: LLMProvider) -> None:
+        """Note what makes a judge hard to trust."""
+        name = f"{llm.provider.value}/{llm.name}"
+        own = self._agent.model
+        if own is not None and all(getattr(own, key) == getattr(llm, key) for key in _IDENTITY):
+            self.note(
+                f"the judge {name} is the agent's own model, and models rate their own answers"
+                " higher; use another with 'evaluations.model'"
+            )
+        if llm.provider is ProviderEnum.LOCAL and llm.name == DEFAULT_LOCAL_MODEL:
+            self.note(
+                f"the judge {name} is too small to judge: its verdicts are nearly random;"
+                " use 'qwen2.5-coder-1.5b-instruct' or a larger model"
+            )
+
+    def note(self, text: str) -> None:
+        """Add a note to the report and log it, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            logger.warning("%s", text)
 
     @property
     def evaluators(self) -> dict[str, BaseEvaluator]:
@@ -245,7 +237,7 @@ class EvaluatorSet:
 
     async def close(self) -> None:
         """Close the connections of judges, and end the process of graders."""
-        await self.judge_provider.judges.close()
+        await self.judges.close()
         if "_graders" in vars(self):
             await self._graders.close()
 
@@ -284,9 +276,9 @@ class EvaluatorSet:
         location = self._agent.location("test_cases", index, key)
         if llm is None:
             raise ConfigError(location, NO_JUDGE)
-        self.judge_provider.warn_of(llm)
+        self.warn_of(llm)
         return CaseCriteria(
-            self.judge_provider.judge_with(llm),
+            self.judge_with(llm),
             case.criterion_settings,
             case.about,
             self.case_caches.cache_of(case, llm, location),
@@ -333,8 +325,8 @@ class EvaluatorSet:
     def _new_check(self, metric: MetricSettings, name: str) -> Check:
         evaluator, trust = self._injected.get(name), None
         if evaluator is None:
-            judge = self.judge_provider.find_judge_of(metric) if needs_judge(metric) else None
-            embeddings = self.judge_provider.judges.embeddings
+            judge = self.find_judge_of(metric) if needs_judge(metric) else None
+            embeddings = self.judges.embeddings
             evaluator = build_evaluator(
                 metric,
                 self._agent.base_dir,
@@ -349,7 +341,7 @@ class EvaluatorSet:
                 raise ConfigError(_HERE, f"{metric.label!r} needs a model that judges; {fix}")
             llm = judge_model_of(self._agent, metric) if evaluator.asks_judge else None
             if llm is not None:
-                self.judge_provider.warn_of(llm)
+                self.warn_of(llm)
                 trust = self._trust.trust_in(metric, llm)
         return Check(
             name,

@@ -239,8 +239,7 @@ def build_runners(
             raise ConfigError(location, NO_SIMULATOR)
         key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
         if key not in simulators:
-            judges = evaluator_set.judge_provider.judges
-            simulators[key] = judges.model(llm, is_agents_own=llm is agent.model)
+            simulators[key] = evaluator_set.judges.model(llm, is_agents_own=llm is agent.model)
         return simulators[key]
 
     def runner(case: TestCaseModel, index: int) -> ConversationRunner:

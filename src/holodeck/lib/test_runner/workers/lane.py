@@ -3,14 +3,12 @@
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import is_traced, propagation_headers
 from holodeck.lib.support.safe_paths import outside_is_allowed
 from holodeck.lib.test_runner.case_run import CaseSetup
-from holodeck.lib.test_runner.events import FollowedRun
 from holodeck.lib.test_runner.scheduling.schedule import Lane, RunState
 from holodeck.lib.test_runner.workers.connection import LocalProcesses, Place, WorkerTask
 from holodeck.lib.test_runner.workers.pool import WorkerPool
@@ -124,10 +122,7 @@ async def open_worker_lane(
         force_ingest: Whether tools embed all their documents again.
         on_start: Called with each case right before it runs.
     """
-    agent, settings, follow = setup.agent, setup.config, None
-    on_conversation = setup.options.on_conversation
-    if setup.events is not None or on_conversation is not None:
-        follow = partial(FollowedRun, setup.events, on_conversation)
+    agent, settings = setup.agent, setup.config
     task = WorkerTask(
         path=path,
         agent=agent,
@@ -138,13 +133,13 @@ async def open_worker_lane(
         log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},
         is_displayed=displayed.get() is not None,
         has_events=setup.events is not None,
-        has_conversations=on_conversation is not None,
+        has_conversations=setup.options.on_conversation is not None,
         has_telemetry=is_traced(),
         trace=propagation_headers(),
     )
     async with _open_place(agent, settings) as place:
         count = count or min(place.cores, len(run_state.remaining))
-        pool = WorkerPool(place, task, count, setup.add_note, setup.lost_result, follow=follow)
+        pool = WorkerPool(place, task, count, setup)
         async with pool.open():
             setting = settings.parallel_test_cases
             most = setting if isinstance(setting, int) else MAX_SLOTS

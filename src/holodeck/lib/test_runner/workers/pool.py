@@ -9,7 +9,7 @@ import contextvars
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ from holodeck.lib.observability.names import ELSEWHERE
 from holodeck.lib.processes.channel import BadMessage, FrameReader, Head, frame
 from holodeck.lib.processes.process_exit import note_process_exit
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.test_runner.case_run import FinishedRun
+from holodeck.lib.test_runner.case_run import CaseSetup, FinishedRun
 from holodeck.lib.test_runner.events import FollowedRun
 from holodeck.lib.test_runner.workers.connection import (
     ENDED,
@@ -44,6 +44,7 @@ CLOSE_S = 10.0
 """How long the workers of a run may take to close their agents."""
 _MAX_FRUITLESS = 3
 """Workers that end one after the other, without a result of any, before the run ends."""
+_RAN_AGAIN = "a worker process ended while it ran cases, which ran again"
 _MAX_RUNS = 2
 """Workers that a case may end."""
 
@@ -77,9 +78,12 @@ class WorkerRun:
                 reason = str(ended)
                 logger.warning("case %s: %s", self.case.name or self.index + 1, reason)
                 if last < _MAX_RUNS:
-                    self.pool.note("a worker process ended while it ran cases, which ran again")
+                    self.pool.add_notes(
+                        ["a worker process ended while it ran cases, which ran again"]
+                    )
         reason = f"{reason}, {_MAX_RUNS} times"
-        return FinishedRun(self.pool.lost_result(self.index, self.case, reason), failure="error")
+        result = self.pool.setup.lost_result(self.index, self.case, reason)
+        return FinishedRun(result, failure="error")
 
     def begin_try(self, followed: FollowedRun | None) -> None:
         """Begin to wait for a worker in the present task."""
@@ -257,9 +261,7 @@ class WorkerPool:
         place: Where they run.
         task: What each of them is told.
         count: How many there are.
-        note: Adds a note to the report.
-        lost_result: Returns the result of a case that ends its workers, given its index and why.
-        follow: Returns what publishes the events of a run of a case; None if nobody listens.
+        setup: Publishes what happens in the workers, and makes the results of cases that end them.
     """
 
     def __init__(
@@ -267,17 +269,13 @@ class WorkerPool:
         place: Place,
         task: WorkerTask,
         count: int,
-        note: Callable[[str], None],
-        lost_result: Callable[[int, TestCaseModel, str], TestResult],
-        follow: Callable[[], FollowedRun] | None = None,
+        setup: CaseSetup,
     ) -> None:
         self._place = place
         self._task = task
         self._packed = place.pack(task)
         self._count = count
-        self.note = note
-        self.lost_result = lost_result
-        self._follow = follow
+        self.setup = setup
         self._judges: dict[str, list[Head]] = {}
         """What became of the last requests to each judge."""
         self._limiters = build_limiters(task.settings)
@@ -356,7 +354,9 @@ class WorkerPool:
     async def run(self, run: WorkerRun) -> FinishedRun:
         """Run a case in the worker with the fewest. Raises WorkerEnded and HoloDeckError."""
         worker, number = await self._free_worker(), next(self._numbers)
-        followed = None if self._follow is None else self._follow()
+        events, on_conversation = self.setup.events, self.setup.options.on_conversation
+        is_followed = events is not None or on_conversation is not None
+        followed = FollowedRun(events, on_conversation) if is_followed else None
         run.begin_try(followed)
         finished = run.finished
         worker.runs[number] = run
@@ -428,5 +428,5 @@ class WorkerPool:
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add the notes of a worker to those of the run."""
-        for text in notes:
-            self.note(text)
+        known = self.setup.evaluator_set.notes
+        known += [text for text in dict.fromkeys(notes) if text not in known]
