@@ -2,9 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property, reduce
 from itertools import groupby
 from operator import and_
+from typing import Any
 from uuid import uuid4
 
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
@@ -16,7 +18,13 @@ from holodeck.models.cases.history import EarlierMessage, Image
 from holodeck.models.results.evidence import Evidence, evidence
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
-from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation, TurnResult
+from holodeck.models.test_result import (
+    MetricResult,
+    TestResult,
+    ToolCheck,
+    ToolInvocation,
+    TurnResult,
+)
 
 Send = Callable[[str], Awaitable[ExecutionResult]]
 """Sends a message to the agent."""
@@ -119,6 +127,21 @@ class CaseState:
         update = {"code": code, "reasoning": f"{reason}: {self.late_ending.reasoning}"}
         self.grades.ending = self.late_ending.model_copy(update=update)
         return True
+
+
+def result_of_case(case: TestCaseModel, **fields: Any) -> TestResult:
+    """Return a result of the case with these fields, and those that the case itself decides."""
+    return TestResult(
+        test_name=case.name,
+        test_id=case.id,
+        suite=case.suite,
+        tags=case.tags,
+        test_input=case.user_input,
+        expected_tools=case.expected_tools,
+        ground_truth=case.ground_truth,
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **fields,
+    )
 
 
 def calls_in(turns: Sequence[TurnResult]) -> list[ToolInvocation]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,7 @@ from holodeck.lib.test_runner.case_state import (
     agents_in,
     calls_in,
     evidence_of,
+    result_of_case,
     tools_in,
 )
 from holodeck.lib.test_runner.grading.checks import CaseChecks, Check
@@ -250,13 +250,9 @@ def build_result(
     case, turns, seconds = state.case, state.turns, state.agent_seconds
     calls, observed = calls_in(turns), evidence_of(turns)
     is_answered = bool(turns) and not state.errors
-    return TestResult(
-        test_name=case.name,
-        test_id=case.id,
-        suite=case.suite,
-        tags=case.tags,
+    return result_of_case(
+        case,
         history=list(state.history),
-        test_input=case.user_input,
         processed_files=[file for turn in turns for file in turn.processed_files],
         agent_response=turns[-1].agent_response if is_answered else None,
         tool_calls=[call.name for call in calls],
@@ -266,7 +262,6 @@ def build_result(
         raised=state.raised,
         attempts=[attempt for turn in turns for attempt in turn.attempts],
         model_requests=[request for turn in turns for request in turn.model_requests],
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
         token_usage=sum_of(answer.token_usage for answer in state.answers),
         agents=None if observed.agents is None else agents_in(turns),
         tools=None if observed.tools is None else tools_in(turns),
@@ -278,6 +273,8 @@ def build_result(
 def regraded_result(recorded: TestResult, state: CaseState, checks: CaseChecks) -> TestResult:
     """Return a recorded result with what is known of it now that it is graded again."""
     update = _graded_fields(state, checks, state.faults)
+    case = state.case
+    update |= {"expected_tools": case.expected_tools, "ground_truth": case.ground_truth}
     return recorded.model_copy(update={**update, "cost": None})
 
 
@@ -286,11 +283,9 @@ def _graded_fields(state: CaseState, checks: CaseChecks, errors: list[str]) -> d
     outcome, ending = decide_outcome(state, checks)
     grades, turns = state.grades, state.graded_turns
     return {
-        "expected_tools": state.case.expected_tools,
         "tools_matched": tools_matched(grades.tool_checks),
         "tool_checks": grades.tool_checks,
         "metric_results": grades.rows,
-        "ground_truth": state.case.ground_truth,
         "todo": state.case.todo,
         "passed": outcome is Outcome.PASSED,
         "outcome": outcome,
@@ -347,15 +342,7 @@ class ObservationBuilder:
 
     def with_tools(self, observed: Evidence) -> Evidence:
         """Return the evidence with where the tools of the agent are known from."""
-        return evidence(
-            tool_calls=observed.tool_calls,
-            token_usage=observed.token_usage,
-            history=observed.history,
-            tools="backend" if self._knows_tools else observed.tools,
-            latency=observed.latency,
-            agents=observed.agents,
-            tool_calls_problem=observed.tool_calls_problem,
-        )
+        return evidence(**vars(observed) | {"tools": "backend"}) if self._knows_tools else observed
 
     def tool_names(self, observed: Sequence[str]) -> Sequence[str]:
         """Return the tools that the agent is known to have: those its backend names, or ours."""

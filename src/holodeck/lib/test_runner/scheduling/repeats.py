@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -12,6 +11,7 @@ from statistics import fmean, stdev
 
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.test_runner.case_run import FinishedRun
+from holodeck.lib.test_runner.case_state import result_of_case
 from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult
@@ -144,20 +144,15 @@ def combine_repetitions(
     rows_by_name: dict[str, list[MetricResult]] = {}
     for row in chain.from_iterable(run.rows for run in runs):
         rows_by_name.setdefault(row.metric_name, []).append(row)
-    return TestResult(
-        test_name=runs[0].test_name if runs else case.name,
-        test_id=case.id,
-        suite=case.suite,
-        tags=case.tags,
+    # The runs may come from a record, which masks secrets.
+    names = {"test_name": runs[0].test_name, "test_input": runs[0].test_input} if runs else {}
+    result = result_of_case(
+        case,
         history=runs[0].history if runs else [],
-        test_input=runs[0].test_input if runs else case.user_input,
-        expected_tools=case.expected_tools,
-        ground_truth=case.ground_truth,
         passed=outcome.is_pass,
         outcome=outcome,
         execution_time_ms=sum(run.execution_time_ms for run in runs),
         errors=list(dict.fromkeys(broken)) if outcome is Outcome.AGENT_ERROR else [],
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
         token_usage=sum_of(
             run.token_usage
             for run in every
@@ -173,6 +168,7 @@ def combine_repetitions(
             runs=list(runs),
         ),
     )
+    return result.model_copy(update=names)
 
 
 def _spread_of(name: str, rows: Sequence[MetricResult]) -> Spread:

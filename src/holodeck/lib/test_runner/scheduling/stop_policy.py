@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 
 from holodeck.errors import Refusal
 from holodeck.lib.reports.costs import amount_of, calls_of, known_tokens, money, tokens_of
 from holodeck.lib.support.text import plural
+from holodeck.lib.test_runner.case_state import result_of_case
 from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -193,20 +193,13 @@ def result_if_skipped(case: TestCaseModel) -> TestResult | None:
 
 def skipped_result(case: TestCaseModel, by: SkipKind, reason: str) -> TestResult:
     """Return the result of a case that was not run."""
-    return TestResult(
-        test_name=case.name,
-        test_id=case.id,
-        suite=case.suite,
-        tags=case.tags,
-        test_input=case.user_input,
-        expected_tools=case.expected_tools,
-        ground_truth=case.ground_truth,
+    return result_of_case(
+        case,
         passed=False,
         outcome=Outcome.SKIPPED,
         skipped_by=by,
         skip_reason=reason,
         execution_time_ms=0,
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
 
 
