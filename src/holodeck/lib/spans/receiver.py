@@ -131,8 +131,6 @@ MAX_VALUE = 4_000
 """Characters of a value, or of the items of a list, that are kept."""
 MAX_DEPTH = 8
 """Of values inside of values."""
-_WRONG_SHAPE = (AttributeError, TypeError, ValueError)
-"""What a JSON document of another shape raises."""
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
@@ -187,7 +185,9 @@ def _readable(message: Any, scope: str, resource: "Resource") -> "ReadableSpan":
         return SpanContext(trace_id, int.from_bytes(span_id), is_remote=True)
 
     number = message.status.code
-    code = StatusCode(number) if number < len(StatusCode) else StatusCode.UNSET
+    code = StatusCode(number) if number in range(len(StatusCode)) else StatusCode.UNSET
+    # Only spans of this process are kept without a limit.
+    scope = f"exported {scope}" if scope == names.SCENARIO_TRACER else scope
     return ReadableSpan(
         message.name,
         context(message.span_id),
