@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,8 @@ SYNC_SECONDS = 0.05
 _MAX_ATTEMPTS = 100
 _MAX_DEPTH = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
+_TIME = "%Y%m%d-%H%M%S-%f"
+_MOMENT = timedelta(microseconds=1)
 _REPLACEMENT = "\ufffd".encode()
 
 
@@ -196,13 +198,23 @@ def _origin_of(agent: "Agent", hashes: dict[str, str]) -> RunOrigin:
 
 
 def _create_folder(parent: Path) -> str:
-    """Create a folder for the run; its name contains the time, so that names sort by it."""
+    """Create a folder for the run; its name sorts after those of earlier runs."""
     for _ in range(_MAX_ATTEMPTS):
-        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.urandom(3).hex()}"
+        name = f"{_time_after(path.name for path in parent.iterdir())}-{os.urandom(3).hex()}"
         with suppress(FileExistsError):
             (parent / name).mkdir(FOLDER_MODE)
             return name
     raise FileExistsError(f"no free name in {parent}")
+
+
+def _time_after(names: Iterable[str]) -> str:
+    """Return the time as a name begins with it; if the clock was put back, one after all names."""
+    now = datetime.now(UTC).strftime(_TIME)
+    latest = max((name.rpartition("-")[0] for name in names), default="")
+    if latest >= now:
+        with suppress(ValueError, OverflowError):
+            return (datetime.strptime(latest, _TIME) + _MOMENT).strftime(_TIME)  # noqa: DTZ007
+    return now
 
 
 def json_line(event: Model) -> bytes:
