@@ -56,7 +56,12 @@ class JudgeRequests:
     async def ask(self, prompt: str, schema: type[BaseModel] | None) -> BaseModel | str:
         """Return an answer that fits the schema and passes the check. Raises EvaluationError."""
         if schema is None:
-            return await self._ask_for_text(prompt)
+            if not self._takes_text:
+                raise EvaluationError(
+                    "DeepEval sent a request to the judge whose answer cannot be checked"
+                )
+            messages = [{"role": "user", "content": prompt}]
+            return (await self._free_judge().ask_for_text(messages)).text
         value, _ = await self._send(prompt, schema)
         return schema.model_validate(value)
 
@@ -72,7 +77,12 @@ class JudgeRequests:
         value, tokens = await self._send(prompt, library().score_schema, top_logprobs)
         score = str(value["score"])
         token = next((token for token in reversed(tokens) if token.text == score), None)
-        scores = [] if token is None else _on_scale(token.alternatives, self.scale)
+        low, high = self.scale
+        scores = [
+            (text, probability)
+            for text, probability in (() if token is None else token.alternatives)
+            if text.isdecimal() and low <= int(text) <= high and probability >= _LEAST_PROBABILITY
+        ]
         self.why_unweighted = _why_unweighted(tokens, scores, self.scale)
         alternatives = [
             SimpleNamespace(token=text, logprob=math.log(probability))
@@ -82,14 +92,6 @@ class JudgeRequests:
         logprobs = None if self.why_unweighted else SimpleNamespace(content=[chosen])
         message = SimpleNamespace(content=json.dumps(value))
         return SimpleNamespace(choices=[SimpleNamespace(message=message, logprobs=logprobs)])
-
-    async def _ask_for_text(self, prompt: str) -> str:
-        if not self._takes_text:
-            raise EvaluationError(
-                "DeepEval sent a request to the judge whose answer cannot be checked"
-            )
-        answer = await self._free_judge().ask_for_text([{"role": "user", "content": prompt}])
-        return answer.text
 
     async def _send(
         self, prompt: str, schema: type[BaseModel], top_logprobs: int | None = None
@@ -128,18 +130,6 @@ class JudgeRequests:
         return self._tasks
 
 
-def _on_scale(
-    alternatives: Sequence[tuple[str, float]], scale: tuple[int, int]
-) -> list[tuple[str, float]]:
-    """Return the tokens that are a score of the scale and likely enough to count."""
-    low, high = scale
-    return [
-        (text, probability)
-        for text, probability in alternatives
-        if text.isdecimal() and low <= int(text) <= high and probability >= _LEAST_PROBABILITY
-    ]
-
-
 def _why_unweighted(
     tokens: Sequence[Token], scores: Sequence[tuple[str, float]], scale: tuple[int, int]
 ) -> str | None:
@@ -154,13 +144,10 @@ def _why_unweighted(
     if not texts:
         return "no token of the judge's answer is its score"
     low, high = scale
-    if low <= 1 and high >= 10 and "1" in texts and not _names_ten(tokens):
+    names_ten = any(text == "10" for token in tokens for text, _ in token.alternatives)
+    if low <= 1 and high >= 10 and "1" in texts and not names_ten:
         return "1 may be the first token of 10"
     return None
-
-
-def _names_ten(tokens: Sequence[Token]) -> bool:
-    return any(text == "10" for token in tokens for text, _ in token.alternatives)
 
 
 @cache
