@@ -39,7 +39,7 @@ def build_pair(
     first: TestResult | None,
     second: TestResult | None,
 ) -> Pair:
-    """Return what the results of one case say; None is a result that does not exist."""
+    """Return what the results of a case say; None is a result that does not exist."""
     name, test_id, said = (
         (case.test_name, case.test_id, case.test_input)
         if isinstance(case, TestResult)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
 
-from holodeck.lib.checks.tool_matchers import equal_json
+from holodeck.lib.checks.matching import equal_json
 from holodeck.lib.support.text import one_line
 from holodeck.lib.support.tool_names import unprefixed
 from holodeck.models.records.comparison import AgentsDivergence, Divergence, Trajectories
@@ -124,7 +124,7 @@ def _turns(who: str, run: TestResult) -> list[_Turn]:
 
 @dataclass
 class _Comparison:
-    """The comparison of a run of agent A with one of agent B."""
+    """The comparison of a run of agent A with a run of agent B."""
 
     first: Sequence[_Turn]
     second: Sequence[_Turn]

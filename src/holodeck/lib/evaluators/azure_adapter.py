@@ -34,7 +34,7 @@ def agent_messages(
 
 
 AGENT_SPEAKS_FIRST = "(The conversation begins with the agent.)"
-"""Stands for the input that a first message of the agent answers; the library requires one."""
+"""Stands for the input that a first message of the agent answers; the library requires an input."""
 
 
 def dialogue(history: Sequence[Turn], query: str) -> list[JsonObject]:

@@ -46,8 +46,8 @@ def build_evaluator(
 
     The module of a `module:callable` is looked up in `base_dir` first; importing it runs the user's
     code. A judged metric without a `judge` can be built, but not evaluated. `embeddings` loads the
-    model for `semantic_similarity`; by default it is the built-in one. Graders that may run
-    elsewhere do so in the process that `graders` returns; by default in this one.
+    model for `semantic_similarity`; by default it is the built-in model. Graders that may run
+    elsewhere do so in the process that `graders` returns; by default in this process.
     """
     options: dict[str, Any] = {
         "timeout": METRIC_S if metric.timeout_ms is None else metric.timeout_ms / 1000,

@@ -135,7 +135,7 @@ _GROUND_TRUTH = (EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT)
 
 
 class EvalKwargsBuilder:
-    """Builds the inputs of evaluators from one test case.
+    """Builds the inputs of evaluators from a test case.
 
     Args:
         agent_response: The agent's response, which may be empty.
@@ -167,7 +167,7 @@ class EvalKwargsBuilder:
         """Return keyword arguments for `evaluator.evaluate()`.
 
         Inputs that the evaluator does not take, or that the case does not have (None), are omitted.
-        Evaluators with DeepEval's names get `context` as a list, others as one text.
+        Evaluators with DeepEval's names get `context` as a list, others as a text.
         """
         spec = evaluator.get_param_spec()
         deepeval, taken = spec.uses_deepeval_params(), spec.required | spec.optional

@@ -60,7 +60,7 @@ class OverlapEvaluator(ComparingEvaluator):
 
     @abstractmethod
     def _compare(self, response: str, reference: str) -> Score:
-        """Score the response against one reference."""
+        """Score the response against a reference."""
 
 
 class WordEvaluator(OverlapEvaluator):
@@ -122,7 +122,7 @@ class ROUGEEvaluator(WordEvaluator, metric="rouge"):
     """ROUGE F-measures by rouge-score, with stemming; `variant` selects the score.
 
     On plain ASCII text the results equal those of rouge-score's own tokenizer, which drops letters
-    of other alphabets, accented letters and vowel signs. This one keeps them.
+    of other alphabets, accented letters and vowel signs. Here they are kept.
     """
 
     settings: ROUGEMetric
@@ -249,7 +249,7 @@ def _meteor() -> Any:
 class TextSimilarity(Protocol):
     """Compares texts by meaning."""
 
-    def similarity(self, one: str, other: str) -> float:
+    def similarity(self, text: str, other: str) -> float:
         """Return the similarity of two texts from 0 to 1."""
         ...
 
@@ -308,7 +308,7 @@ _RUNS = {
     script: re.compile(f"[{letters}]" if letters is _KANA else f"[{letters}]{{2}}")
     for script, letters in _WITHOUT_SPACES.items()
 }
-"""Two letters in a row may be two words; one kana shows that the characters are Japanese."""
+"""Two letters in a row may be two words; a single kana shows that the characters are Japanese."""
 _CUT_BY: dict[Tokenize, frozenset[str]] = {
     "zh": frozenset({"Chinese characters"}),
     "ja-mecab": frozenset({"Chinese characters", "Japanese kana"}),

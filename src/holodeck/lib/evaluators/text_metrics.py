@@ -204,7 +204,7 @@ class NumberReader:
     """Finds the numbers in a text.
 
     A group of digits that is not clearly one number (1.2.3, 3,14, 1_000) is not read as a number,
-    and neither is one that something after it makes another (0x10, 10², 2½, 1.2M, 3 million).
+    and neither is a number that something after it makes another (0x10, 10², 2½, 1.2M, 3 million).
     Neither is 1,234 unless thousands separators are accepted, nor 45% unless percentages are
     accepted (then it is 0.45).
     """

@@ -36,6 +36,7 @@ from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.environment import cache_dir, hub_url, offline, proxy_for, set_variables
 from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
+from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.token_usage import TokenUsage, UsageMeter
@@ -107,7 +108,7 @@ def count_judge_usage() -> Iterator[UsageMeter]:
 
 
 class Judge:
-    """Asks one model for verdicts.
+    """Asks a model for verdicts.
 
     Every answer is checked against the schema of the request. An invalid answer is sent back once,
     with what is wrong with it; a second invalid answer is an EvaluationError. Scores outside their
@@ -316,7 +317,7 @@ class Judge:
 
 
 def is_refused_request(error: BaseException | None) -> bool:
-    """Whether a model refused this request only, so that another one may be answered."""
+    """Whether a model refused this request only, so that another may be answered."""
     return (
         isinstance(error, RequestError)
         and error.status is not None
@@ -385,7 +386,7 @@ LITELLM_VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PR
 
 
 class Judges:
-    """The judges of a run; metrics with the same model share one.
+    """The judges of a run; metrics with the same model share a judge.
 
     Args:
         execution: Time limits and retries; defaults if omitted.
@@ -489,7 +490,6 @@ class Judges:
     def _local(self, llm: LLMProvider) -> ChatModel:
         # Imported here because few judges run locally.
         from holodeck.lib.local_models.chat import LocalChatModel
-        from holodeck.lib.ui.live import DownloadProgress  # noqa: PLC0415
 
         store = _store(self._is_offline)
         weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
@@ -519,7 +519,6 @@ def embedding_model(*, is_offline: bool = False) -> "EmbeddingModel":
     # Imported here because most runs need no embeddings.
     from holodeck.lib.local_models.catalog import EMBEDDING_MODEL
     from holodeck.lib.local_models.runtime import EmbeddingModel
-    from holodeck.lib.ui.live import DownloadProgress  # noqa: PLC0415
 
     return EmbeddingModel.load(_store(is_offline).ensure(EMBEDDING_MODEL, DownloadProgress()))
 

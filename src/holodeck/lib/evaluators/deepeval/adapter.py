@@ -30,10 +30,10 @@ _LEAST_PROBABILITY = 0.01
 
 
 class JudgeRequests:
-    """The judge requests of one metric; DeepEval may send several at once.
+    """The judge requests of a metric; DeepEval may send several at once.
 
     Args:
-        judge: The judge; None for a metric without one.
+        judge: The judge; None for a metric without judge.
         takes_text: Whether an answer may be text, which nothing checks.
     """
 
@@ -68,7 +68,7 @@ class JudgeRequests:
     async def ask_for_score(self, prompt: str, top_logprobs: int) -> SimpleNamespace:
         """Return the completion that DeepEval computes G-Eval's score from.
 
-        It contains the probabilities of the last token that is the score, which is the one DeepEval
+        It contains the probabilities of the last token that is the score, which is what DeepEval
         looks for, and only those of scores on the scale. Raises EvaluationError, and AttributeError
         to make DeepEval ask for the answer alone.
         """
@@ -125,7 +125,7 @@ class JudgeRequests:
         return self._judge
 
     def stop(self) -> set[asyncio.Task[Any]]:
-        """Refuse further requests and return the tasks that have made one."""
+        """Refuse further requests and return the tasks that have made any."""
         self._is_stopped = True
         return self._tasks
 
@@ -252,7 +252,7 @@ def _import_library() -> Library:
 
 
 def mcp_call_type() -> Any:
-    """Return what marks a tool call as one of an MCP server."""
+    """Return what marks a tool call as a call of an MCP server."""
     from deepeval.test_case.llm_test_case import ToolCallType
 
     return ToolCallType.MCP
@@ -286,11 +286,11 @@ async def _measure(metric: Any, case: Any) -> None:
 
 
 class Measurement:
-    """One metric of DeepEval, created for one case.
+    """A metric of DeepEval, created for a case.
 
     Args:
         metric_class: The class.
-        judge: The judge; None for a metric without one.
+        judge: The judge; None for a metric without judge.
         options: The arguments of the class.
         scale: The scores of G-Eval's judge; None for other metrics, and if the judge's answer
             counts as it is.
@@ -333,7 +333,7 @@ class Measurement:
             raise
 
     async def _cancel_other_requests(self) -> None:
-        """Cancel the requests that DeepEval leaves running when one fails."""
+        """Cancel the requests that DeepEval leaves running when another fails."""
         current = asyncio.current_task()
         tasks = self._requests.stop()
         running = [task for task in tasks if task is not current and not task.done()]
