@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from holodeck.lib.reports.failure_groups import explain, explained_lines
+from holodeck.lib.reports.failures import explain, explained_lines
 from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.support.text import one_line, plural, printable, shorten_middle

@@ -6,8 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.reports.failure_groups import explain
-from holodeck.lib.reports.recap import MARKS, MAX_REASONS, case_label
+from holodeck.lib.reports.failures import MARKS, MAX_REASONS, case_label, explain
 from holodeck.lib.support.text import one_line, plural, replace_surrogates
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
