@@ -112,7 +112,7 @@ class Recorder:
         """Write the configuration of the run, and the results of the run that it resumes."""
         fingerprint, self._fingerprint = self._fingerprint, None  # large, and not needed again
         assert fingerprint is not None  # noqa: S101 - a run begins once
-        origin = _origin_of(self._agent, fingerprint.parts)
+        origin = origin_of(self._agent, fingerprint.parts)
         head = redactor.redact_report(
             RunHead(
                 id=self.id,
@@ -179,12 +179,8 @@ class Recorder:
         return CaseFinished(index=index, hash=self._hashes[index], result=result)
 
 
-def origin_of(agent: "Agent") -> RunOrigin:
-    """Return what identifies a run without a record."""
-    return _origin_of(agent, hash_parts(agent)[0])
-
-
-def _origin_of(agent: "Agent", hashes: dict[str, str]) -> RunOrigin:
+def origin_of(agent: "Agent", hashes: dict[str, str] | None = None) -> RunOrigin:
+    """Return what identifies a run; `hashes` are those of its parts, if they are known."""
     folder = None
     with suppress(OSError):  # the working folder was removed
         folder = str(Path.cwd())
@@ -193,7 +189,7 @@ def _origin_of(agent: "Agent", hashes: dict[str, str]) -> RunOrigin:
         commit=checked_out_commit(agent.base_dir),
         folder=folder,
         checkout=None if checkout is None else str(checkout.resolve()),
-        hashes=hashes,
+        hashes=hash_parts(agent)[0] if hashes is None else hashes,
     )
 
 

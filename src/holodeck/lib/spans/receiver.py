@@ -38,7 +38,7 @@ class OtlpReceiver:
         self.collector = SpanCollector()
         self.users = 1
         """How many agents export to it."""
-        self._server = LoopbackServer(self._respond, "holodeck-otlp", port)
+        self.server = LoopbackServer(self._respond, "holodeck-otlp", port)
         self.requests = 0
         """Export requests of traces until now."""
         self.problem: str | None = None
@@ -47,15 +47,7 @@ class OtlpReceiver:
     @property
     def url(self) -> str:
         """The base URL for exporters."""
-        return f"http://127.0.0.1:{self._server.port}"
-
-    async def start(self) -> None:
-        """Listen. Raises OSError."""
-        await self._server.start()
-
-    async def close(self) -> None:
-        """Close all connections; may be called twice."""
-        await self._server.close()
+        return f"http://127.0.0.1:{self.server.port}"
 
     @asynccontextmanager
     async def _respond(self, request: ReceivedRequest) -> AsyncIterator[TappedResponse]:
@@ -95,7 +87,7 @@ async def open_receiver(port: int) -> OtlpReceiver:
         _by_port[port].users += 1
         return _by_port[port]
     receiver = OtlpReceiver(port)
-    await receiver.start()
+    await receiver.server.start()
     if port:
         _by_port[port] = receiver
     return receiver
@@ -108,7 +100,7 @@ async def close_receiver(receiver: OtlpReceiver) -> None:
         return
     for port in [port for port, other in _by_port.items() if other is receiver]:
         del _by_port[port]
-    await receiver.close()
+    await receiver.server.close()
 
 
 def _accepted(kind: str) -> TappedResponse:
