@@ -131,7 +131,8 @@ def group_failures(results: Iterable[TestResult]) -> list[FailureGroup]:
         cause = _cause_of(result.outcome, reasons)
         # Their hash, because reasons quote long texts.
         digest = blake2b(repr(cause).encode(errors="surrogatepass"), digest_size=16).digest()
-        checks = _checks_of(result.outcome, reasons)
+        names = {_check_of(result.outcome, reason) for reason in _without_count(reasons)}
+        checks = one_line(", ".join(sorted(names)), _MAX_CHECKS)
         by_cause.setdefault((result.outcome, digest, checks), []).append((number, result))
     return [
         FailureGroup(
@@ -170,14 +171,9 @@ def in_turns(lists: Iterable[Iterable[T]]) -> Iterator[T]:
 
 def _cause_of(outcome: Outcome, reasons: Sequence[Reason]) -> tuple[str, ...]:
     """Return what is equal for cases that did not pass for the same reason."""
-    texts = map(str, _without_count(reasons) if outcome in _ERRORS else reasons)
-    return tuple(dict.fromkeys(map(_normalize, texts)) if outcome in _ERRORS else texts)
-
-
-def _checks_of(outcome: Outcome, reasons: Sequence[Reason]) -> str:
-    """Return the names of the checks that failed, and the errors of everything else."""
-    names = {_check_of(outcome, reason) for reason in _without_count(reasons)}
-    return one_line(", ".join(sorted(names)), _MAX_CHECKS)
+    if outcome not in _ERRORS:
+        return tuple(map(str, reasons))
+    return tuple(dict.fromkeys(_normalize(str(reason)) for reason in _without_count(reasons)))
 
 
 def _check_of(outcome: Outcome, reason: Reason) -> str:
