@@ -293,15 +293,9 @@ class NumericEvaluator(ComparingEvaluator, metric="numeric"):
 
 
 def _select(numbers: Sequence[float], pick: Pick) -> Sequence[float]:
-    match pick:
-        case "first":
-            return numbers[:1]
-        case "last":
-            return numbers[-1:]
-        case "only":
-            return numbers if len(numbers) == 1 else []
-        case "any":
-            return numbers
+    if pick == "only":
+        return numbers if len(numbers) == 1 else []
+    return {"first": numbers[:1], "last": numbers[-1:], "any": numbers}[pick]
 
 
 def _list_numbers(numbers: Sequence[float], between: str) -> str:

@@ -200,6 +200,9 @@ _ITERATIONS_TO_END = 10
 """Iterations of the event loop in which tasks end that wait for nothing."""
 
 
+_load_lock = threading.Lock()
+
+
 @dataclass(frozen=True)
 class Library:
     """The parts of DeepEval that holodeck uses."""
@@ -212,10 +215,6 @@ class Library:
     """The answer of G-Eval's judge: a reason and a score."""
 
 
-_load_lock = threading.Lock()
-_loaded: list[Library] = []
-
-
 def require_deepeval(needed_by: str) -> None:
     """Raise MissingExtra if DeepEval is not installed; imports nothing."""
     if find_spec("deepeval") is None:
@@ -224,26 +223,20 @@ def require_deepeval(needed_by: str) -> None:
 
 async def load() -> None:
     """Import DeepEval in a thread; the first time takes a second or two."""
-    if not _loaded:
+    if not library.cache_info().currsize:
         await run_in_thread(library)
 
 
+@cache
 def library() -> Library:
     """Import DeepEval once. Raises MissingExtra, or EvaluationError if it cannot be loaded."""
-    with _load_lock:
-        if not _loaded:
-            with loading("DeepEval", "deepeval"):
-                _loaded.append(_import_library())
-    return _loaded[0]
-
-
-def _import_library() -> Library:
     set_variables({**_QUIET, "DEEPEVAL_CACHE_FOLDER": str(cache_dir() / "deepeval")})
     try:
-        from deepeval import metrics, test_case
-        from deepeval.metrics.g_eval.schema import ReasonScore
-        from deepeval.metrics.g_eval.utils import Rubric
-        from deepeval.models import DeepEvalBaseLLM
+        with _load_lock, loading("DeepEval", "deepeval"):
+            from deepeval import metrics, test_case
+            from deepeval.metrics.g_eval.schema import ReasonScore
+            from deepeval.metrics.g_eval.utils import Rubric
+            from deepeval.models import DeepEvalBaseLLM
     except ImportError as error:
         raise MissingExtra("deepeval", "the metric") from error
     except ValueError as error:  # it validates every environment variable that it knows
