@@ -124,7 +124,7 @@ class Judge:
                 processes: their `note_elsewhere`.
         """
         self._model = model
-        self._tell = tell or _tell_nobody
+        self._tell: Callable[[str, str], None] = tell or (lambda *_: None)
         self._refusals = 0
         self._failures = 0
         self._in_flight: set[asyncio.Future[ChatResponse]] = set()
@@ -323,10 +323,6 @@ def is_refused_request(error: BaseException | None) -> bool:
         and error.status is not None
         and not (error.permanent or error.is_transient)
     )
-
-
-def _tell_nobody(what: str, detail: str) -> None:
-    """Do nothing: there are no other processes."""
 
 
 def _meter_request(
