@@ -464,13 +464,13 @@ class Judges:
         if options.client is not None or llm.protocol == "litellm":
             return self._by_library(llm, kind, options)
         # Imported here because most runs ask no judge.
-        from holodeck.lib.llm.client import HttpChatModel  # noqa: PLC0415
+        from holodeck.lib.llm.chat_models import HttpChatModel  # noqa: PLC0415
 
         return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for, options)
 
     def _by_library(self, llm: LLMProvider, kind: str, options: RequestOptions) -> ChatModel:
         # Imported here because few models are called by a library.
-        from holodeck.lib.llm.library_model import (  # noqa: PLC0415
+        from holodeck.lib.llm.chat_models import (  # noqa: PLC0415
             LibraryChatModel,
             create_with_client,
             create_with_litellm,
