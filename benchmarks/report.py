@@ -23,9 +23,9 @@ from tempfile import TemporaryDirectory
 
 from holodeck import __version__
 from holodeck.cli.github_actions import annotations, step_summary
+from holodeck.lib.reports.failures import recap_failures
 from holodeck.lib.reports.formats import FORMATS, write_report
 from holodeck.lib.reports.locations import SourceLinks
-from holodeck.lib.reports.recap import recap_failures
 from holodeck.lib.reports.summary import summarize
 from holodeck.models.test_result import (
     MetricResult,

@@ -219,10 +219,10 @@ def test_no_secret_in_the_command_of_an_agent_gets_out(agent_dir, tally):
     ran = agent_dir.run("test", "-vv", "-o", "r.json", "-o", "r.md")
 
     assert ran.code == 3, ran.stderr
-    assert "'env'" in ran.stderr  # where it is not visible to others
     written = everything_written(agent_dir, ran, given)
     leaked = [name for name, text in written.items() if "zZ-argument-secret" in text]
     tally("leaks", leaked, len(written))
+    assert "'env'" in ran.stderr  # where it is not visible to others
 
 
 def test_no_secret_in_the_path_of_a_url_in_a_context_or_behind_a_short_option_gets_out(
@@ -311,7 +311,7 @@ NAMES_IN_DATA = [
 
 
 @pytest.mark.parametrize("expect", ["nothing", "recorded"])
-def test_no_secret_of_an_imported_log_gets_out(bot_dir, cli, tally, expect):
+def test_no_secret_of_an_imported_log_gets_out(bot_dir, tally, expect):
     secret = "hunter2horse9"
     said = [f"{name}: {secret}" for name in NAMES_IN_DATA if name not in {"private_key", "dsn"}]
     logs = [
@@ -327,7 +327,7 @@ def test_no_secret_of_an_imported_log_gets_out(bot_dir, cli, tally, expect):
         with (bot_dir.path / "log.jsonl").open("a") as lines:
             lines.write(json.dumps(log) + "\n")
 
-    ran = cli.run("import", "log.jsonl", "--expect", expect, cwd=bot_dir.path)
+    ran = bot_dir.run("import", "log.jsonl", "--expect", expect)
 
     assert ran.code == 0, ran.stderr
     assert "login" in ran.stdout
@@ -335,12 +335,12 @@ def test_no_secret_of_an_imported_log_gets_out(bot_dir, cli, tally, expect):
     tally("leaks", leaked, ran.stdout.count("***"))
 
 
-def test_arguments_that_are_nested_900_levels_deep_are_not_imported(bot_dir, cli):
+def test_arguments_that_are_nested_900_levels_deep_are_not_imported(bot_dir):
     deep = '{"a":' * 900 + "1" + "}" * 900
     message = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": deep}}]}
     bot_dir.write("log.json", json.dumps([{"role": "user", "content": "hi"}, message]))
 
-    ran = cli.run("import", "log.json", "--expect", "recorded", cwd=bot_dir.path)
+    ran = bot_dir.run("import", "log.json", "--expect", "recorded")
 
     assert ran.code == 0, ran.stderr
     assert "the arguments of 'f' cannot be read" in ran.stderr

@@ -70,9 +70,9 @@ def test_what_python_defines_is_not_run_through_another_module_either(bot_dir, t
 
     ran = bot_dir.run("test")
 
+    assert not (bot_dir.path / "RAN").exists()
     assert ran.code != 0
     assert "is a module of Python itself" in ran.stdout + ran.stderr
-    assert not (bot_dir.path / "RAN").exists()
 
 
 def test_a_function_that_a_decorator_of_python_made_is_the_users(bot_dir, write_bot):
@@ -534,8 +534,10 @@ IN_CONFIG = {
 
 
 @pytest.mark.parametrize("part", IN_CONFIG)
-def test_untrusted_refuses_it_in_the_config_of_the_folder_too(agent_dir, part):
+def test_untrusted_refuses_it_in_the_config_of_the_folder_too(agent_dir, cli, part):
     config, changes, message = IN_CONFIG[part]
+    agent_dir.write_agent(model=model())
+    assert cli.run("validate", "--untrusted", cwd=agent_dir.path).code == 0  # without that part
     agent_dir.write("config.yaml", json.dumps(config))
     agent_dir.write("bot.py", "")
     agent_dir.write_agent(model=model(), **changes)
@@ -669,6 +671,8 @@ def test_untrusted_refuses_what_runs_or_leaves(bot_dir, cli, part):
     is_backend = "backend" in changes
     plain = {"model": None, "instructions": None} if is_backend else {"model": model()}
     bot_dir.write("bot.py", "open('RAN', 'w')\nanswer = no_score = Agent = print\n")
+    bot_dir.write_agent(model=model())
+    assert cli.run("validate", "--untrusted", cwd=bot_dir.path).code == 0  # without that part
     bot_dir.write_agent(**plain | changes)
 
     refused = [

@@ -29,7 +29,7 @@ UNLIMITED = {
     "lib/processes/threads.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,
     "lib/evaluators/grader_process.py is_over.wait": "its parent, whose end closes the pipe",
-    "lib/files/images.py subprocess.run": "file_timeout ends the process that calls it",
+    "lib/files/worker.py subprocess.run": "file_timeout ends the process that calls it",
     "lib/local_models/store.py pip.wait": KILLED,
     "lib/mcp_client/connection.py self._closing.wait": STOPPED,
     "lib/mcp_client/transports.py asyncio.wait": CANCELLED,

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
-from holodeck.lib.reports.failure_groups import (
+from holodeck.lib.reports.failures import (
     CheckGroup,
     each_outcome_first,
     explained_lines,

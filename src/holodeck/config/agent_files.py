@@ -2,16 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
 
 from holodeck.config.yaml.source import Source, read_text
+from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
-from holodeck.lib.support.json_schemas import check_keywords, schemas_in
+from holodeck.lib.support.json_schemas import check_keywords
+from holodeck.lib.support.text import quote
 from holodeck.models.agent import Agent
+from holodeck.models.base import Json, Model
 from holodeck.models.results.origin import PromptVersion
 from holodeck.models.tool import PromptTool
 
@@ -163,19 +168,22 @@ def prompt_versions(agent: Agent) -> list[PromptVersion]:
     return [prompt.version for prompt in prompts if prompt is not None]
 
 
-KEYWORDS = (
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "enum",
-    "default",
-    "description",
-    "minimum",
-    "maximum",
-)
-TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+class ResponseSchema(Model):
+    """A JSON schema of responses, or of a part of them; further keywords are not supported."""
+
+    type: Literal["string", "number", "integer", "boolean", "array", "object", "null"] = "object"
+    properties: "dict[str, ResponseSchema]" = {}
+    required: list[str] = []
+    additional_properties: Annotated[
+        Json,
+        AfterValidator(lambda part: isinstance(part, bool) or ResponseSchema.model_validate(part)),
+    ] = Field(default=True, alias="additionalProperties")
+    items: "ResponseSchema | None" = None
+    enum: Annotated[list[Json], Field(min_length=1)] = []
+    default: Json = None
+    description: str = ""
+    minimum: float = 0
+    maximum: float = 0
 
 
 def load_response_schema(agent: Agent) -> dict[str, Any] | None:
@@ -190,8 +198,9 @@ def load_response_schema(agent: Agent) -> dict[str, Any] | None:
     location = f"{agent.location('response_format')}: response_format"
     schema = _from_file(agent, given, location) if isinstance(given, str) else given
     if "json_schema" not in schema:
-        check_keywords(schema, location, KEYWORDS)
-        _check_schema(schema, location)
+        fields = ResponseSchema.model_fields.items()
+        check_keywords(schema, location, [field.alias or name for name, field in fields])
+        _check_values(schema, location)
     return schema
 
 
@@ -206,60 +215,18 @@ def _from_file(agent: Agent, name: str, location: str) -> dict[str, Any]:
     return schema
 
 
-def _check_schema(schema: Any, location: str) -> None:
-    if not isinstance(schema, Mapping):
-        raise ConfigError(location, f"found {_kind(schema)}; expected a schema, which is a mapping")
-    for keyword, value in schema.items():
-        problem = _VALIDATORS[keyword](value)
-        if problem:
-            raise ConfigError(f"{location}.{keyword}", problem)
-    for name, below in schemas_in(schema):
-        if name != "additionalProperties" or isinstance(below, Mapping):
-            _check_schema(below, f"{location}.{name}")
+def _check_values(schema: Mapping[str, Any], location: str) -> None:
+    try:
+        ResponseSchema.model_validate(schema)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        path = ".".join(map(str, (location, *detail["loc"])))
+        message = detail["msg"].removeprefix("Value error, ")
+        if detail["type"] != "value_error":
+            message = f"found {_describe(detail['input'])}; expected {expected_value(error)}"
+        raise ConfigError(path, message) from error
 
 
-def _validate_type(value: Any) -> str | None:
-    if isinstance(value, str) and value in TYPES:
-        return None
-    return f"found {value!r}; expected one of {', '.join(TYPES)}"
-
-
-def _validate_required(value: Any) -> str | None:
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return None
-    return f"found {_kind(value)}; expected a list of property names"
-
-
-def _validate_additional_properties(value: Any) -> str | None:
-    if isinstance(value, bool | Mapping):
-        return None
-    return f"found {_kind(value)}; expected true, false or a schema"
-
-
-def _expect(kinds: type | tuple[type, ...], words: str) -> Callable[[Any], str | None]:
-    def validate(value: Any) -> str | None:
-        fits = isinstance(value, kinds) and not (isinstance(value, bool) and "number" in words)
-        return None if fits else f"found {_kind(value)}; expected {words}"
-
-    return validate
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
-    return names.get(type(value), "nothing" if value is None else "a number")
-
-
-_VALIDATORS: dict[str, Callable[[Any], str | None]] = {
-    "type": _validate_type,
-    "properties": _expect(dict, "a mapping of names to schemas"),
-    "required": _validate_required,
-    "additionalProperties": _validate_additional_properties,
-    "items": _expect(dict, "a schema"),
-    "enum": lambda value: (
-        None if isinstance(value, list) and value else "expected a list of values"
-    ),
-    "default": lambda _: None,
-    "description": _expect(str, "text"),
-    "minimum": _expect((int, float), "a number"),
-    "maximum": _expect((int, float), "a number"),
-}
+def _describe(value: Any) -> str:
+    kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
+    return kinds.get(type(value)) or (quote(value) if isinstance(value, str) else str(value))

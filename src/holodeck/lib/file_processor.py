@@ -41,9 +41,9 @@ class FileProcessor:
 
     Args:
         cache_dir: The folder for downloaded files; None to keep none.
-        download_timeout_ms: Milliseconds the download of one file may take, retries included.
+        download_timeout_ms: Milliseconds the download of a file may take, retries included.
         max_retries: Further attempts of a download after an error that may pass.
-        processing_timeout_ms: Milliseconds the conversion of one file may take.
+        processing_timeout_ms: Milliseconds the conversion of a file may take.
         base_dir: Where relative paths start, and what files must lie in; else the working folder.
         allowed_hosts: Hosts, as `host` or `host:port`, to download from although their addresses
             are not public.
@@ -113,17 +113,15 @@ class FileProcessor:
 
     @cached_property
     def _reader(self) -> "DocumentReader":
-        # Imported here because most cases have no files.
-        from holodeck.lib.files.reader import DocumentReader  # noqa: PLC0415
-        from holodeck.lib.files.remote_files import DownloadRules  # noqa: PLC0415
+        from holodeck.lib.files.reader import DocumentReader  # noqa: PLC0415 - few cases have files
 
-        rules = DownloadRules(
-            timeout=self.download_timeout_ms / 1000,
+        return DocumentReader(
+            self.processing_timeout_ms / 1000,
+            download_seconds=self.download_timeout_ms / 1000,
             max_retries=self.max_retries,
             allowed_hosts=self.allowed_hosts,
             cache_dir=None if self.cache_dir is None else Path(self.cache_dir),
         )
-        return DocumentReader(self.processing_timeout_ms / 1000, rules)
 
 
 @dataclass(frozen=True)

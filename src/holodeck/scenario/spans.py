@@ -27,7 +27,7 @@ from holodeck.lib.support.text import describe, did_you_mean_or_list
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, Tracer
 
     from holodeck.lib.conversation.script_run import ScriptRun
 
@@ -164,7 +164,13 @@ class ScenarioTracing:
     def in_turn(self) -> AbstractContextManager[object]:
         """Return a context whose spans belong to the current turn."""
         self._watch()
-        return _otel().inside(self._turn_span()) if self.store.is_collecting else nullcontext()
+        if not self.store.is_collecting:
+            return nullcontext()
+        span = self._turn_span()  # which stays open
+        inside: AbstractContextManager[object] = _otel().use_span(
+            span, record_exception=False, set_status_on_exception=False
+        )
+        return inside
 
     @contextmanager
     def around(self, participant: Participant) -> Iterator[None]:
@@ -179,8 +185,17 @@ class ScenarioTracing:
                 ROLE: participant.role.value,
                 TURN: self._run.current_turn,
             }
-            with _otel().open_span(f"{type(participant).__name__}.call", attributes):
-                yield
+            with _tracer().start_as_current_span(
+                f"{type(participant).__name__}.call",
+                attributes=attributes,
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span:
+                try:
+                    yield
+                except BaseException as error:
+                    _fail(span, describe(error))
+                    raise
 
     def _watch(self) -> None:
         judges = [agent for agent in self._run.agents if isinstance(agent, HasCriteria)]
@@ -199,7 +214,7 @@ class ScenarioTracing:
         if self._turn is not None:
             self._turn[1].end()
         if self._scenario is None:
-            self._scenario = self._start_trace("Scenario", {}, _otel().current_span())
+            self._scenario = self._start_trace("Scenario", {}, _otel().get_current_span())
         span = self._start_trace("Scenario Turn", {TURN: number}, self._scenario)
         if not span.is_recording():
             self.store.add_gap(_NOT_SAMPLED)
@@ -207,7 +222,8 @@ class ScenarioTracing:
         return span
 
     def _start_trace(self, name: str, attributes: Mapping[str, int], linked: Span) -> Span:
-        run = self._run
+        """Start the first span of a new trace, linked with another."""
+        run, api, context = self._run, _otel(), linked.get_span_context()
         known: dict[str, str | int] = {
             THREAD_ID: run.thread_id,
             "langwatch.origin": "simulation",
@@ -218,19 +234,32 @@ class ScenarioTracing:
             "scenario.sdk.name": "holodeck",
             "scenario.sdk.version": holodeck.__version__,
         }
-        span: Span = _otel().start_trace(name, {**known, **attributes}, [linked])
-        return span
+        return _tracer().start_span(
+            name,
+            context=api.set_span_in_context(api.INVALID_SPAN),
+            attributes={**known, **attributes},
+            links=[api.Link(context)] if context.is_valid else [],
+        )
 
     def _close(self, error: str | None = None) -> None:
         for span in (self._turn[1] if self._turn is not None else None, self._scenario):
             if span is not None:
                 if error is not None:
-                    _otel().fail(span, error)
+                    _fail(span, error)
                 span.end()
+
+
+def _fail(span: Span, error: str) -> None:
+    span.set_status(_otel().Status(_otel().StatusCode.ERROR, error))
+
+
+def _tracer() -> Tracer:
+    tracer: Tracer = _otel().get_tracer(names.SCENARIO_TRACER)
+    return tracer
 
 
 def _otel() -> ModuleType:
     # Imported here because most scenarios have no spans.
-    from holodeck.lib.observability import conversation_tracing  # noqa: PLC0415
+    import opentelemetry.trace  # noqa: PLC0415
 
-    return conversation_tracing
+    return opentelemetry.trace

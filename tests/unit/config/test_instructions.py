@@ -138,24 +138,27 @@ def test_the_providers_own_form_is_passed_on():
     [
         ({"oneOf": []}, "response_format: the keyword 'oneOf' is not supported; supported: type,"),
         ({"propertys": {}}, "the keyword 'propertys' is not supported; did you mean 'properties'?"),
-        ({"type": "text"}, "response_format.type: found 'text'; expected one of string, number"),
-        ({"type": ["string"]}, "response_format.type: found ['string']; expected one of"),
+        ({"type": "text"}, "response_format.type: found 'text'; expected 'string', 'number'"),
+        ({"type": ["string"]}, "response_format.type: found a list; expected 'string',"),
         (
             {"properties": []},
-            "response_format.properties: found a list; expected a mapping of names",
+            "response_format.properties: found a list; expected a mapping",
         ),
         (
             {"properties": {"a": 1}},
-            "response_format.properties.a: found a number; expected a schema, which is a",
+            "response_format.properties.a: found 1; expected a mapping",
         ),
-        ({"required": "a"}, "response_format.required: found text; expected a list of property"),
-        ({"additionalProperties": 1}, "response_format.additionalProperties: found a number"),
+        ({"required": "a"}, "response_format.required: found 'a'; expected a list"),
+        (
+            {"additionalProperties": 1},
+            "response_format.additionalProperties: found 1; expected a mapping",
+        ),
         ({"additionalProperties": {"x": 1}}, "additionalProperties: the keyword 'x' is not"),
-        ({"items": [{}]}, "response_format.items: found a list; expected a schema"),
+        ({"items": [{}]}, "response_format.items: found a list; expected a mapping"),
         ({"items": {"pattern": "a"}}, "response_format.items: the keyword 'pattern' is not"),
-        ({"enum": []}, "response_format.enum: expected a list of values"),
-        ({"minimum": True}, "response_format.minimum: found true or false; expected a number"),
-        ({"description": 1}, "response_format.description: found a number; expected text"),
+        ({"enum": []}, "response_format.enum: found a list; expected a list of at least 1"),
+        ({"minimum": True}, "response_format: 'minimum': found true; expected a number"),
+        ({"description": 1}, "response_format.description: found 1; expected text"),
     ],
 )
 def test_a_schema_beyond_the_format_is_refused(schema, message):

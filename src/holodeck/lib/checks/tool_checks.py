@@ -3,8 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.checks.call_matching import Comparison, Trajectory, is_in_order
-from holodeck.lib.checks.tool_matchers import describe_matcher, equal_json, short
+from holodeck.lib.checks.matching import (
+    Comparison,
+    Trajectory,
+    describe_matcher,
+    equal_json,
+    is_in_order,
+    short,
+)
 from holodeck.lib.support.text import plural
 from holodeck.lib.support.tool_names import (
     did_you_mean_tool,
@@ -71,7 +77,7 @@ def check_tools(
     """Return a row for each expectation of a case or turn about tool calls and agents.
 
     What is known decides as far as nothing unknown could change it: an expected call was made, or
-    a forbidden one. Every other row about something unknown is an error.
+    a forbidden call. Every other row about something unknown is an error.
 
     Args:
         expectations: What the case or turn expects.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.checks.tool_matchers import describe_matcher, matches
+from holodeck.lib.checks.matching import describe_matcher, matches
 from holodeck.lib.support.text import did_you_mean, nearest_word, one_line, plural
 from holodeck.lib.support.tool_names import is_near, is_similar
 from holodeck.models.cases.matchers import (
@@ -324,14 +324,14 @@ def _operation_meant(written: str) -> str | None:
 
 
 def _is_part(written: str, name: str) -> bool:
-    """Whether one of two names has the other as a word or words, as `execute_tool` the tool."""
+    """Whether either of two names has the other as a word or words, as `execute_tool` the tool."""
     if _OPERATIONS & {written, name}:
         return False
     return _contains(name, written) or _contains(written, name)
 
 
 def _is_near_tool(written: str, name: str) -> bool:
-    """Whether one of two spans is of a tool whose name is like that of the other."""
+    """Whether either of two spans is of a tool whose name is like that of the other."""
     if not any(text.startswith(_TOOL) for text in (written, name)):
         return False
     return is_near(written.removeprefix(_TOOL), name.removeprefix(_TOOL))

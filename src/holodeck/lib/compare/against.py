@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 BACKEND_PREFIX = "backend="
 """Begins a value of `--against` that is no file."""
 UNUSED_KEYS = ("test_cases", "evaluations", "execution", "observability")
-"""The keys of the second agent's file that a comparison takes from the first one's."""
+"""The keys of the second agent's file that a comparison takes from the file of the first."""
 
 
 def with_tests_of(first: Agent, second: Agent, keys: tuple[str, ...] = AGENT_KEYS) -> Agent:

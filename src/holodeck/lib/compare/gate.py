@@ -62,7 +62,7 @@ class Decision:
 
 
 def require_later(base: ComparedRun, head: ComparedRun) -> None:
-    """Raise ConfigError unless HEAD is another run than BASE, and not an older one.
+    """Raise ConfigError unless HEAD is another run than BASE, and not an older run.
 
     A test run that could not begin records nothing, and `last` is then the run before it, which
     may be the baseline itself.
@@ -94,7 +94,7 @@ def _time(side: ComparedRun) -> datetime:
 def failures_of(base: ComparedRun, report: TestReport) -> Failures:
     """Return the cases that fail, by what the baseline says of them.
 
-    Only a case that is known to have failed is excused. One that was renamed is new, and one that
+    Only a case that is known to have failed is excused. A renamed case is new, and a case that
     ended in an error in the baseline has no verdict there.
     """
     before = dict(zip(base.keys, base.report.results, strict=True))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import fsum
 from statistics import fmean
 
-from holodeck.lib.compare.trajectories import compare_trajectories
+from holodeck.lib.compare.trajectories import compare_trajectories, repetitions
 from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
 from holodeck.lib.support.text import one_line
 from holodeck.models.records.comparison import (
@@ -39,7 +39,7 @@ def build_pair(
     first: TestResult | None,
     second: TestResult | None,
 ) -> Pair:
-    """Return what the results of one case say; None is a result that does not exist."""
+    """Return what the results of a case say; None is a result that does not exist."""
     name, test_id, said = (
         (case.test_name, case.test_id, case.test_input)
         if isinstance(case, TestResult)
@@ -119,10 +119,6 @@ def _significance(pairs: Iterable[Pair]) -> Significance:
     )
 
 
-def _repetitions(result: TestResult) -> list[TestResult]:
-    return [result] if result.repeats is None else result.repeats.runs
-
-
 def _difference(
     number: Callable[[TestResult], float | None],
     first: TestResult | None,
@@ -143,18 +139,18 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _cost(result: TestResult) -> float | None:
     if result.cost is None or result.cost.agent is None or result.outcome is Outcome.SKIPPED:
         return None
-    return result.cost.agent / max(1, len(_repetitions(result)))
+    return result.cost.agent / max(1, len(repetitions(result)))
 
 
 def mean_tokens(result: TestResult) -> float | None:
     """Return the agent's tokens of a run of the case; None if unknown."""
-    usages = [repetition.token_usage for repetition in _repetitions(result)]
+    usages = [repetition.token_usage for repetition in repetitions(result)]
     return _mean([None if usage is None else usage.total_tokens for usage in usages])
 
 
 def mean_latency_ms(result: TestResult) -> float | None:
     """Return how long the agent took in a run of the case; None if unknown."""
-    return _mean([repetition.agent_time_ms for repetition in _repetitions(result)])
+    return _mean([repetition.agent_time_ms for repetition in repetitions(result)])
 
 
 def _scores(first: TestResult | None, second: TestResult | None) -> dict[str, Difference]:

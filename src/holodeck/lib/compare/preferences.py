@@ -29,7 +29,7 @@ class Contest:
     input: str
     answers: tuple[str, str]
     expected: str | None = None
-    """The right answer; None if nobody wrote one."""
+    """The right answer; None if nobody wrote any."""
 
 
 async def with_preferences(
@@ -85,7 +85,7 @@ async def with_preferences(
 
 
 def _contest(report: ComparisonReport, pair: Pair) -> Contest | None:
-    """Return the two answers of a pair; None if one of both is missing."""
+    """Return the two answers of a pair; None if either is missing."""
     if pair.first_at is None or pair.second_at is None:
         return None
     first = _single_answer(report.first.report.results[pair.first_at])

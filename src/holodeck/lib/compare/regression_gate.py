@@ -59,7 +59,7 @@ class _FurtherRuns:
 
 
 class RegressionGate:
-    """The gate of one run; the baseline is read at once. Raises ConfigError.
+    """The gate of a run; the baseline is read at once. Raises ConfigError.
 
     Args:
         tested: The agent, with the cases that are run.

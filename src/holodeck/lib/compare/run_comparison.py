@@ -1,4 +1,4 @@
-"""Compare a run with an earlier one: reads both, pairs their cases, and says what else changed."""
+"""Compare a run with an earlier run: reads both, pairs their cases, and says what else changed."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ GIT_S = 30.0
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One side of a comparison."""
+    """A side of a comparison."""
 
     report: TestReport
     source: str
@@ -126,7 +126,7 @@ def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
 
 
 def side_of_run(run: Run) -> ComparedRun:
-    """Return a recorded run as one side of a comparison."""
+    """Return a recorded run as a side of a comparison."""
     started, report = run.started, report_of(run)
     indexes = sorted({**run.skipped, **run.finished})
     planned = {} if started is None else {at: case.hash for at, case in enumerate(started.cases)}
@@ -152,7 +152,7 @@ def read_baseline(path: Path) -> ComparedRun:
 
 
 def side_of_report(report: TestReport, name: str) -> ComparedRun:
-    """Return a JSON report, perhaps of several runs, as one side of a comparison."""
+    """Return a JSON report, perhaps of several runs, as a side of a comparison."""
     origins = [run.origin for run in report.merged] or [report.origin or RunOrigin()]
     ids = [origin.run for origin in origins]
     commits = {origin.commit for origin in origins}
@@ -300,7 +300,7 @@ def _verdicts_before(
     side: ComparedRun, store: RunStore, keys: Sequence[CaseKey]
 ) -> dict[CaseKey, tuple[int, int]]:
     """Return how often each case passed in this run and the runs before it that ran the same."""
-    # By the time of the result: the record of a resumed run has those of the earlier one, too.
+    # By the time of the result: the record of a resumed run has those of the earlier run, too.
     verdicts: dict[CaseKey, dict[str, bool]] = {key: {} for key in keys}
     first = min(side.ids, default="")
     before = [run_id for run_id in store.ids() if run_id < first][: MOST_HISTORY - 1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
 
-from holodeck.lib.checks.tool_matchers import equal_json
+from holodeck.lib.checks.matching import equal_json
 from holodeck.lib.support.text import one_line
 from holodeck.lib.support.tool_names import unprefixed
 from holodeck.models.records.comparison import AgentsDivergence, Divergence, Trajectories
@@ -45,7 +45,7 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
         return Trajectories(state="unknown", reason="A did not run the case")
     if second is None or second.outcome is Outcome.SKIPPED:
         return Trajectories(state="unknown", reason="B did not run the case")
-    runs = list(zip(_repetitions(first), _repetitions(second), strict=False))
+    runs = list(zip(repetitions(first), repetitions(second), strict=False))
     is_repeated = first.repeats is not None
     trajectories = _compare_calls(runs, is_repeated=is_repeated)
     return trajectories.model_copy(update=_compare_agents(runs, is_repeated=is_repeated))
@@ -106,7 +106,8 @@ def _is_broken(run: TestResult) -> bool:
     return run.outcome is Outcome.AGENT_ERROR
 
 
-def _repetitions(result: TestResult) -> list[TestResult]:
+def repetitions(result: TestResult) -> list[TestResult]:
+    """Return the runs of a case that count, in their order."""
     return [result] if result.repeats is None else result.repeats.runs
 
 
@@ -124,7 +125,7 @@ def _turns(who: str, run: TestResult) -> list[_Turn]:
 
 @dataclass
 class _Comparison:
-    """The comparison of a run of agent A with one of agent B."""
+    """The comparison of a run of agent A with a run of agent B."""
 
     first: Sequence[_Turn]
     second: Sequence[_Turn]

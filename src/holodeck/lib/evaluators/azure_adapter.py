@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import OfferedTool, Score, Turn
@@ -34,7 +34,7 @@ def agent_messages(
 
 
 AGENT_SPEAKS_FIRST = "(The conversation begins with the agent.)"
-"""Stands for the input that a first message of the agent answers; the library requires one."""
+"""Stands for the input that a first message of the agent answers; the library requires an input."""
 
 
 def dialogue(history: Sequence[Turn], query: str) -> list[JsonObject]:
@@ -87,7 +87,14 @@ def tool_definitions(
     offered: Sequence[OfferedTool], calls: Sequence[ToolInvocation]
 ) -> list[JsonObject]:
     """Return the offered tools, and a definition inferred from the calls of any other tool."""
-    known: dict[str, JsonObject] = {tool.name: _definition(tool) for tool in offered}
+    known: dict[str, JsonObject] = {
+        tool.name: {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+        }
+        for tool in offered
+    }
     inferred: dict[str, JsonObject] = {}
     for call in calls:
         if call.name not in known:
@@ -100,14 +107,6 @@ def tool_definitions(
             for name, properties in inferred.items()
         ),
     ]
-
-
-def _definition(tool: OfferedTool) -> JsonObject:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
 
 
 def _call_and_result(call: Mapping[str, Any]) -> list[JsonObject]:
@@ -133,14 +132,6 @@ Ask = Callable[[Messages], Awaitable[JsonObject]]
 _MARKER = re.compile(r"<<holodeck:(\w+)>>")
 
 
-class Template(Protocol):
-    """A prompt template of the library."""
-
-    def render(self, **inputs: Any) -> Messages:
-        """Return the messages."""
-        ...
-
-
 class JudgedPrompt:
     """Replaces the library's own client and retries.
 
@@ -149,7 +140,7 @@ class JudgedPrompt:
     template while it holds markers, and then inserts the texts of the case as plain text.
     """
 
-    def __init__(self, template: Template, ask: Ask) -> None:
+    def __init__(self, template: Any, ask: Ask) -> None:
         self._template = template
         self._ask = ask
         self._parts: dict[frozenset[str], Messages] = {}
@@ -160,21 +151,17 @@ class JudgedPrompt:
 
     def messages(self, inputs: Mapping[str, Any]) -> list[JsonObject]:
         """Return the prompt for these inputs."""
-        texts = {name: str(value) for name, value in inputs.items()}
+        names, texts = frozenset(inputs), {name: str(value) for name, value in inputs.items()}
+        if names not in self._parts:
+            markers = {name: f"<<holodeck:{name}>>" for name in names}
+            self._parts[names] = self._template.render(**markers)
         return [
             {
                 "role": part["role"],
                 "content": _MARKER.sub(lambda match: texts[match[1]], part["content"]),
             }
-            for part in self._prompt_with_markers(frozenset(inputs))
+            for part in self._parts[names]
         ]
-
-    def _prompt_with_markers(self, names: frozenset[str]) -> Messages:
-        """Return the prompt with markers in place of the inputs; cached."""
-        if names not in self._parts:
-            markers = {name: f"<<holodeck:{name}>>" for name in names}
-            self._parts[names] = self._template.render(**markers)
-        return self._parts[names]
 
 
 LibraryEvaluator = Callable[..., Awaitable[Mapping[str, Any]]]
@@ -228,13 +215,7 @@ def load_labelling_evaluator(
     For a reply without a label the library reports a label that says "nothing found"; here the
     evaluator raises EvaluationError. Blocks; raises MissingExtra.
     """
-    evaluator: Callable[..., Any] = load_safety_evaluator(name, project, credential)
-    require_labels(evaluator)
-    return evaluator
-
-
-def require_labels(evaluator: Any) -> None:
-    """Make an evaluator of the service raise EvaluationError for a reply without a verdict."""
+    evaluator: Any = load_safety_evaluator(name, project, credential)
     parse = evaluator._parse_eval_result  # noqa: SLF001 - only there the reply is seen
 
     def parse_labelled(reply: Any) -> Any:
@@ -248,6 +229,8 @@ def require_labels(evaluator: Any) -> None:
         return parsed
 
     evaluator._parse_eval_result = parse_labelled  # noqa: SLF001 - as above
+    labelling: Callable[..., Any] = evaluator
+    return labelling
 
 
 def load_retrieval_evaluator() -> Callable[..., Any]:

@@ -38,7 +38,7 @@ _ABOUT_A_SCORE = (
 
 
 class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
-    """Computes a class of Azure AI Evaluation, or one of the user in its shape.
+    """Computes a class of Azure AI Evaluation, or a class of the user in its shape.
 
     Inputs are the parameters of `__call__`, or of the first of its overloads that a run can fill.
     The prompt of a class that derives from the library's

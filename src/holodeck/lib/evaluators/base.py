@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 DEFAULT_THRESHOLD = 0.5
 METRIC_S = 60.0
-"""How long the evaluation of one response may take by default."""
+"""How long the evaluation of a response may take by default."""
 ONE_IS_GOOD = "0-1, 1 is good"
 """The scale of metrics that are named after something bad."""
 PREPARE_S = 1800.0
@@ -50,7 +50,7 @@ _EMPTY_ERRORS = frozenset({"too_short", "string_pattern_mismatch"})
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a metric yields for one response."""
+    """What a metric yields for a response."""
 
     score: float
     """From 0 (worst) to 1 (best)."""
@@ -131,7 +131,7 @@ class BaseEvaluator(ABC):
     `_evaluate_impl`.
 
     Args:
-        timeout: Seconds for one evaluation including its retries, but not the wait for a free slot
+        timeout: Seconds for an evaluation including its retries, but not the wait for a free slot
             of the judge; None for no limit.
         retry_config: How an evaluation is retried; up to three times by default.
     """
@@ -178,7 +178,7 @@ class BaseEvaluator(ABC):
         return self.PARAM_SPEC.required
 
     async def evaluate(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the scores of one response, with `retry_count`.
+        """Return the scores of a response, with `retry_count`.
 
         Raises EvaluationError if an input is missing or None, or if the metric cannot be computed.
         An empty response is not missing: it is scored.
@@ -208,7 +208,7 @@ class BaseEvaluator(ABC):
         return score
 
     async def _evaluate(self, kwargs: Mapping[str, Any]) -> Score | dict[str, Any]:
-        """Return the result of one evaluation, with its retries and its verdict."""
+        """Return the result of an evaluation, with its retries and its verdict."""
         try:
             self._require_inputs(kwargs)
             await self._prepare()
@@ -271,7 +271,7 @@ class BaseEvaluator(ABC):
 
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> Score | dict[str, Any]:
-        """Return the score of one response, or a mapping with the keys that `evaluate` returns.
+        """Return the score of a response, or a mapping with the keys that `evaluate` returns.
 
         Run blocking work with `run_in_thread`.
         """
@@ -320,11 +320,11 @@ class ScoredEvaluator(BaseEvaluator):
     the settings may be keywords with the names of agent.yaml.
 
     The result has the score under `score` and under the metric's own name, `passed` and
-    `reasoning`. With a threshold, `passed` is `score >= threshold` (0 counts). Without one it is
-    the metric's own verdict, or None if the metric has no verdict and is only reported.
+    `reasoning`. With a threshold, `passed` is `score >= threshold` (0 counts). Without it, `passed`
+    is the metric's own verdict, or None if the metric has no verdict and is only reported.
 
     Args:
-        threshold: Score from 0 to 1 to reach; by default the one of the settings.
+        threshold: Score from 0 to 1 to reach; by default that of the settings.
         settings: The settings of an agent.yaml; by default they are made from the keywords.
         timeout: As for `BaseEvaluator`.
         retry_config: As for `BaseEvaluator`.
@@ -384,7 +384,7 @@ class ScoredEvaluator(BaseEvaluator):
 
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> Score:
-        """Return the score of one response."""
+        """Return the score of a response."""
 
     def _decide(self, score: Score) -> Score:
         if self.threshold is None:

@@ -1,7 +1,6 @@
 """Builds the evaluator of a configured metric, and knows beforehand what it needs."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
@@ -46,12 +45,15 @@ def build_evaluator(
 
     The module of a `module:callable` is looked up in `base_dir` first; importing it runs the user's
     code. A judged metric without a `judge` can be built, but not evaluated. `embeddings` loads the
-    model for `semantic_similarity`; by default it is the built-in one. Graders that may run
-    elsewhere do so in the process that `graders` returns; by default in this one.
+    model for `semantic_similarity`; by default it is the built-in model. Graders that may run
+    elsewhere do so in the process that `graders` returns; by default in this process.
     """
+    retry_config, retries = RetryConfig(), metric.retry_on_failure
+    if retries is not None:
+        retry_config = RetryConfig(max_retries=retries, every_error=True)
     options: dict[str, Any] = {
         "timeout": METRIC_S if metric.timeout_ms is None else metric.timeout_ms / 1000,
-        "retry_config": _retry_config(metric.retry_on_failure),
+        "retry_config": retry_config,
     }
     if metric.user_code is not None:
         with importing_grader():
@@ -68,7 +70,7 @@ def build_evaluator(
                 IsolatedEvaluator,
             )
 
-            call = GraderCall(metric.user_code, base_dir, metric.threshold, options["retry_config"])
+            call = GraderCall(metric.user_code, base_dir, metric.threshold, retry_config)
             return IsolatedEvaluator(target, call, graders(), options["timeout"])
         return CustomEvaluator(target, metric.threshold, **options)
     evaluator = _built_in_class(metric.family, metric.evaluator_name)
@@ -114,16 +116,6 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # the parent package of a dotted name
         return False
-
-
-@cache
-def _retry_config(retries: int | None) -> RetryConfig:
-    """Return how a metric is retried: with `retry_on_failure` after every error, by default only
-    after transient ones. The metrics of thousands of test cases share the object.
-    """
-    if retries is None:
-        return RetryConfig()
-    return RetryConfig(max_retries=retries, every_error=True)
 
 
 def needs_judge(metric: MetricSettings) -> bool:

@@ -82,7 +82,7 @@ def may_run_elsewhere(target: str, base_dir: Path) -> bool:
     """Whether a grader of the agent's folder gives the same verdict in another process.
 
     One that shares a module with the agent or with other code of this process has to run here:
-    elsewhere, it would not see what they changed. So has one whose imports cannot be known.
+    elsewhere, it would not see what they changed. So has a grader whose imports cannot be known.
     """
     file = module_file(target, base_dir)
     if file is None or sys.gettrace() is not None:  # a debugger, or coverage
@@ -233,7 +233,7 @@ def _result_of(body: bytes) -> Any:
 
 
 def _place_in(dump: str) -> str:
-    """Return the innermost line of the user's code in what `faulthandler` wrote; "" without one."""
+    """Return the innermost line of the user's code in what `faulthandler` wrote; "" without any."""
     thread = dump.partition("Current thread")[2].partition("\n\n")[0]
     for line in thread.splitlines():
         _, quote, rest = line.partition('File "')
@@ -303,7 +303,7 @@ class GraderProcess:
             await alone.close()
 
     async def _usable(self) -> _Child:
-        """Return a process that responds; one that does not finishes the calls that it has."""
+        """Return a process that responds; another finishes the calls that it has."""
         child = self._child
         is_usable = child is not None and await child.responds()
         async with self._starting:

@@ -38,19 +38,16 @@ class Exchange:
 
 def exchanges_in(turns: Sequence[Turn], start: int = 0) -> list[Exchange]:
     """Return an exchange for each response from an index of the conversation on."""
-    return [
-        _exchange(turns, index)
-        for index, turn in enumerate(turns)
-        if turn.role == "assistant" and index >= start
-    ]
-
-
-def _exchange(turns: Sequence[Turn], index: int) -> Exchange:
-    first = index
-    while first and turns[first - 1].role == "user":
-        first -= 1
-    text = "\n\n".join(turn.content for turn in turns[first:index])
-    return Exchange(tuple(turns[:first]), text, turns[index])
+    exchanges = []
+    for index, turn in enumerate(turns):
+        if turn.role != "assistant" or index < start:
+            continue
+        first = index
+        while first and turns[first - 1].role == "user":
+            first -= 1
+        text = "\n\n".join(turn.content for turn in turns[first:index])
+        exchanges.append(Exchange(tuple(turns[:first]), text, turn))
+    return exchanges
 
 
 def history_of(turns: Sequence[Turn] | None) -> tuple[Turn, ...]:
@@ -138,7 +135,7 @@ _GROUND_TRUTH = (EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT)
 
 
 class EvalKwargsBuilder:
-    """Builds the inputs of evaluators from one test case.
+    """Builds the inputs of evaluators from a test case.
 
     Args:
         agent_response: The agent's response, which may be empty.
@@ -170,36 +167,36 @@ class EvalKwargsBuilder:
         """Return keyword arguments for `evaluator.evaluate()`.
 
         Inputs that the evaluator does not take, or that the case does not have (None), are omitted.
-        Evaluators with DeepEval's names get `context` as a list, others as one text.
+        Evaluators with DeepEval's names get `context` as a list, others as a text.
         """
         spec = evaluator.get_param_spec()
-        deepeval = spec.uses_deepeval_params()
-        available = {
-            _QUERY[deepeval]: self._input_query if _takes(spec, *_QUERY) else None,
-            _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
-            EvalParam.CONTEXT: self._context(spec),
-            EvalParam.RETRIEVAL_CONTEXT: self._retrieved_passages(spec),
-            **self._observation_inputs(spec, evaluator.required_params()),
+        deepeval, taken = spec.uses_deepeval_params(), spec.required | spec.optional
+        if spec.uses_context:
+            taken |= {EvalParam.CONTEXT}
+        if spec.uses_retrieval_context:
+            taken |= {EvalParam.RETRIEVAL_CONTEXT}
+        texts = self._retrieval_context if self._file_content is None else [self._file_content]
+        values: dict[EvalParam, Any] = {
+            EvalParam.CONTEXT: (texts if deepeval else "\n\n".join(texts)) if texts else None,
+            EvalParam.RETRIEVAL_CONTEXT: self._retrieval_context,
+            **self._observed(evaluator.required_params()),
         }
+        for names, text in ((_QUERY, self._input_query), (_GROUND_TRUTH, self._ground_truth)):
+            if not taken.isdisjoint(names):
+                taken |= {names[deepeval]}
+                values[names[deepeval]] = text
         kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
-        kwargs |= {name.value: value for name, value in available.items() if value is not None}
+        kwargs |= {
+            param.value: value
+            for param, value in values.items()
+            if param in taken and value is not None
+        }
         if evaluator.uses_observation and self._observation is not None:
             kwargs["observation"] = self._observation
         return kwargs
 
-    def _context(self, spec: ParamSpec) -> str | list[str] | None:
-        """Return the text of the files, otherwise the retrieved passages."""
-        if not (spec.uses_context or _takes(spec, EvalParam.CONTEXT)):
-            return None
-        texts = self._retrieval_context if self._file_content is None else [self._file_content]
-        if not texts:
-            return None
-        return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
-
-    def _observation_inputs(
-        self, spec: ParamSpec, required: frozenset[EvalParam]
-    ) -> dict[EvalParam, Any]:
-        """Return the inputs that only the observation has."""
+    def _observed(self, required: frozenset[EvalParam]) -> dict[EvalParam, Any]:
+        """Return the inputs that only the observation has. Raises EvaluationError."""
         observation = self._observation
         if observation is None:
             return {}
@@ -208,7 +205,7 @@ class EvalKwargsBuilder:
             raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
         if EvalParam.TOOLS in required and isinstance(observation.tools, Unknown):
             raise EvaluationError(unknown_reason("tools", observation.evidence))
-        values = {
+        return {
             EvalParam.TOOLS: observation.tools,
             EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
             EvalParam.EXPECTED_TOOLS: observation.expected_tools,
@@ -216,15 +213,6 @@ class EvalKwargsBuilder:
             EvalParam.EXCHANGES: observation.exchanges,
             EvalParam.IMAGES: observation.images or None,
         }
-        return {param: value for param, value in values.items() if _takes(spec, param)}
-
-    def _retrieved_passages(self, spec: ParamSpec) -> list[str] | None:
-        takes = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)
-        return self._retrieval_context if takes else None
-
-
-def _takes(spec: ParamSpec, *params: EvalParam) -> bool:
-    return not (spec.required | spec.optional).isdisjoint(params)
 
 
 def build_retrieval_context_from_tools(

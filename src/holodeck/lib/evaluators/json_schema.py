@@ -175,9 +175,9 @@ def _additional_properties(
     """Validate the keyword `additionalProperties`."""
     from jsonschema import ValidationError
 
+    patterns = schema.get("patternProperties", {})
     for key, value in _properties(instance):
-        known = key in schema.get("properties", {})
-        if known or any(_matches(pattern, key) for pattern in schema.get("patternProperties", {})):
+        if key in schema.get("properties", {}) or any(_matches(text, key) for text in patterns):
             continue
         if allowed is False:
             yield ValidationError(f"Additional properties are not allowed: {quote(key)}")

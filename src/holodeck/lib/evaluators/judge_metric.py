@@ -1,4 +1,4 @@
-"""The metric `type: judge`: one short question per criterion, which small models can answer."""
+"""The metric `type: judge`: a short question per criterion, which small models can answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -38,18 +38,18 @@ _REFUSED = frozenset({400, 404, 422})
 
 @dataclass(frozen=True)
 class Opinion:
-    """One answer of the judge to one criterion."""
+    """An answer of the judge to a criterion."""
 
     score: float
     """From 0 (worst) to 1 (best)."""
     mark: str
     """The most likely mark of the criterion."""
     reason: str | None = None
-    """The judge's reason; None if it was not asked for one."""
+    """The judge's reason; None if it was not asked for."""
 
 
 class QuestionAsker:
-    """Asks the judge for one word and reads the probability of each mark.
+    """Asks the judge for a word and reads the probability of each mark.
 
     If the endpoint does not return probabilities or rejects the request, all further requests ask
     for JSON.
@@ -173,7 +173,7 @@ _PARAMS: dict[JudgeInput, EvalParam] = {
 
 @dataclass(frozen=True)
 class CriterionScore:
-    """The result of one criterion."""
+    """The result of a criterion."""
 
     criterion: Criterion
     opinions: tuple[Opinion, ...]
@@ -183,7 +183,7 @@ class CriterionScore:
 
     @property
     def score(self) -> float:
-        """The median of the opinions; the lower one of two in the middle."""
+        """The median of the opinions; the lower of two in the middle."""
         return median_low(opinion.score for opinion in self.opinions)
 
     @property
@@ -242,7 +242,7 @@ class CriterionScore:
 
 
 class JudgeEvaluator(JudgedEvaluator, metric="judge"):
-    """Asks the judge one short question per criterion; the worst criterion is the score.
+    """Asks the judge a short question per criterion; the worst criterion is the score.
 
     If the judge's endpoint returns token probabilities, a criterion's score is the probability of a
     yes. Otherwise the judge answers with a reason and a verdict.

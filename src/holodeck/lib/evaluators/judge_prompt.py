@@ -24,7 +24,7 @@ TAGS: dict[JudgeInput, str] = {
 }
 """The name of each text in the prompt, in the order of the prompt.
 
-The answer is not the last one: what it demands would stand directly before the judge's reply.
+The answer is not the last: what it demands would stand directly before the judge's reply.
 """
 
 _ROLES = (
@@ -70,7 +70,7 @@ class Question:
 def examples_for(
     criterion: Criterion, number: int, examples: Sequence[JudgeExample], shown: Sequence[JudgeInput]
 ) -> list[Example]:
-    """Return the examples of one criterion, which is at index `number` of its metric."""
+    """Return the examples of a criterion, which is at index `number` of its metric."""
     return [
         Example(criterion.question, example_texts(example, shown), str(example.answers[number]))
         for example in examples
@@ -98,7 +98,7 @@ def join_passages(texts: Sequence[str]) -> str:
 
 
 def word_prompt(question: Question, wording: int = 0) -> Messages:
-    """Return a prompt that asks for one of the criterion's marks and nothing else.
+    """Return a prompt that asks for a mark of the criterion and nothing else.
 
     `wording` changes the judge's role, and from the sixth wording on the order of marks and
     examples. The end of the question never changes: it affects small models too much.
@@ -111,7 +111,7 @@ def word_prompt(question: Question, wording: int = 0) -> Messages:
 
 
 def json_prompt(question: Question, wording: int = 0) -> Messages:
-    """Return a prompt that asks for a reason and one of the criterion's marks, as JSON."""
+    """Return a prompt that asks for a reason and a mark of the criterion, as JSON."""
     marks = _marks(question.criterion, wording)
     answers = [
         json.dumps({"reason": _PRECEDENT, "answer": example.mark}) for example in question.examples

@@ -8,18 +8,19 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol, get_args
 
-from holodeck.errors import EvaluationError, MissingExtra
+from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import ComparingEvaluator, Score, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
-from holodeck.lib.evaluators.tokenizers import check_tokenizer, cut, note_about, uncut_scripts
 from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import plural
 from holodeck.lib.ui.activity import loading
-from holodeck.models.metrics.text import ROUGEMetric, Variant, WordMetric
+from holodeck.models.metrics.text import ROUGEMetric, Tokenize, Variant, WordMetric
 
 _VARIANTS: tuple[Variant, ...] = get_args(Variant)
 _ASCII_WORDS = re.compile(r"[^\W_]+")
@@ -59,7 +60,7 @@ class OverlapEvaluator(ComparingEvaluator):
 
     @abstractmethod
     def _compare(self, response: str, reference: str) -> Score:
-        """Score the response against one reference."""
+        """Score the response against a reference."""
 
 
 class WordEvaluator(OverlapEvaluator):
@@ -121,7 +122,7 @@ class ROUGEEvaluator(WordEvaluator, metric="rouge"):
     """ROUGE F-measures by rouge-score, with stemming; `variant` selects the score.
 
     On plain ASCII text the results equal those of rouge-score's own tokenizer, which drops letters
-    of other alphabets, accented letters and vowel signs. This one keeps them.
+    of other alphabets, accented letters and vowel signs. Here they are kept.
     """
 
     settings: ROUGEMetric
@@ -248,7 +249,7 @@ def _meteor() -> Any:
 class TextSimilarity(Protocol):
     """Compares texts by meaning."""
 
-    def similarity(self, one: str, other: str) -> float:
+    def similarity(self, text: str, other: str) -> float:
         """Return the similarity of two texts from 0 to 1."""
         ...
 
@@ -291,3 +292,98 @@ class SemanticSimilarityEvaluator(OverlapEvaluator, metric="semantic_similarity"
     def _compare(self, response: str, reference: str) -> Score:
         score = self._model.similarity(response, reference)
         return Score(score, reason=f"cosine similarity {score:.2f}")
+
+
+_KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_WITHOUT_SPACES = {
+    "Chinese characters": "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
+    "Japanese kana": _KANA,
+    "Thai": "\u0e00-\u0e7f",
+    "Lao": "\u0e80-\u0eff",
+    "Burmese": "\u1000-\u109f",
+    "Khmer": "\u1780-\u17ff",
+}
+"""Scripts that are written without spaces between words, as ranges of a regular expression."""
+_RUNS = {
+    script: re.compile(f"[{letters}]" if letters is _KANA else f"[{letters}]{{2}}")
+    for script, letters in _WITHOUT_SPACES.items()
+}
+"""Two letters in a row may be two words; a single kana shows that the characters are Japanese."""
+_CUT_BY: dict[Tokenize, frozenset[str]] = {
+    "zh": frozenset({"Chinese characters"}),
+    "ja-mecab": frozenset({"Chinese characters", "Japanese kana"}),
+    "char": frozenset(_RUNS),
+    "flores200": frozenset(_RUNS),
+}
+_REQUIRED = {
+    "ja-mecab": ("nlp-ja", ("MeCab", "ipadic")),
+    "flores200": ("nlp-spm", ("sentencepiece",)),
+}
+_WORD_BEGINS = "\u2581"
+"""What sentencepiece writes for a space."""
+
+
+def check_tokenizer(name: Tokenize | None) -> None:
+    """Raise ConfigError if what the tokenizer needs is not on this machine; nothing is fetched."""
+    if name not in _REQUIRED:
+        return
+    extra, modules = _REQUIRED[name]
+    if any(find_spec(module) is None for module in modules):
+        raise MissingExtra(extra, f"tokenize: {name}")
+    if name == "flores200" and not (model := _flores_model()).is_file():
+        raise ConfigError(
+            "tokenize",
+            f"flores200 needs the file {model}, which is not there; download it with:"
+            " python -c \"from sacrebleu import BLEU; BLEU(tokenize='flores200')\"",
+        )
+
+
+def _flores_model() -> Path:
+    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    return Path(SACREBLEU_DIR) / "models" / Path(SPM_MODELS["flores200"]["url"]).name
+
+
+def cut(text: str, tokenizer: Tokenize | None) -> str:
+    """Return the text with spaces between its words; unchanged without a tokenizer.
+
+    `char` keeps combining marks with their letter, as people read them.
+    """
+    if tokenizer is None:
+        return text
+    if tokenizer == "char":
+        marks = {char for char in set(text) if unicodedata.category(char)[0] == "M"}
+        return "".join(char if char in marks else f" {char}" for char in text).lstrip()
+    return str(_tokenizer(tokenizer)(text)).replace(_WORD_BEGINS, " ")
+
+
+@cache
+def _tokenizer(name: Tokenize) -> Any:
+    """Return sacrebleu's tokenizer, made once as loading a dictionary takes a while."""
+    from sacrebleu import BLEU
+
+    return BLEU(tokenize=name).tokenizer
+
+
+@lru_cache(maxsize=1024)
+def uncut_scripts(text: str, tokenizer: Tokenize | None) -> Sequence[str]:
+    """Return the scripts of the text between whose words the tokenizer finds no border."""
+    if text.isascii():
+        return ()
+    known = _CUT_BY[tokenizer] if tokenizer is not None else frozenset()
+    return tuple(
+        script for script, run in _RUNS.items() if script not in known and run.search(text)
+    )
+
+
+def note_about(scripts: Sequence[str], tokenizer: Tokenize | None) -> str:
+    """Return a sentence for people about texts that were not cut into words."""
+    better = "zh" if scripts == ("Chinese characters",) else "char"
+    if "Japanese kana" in scripts:
+        better = "ja-mecab"
+    by = "the default tokenizer" if tokenizer is None else f"tokenize: {tokenizer}"
+    return (
+        f"{by} cannot cut {' and '.join(scripts)} into words, so the score compares whole"
+        f" phrases; write tokenize: {better}"
+    )

@@ -28,6 +28,7 @@ from holodeck.lib.judging.judge import Judge
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, is_blank
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
+from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.metrics.text import LatencyMetric
 
@@ -104,9 +105,6 @@ class CustomEvaluator(BaseEvaluator):
 
         Code that returns nothing passes if it has asserts and one of them ran.
         """
-        # Imported here because many runs have no graders.
-        from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert  # noqa: PLC0415
-
         try:
             with count_asserts() as asserts:
                 value = await call_user_function(call, self._function)
@@ -139,7 +137,7 @@ VERDICT: Mapping[str, Any] = {
 class GraderJudge:
     """Asks the judge of the run: `ask` in a plain function, `await aask` in a coroutine.
 
-    Made in the event loop of the run, to which the judge's connections belong, for one evaluation.
+    Made in the event loop of the run, to which the judge's connections belong, for an evaluation.
     The first fault is kept, so that code that hides the exception passes nothing.
     """
 
@@ -266,7 +264,7 @@ NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor 
 class PassFailEvaluator(ScoredEvaluator, metric="passfail"):
     """The response is not blank and contains the case's `ground_truth`, ignoring case, and the
     agent called every expected tool that is given by name only. A name may lack the prefix of a
-    framework, such as `OrderPlugin-`, if it means only one tool.
+    framework, such as `OrderPlugin-`, if it means a single tool.
 
     Without a ground truth and expected tools there is no verdict.
     """

@@ -204,7 +204,7 @@ class NumberReader:
     """Finds the numbers in a text.
 
     A group of digits that is not clearly one number (1.2.3, 3,14, 1_000) is not read as a number,
-    and neither is one that something after it makes another (0x10, 10², 2½, 1.2M, 3 million).
+    and neither is a number that something after it makes another (0x10, 10², 2½, 1.2M, 3 million).
     Neither is 1,234 unless thousands separators are accepted, nor 45% unless percentages are
     accepted (then it is 0.45).
     """
@@ -293,15 +293,9 @@ class NumericEvaluator(ComparingEvaluator, metric="numeric"):
 
 
 def _select(numbers: Sequence[float], pick: Pick) -> Sequence[float]:
-    match pick:
-        case "first":
-            return numbers[:1]
-        case "last":
-            return numbers[-1:]
-        case "only":
-            return numbers if len(numbers) == 1 else []
-        case "any":
-            return numbers
+    if pick == "only":
+        return numbers if len(numbers) == 1 else []
+    return {"first": numbers[:1], "last": numbers[-1:], "any": numbers}[pick]
 
 
 def _list_numbers(numbers: Sequence[float], between: str) -> str:

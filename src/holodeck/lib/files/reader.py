@@ -1,4 +1,4 @@
-"""Reads one file of a test case: from disk or the network, as text or as an image."""
+"""Reads a file of a test case: from disk or the network, as text or as an image."""
 
 import asyncio
 import contextvars
@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from typing import TypeVar
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.files.documents import Job, check_signature, markdown_table
-from holodeck.lib.files.images import image_for_models, media_type_of, ocr_program
 from holodeck.lib.files.remote_files import MAX_BYTES, DownloadError, DownloadRules, download
 from holodeck.lib.files.worker import TimeLimitExceeded, Workers
 from holodeck.lib.support.safe_paths import file_inside
@@ -39,13 +39,29 @@ class DocumentReader:
     """Reads files; the processes that it starts for documents serve all of them.
 
     Args:
-        seconds: The longest conversion of one file.
-        rules: What downloads may do.
+        seconds: The longest conversion of a file.
+        download_seconds: The longest download of a file.
+        max_retries: Further attempts of a download.
+        allowed_hosts: Hosts whose addresses need not be public.
+        cache_dir: The folder for downloaded files; None to keep none.
     """
 
-    def __init__(self, seconds: float, rules: DownloadRules) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        download_seconds: float,
+        max_retries: int,
+        allowed_hosts: tuple[str, ...],
+        cache_dir: Path | None,
+    ) -> None:
         self._seconds = seconds
-        self._rules = rules
+        self._rules = DownloadRules(
+            timeout=download_seconds,
+            max_retries=max_retries,
+            allowed_hosts=allowed_hosts,
+            cache_dir=cache_dir,
+        )
         self._workers = Workers()
         self._texts: dict[tuple[bytes, Job], str] = {}
 
@@ -263,3 +279,52 @@ def _check_json(text: str) -> None:
     except json.JSONDecodeError as error:
         location = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"is not valid JSON: {error.msg} at {location}") from error
+
+
+MEDIA_TYPES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"BM": "image/bmp",
+    b"II*\x00": "image/tiff",
+    b"MM\x00*": "image/tiff",
+}
+MODEL_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What models take."""
+MAX_MODEL_BYTES = 20_000_000
+"""The largest image that providers take."""
+NO_PROGRAM = (
+    "reading text from an image needs the program 'tesseract', which is not installed; install it"
+    " (on Debian: apt install tesseract-ocr), or test an agent whose model takes images"
+)
+
+
+def media_type_of(data: bytes) -> str:
+    """Return the media type of an image, by its content. Raises ValueError."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    for signature, media_type in MEDIA_TYPES.items():
+        if data.startswith(signature):
+            return media_type
+    raise ValueError("is not an image; PNG, JPEG, GIF, WebP, BMP and TIFF are read")
+
+
+def image_for_models(data: bytes) -> Image:
+    """Return an image as models take it. Raises ValueError."""
+    media_type = media_type_of(data)
+    if media_type not in MODEL_MEDIA_TYPES:
+        kind = media_type.removeprefix("image/").upper()
+        raise ValueError(f"is a {kind} image, which models do not take; save it as PNG or JPEG")
+    if len(data) > MAX_MODEL_BYTES:
+        size, most = len(data) / 1e6, MAX_MODEL_BYTES / 1e6
+        raise ValueError(f"is {size:,.1f} MB large; models take images of at most {most:g} MB")
+    return Image(data, media_type)
+
+
+def ocr_program() -> str:
+    """Return the path of the program for OCR. Raises ValueError if it is not installed."""
+    path = shutil.which("tesseract")
+    if path is None:
+        raise ValueError(NO_PROGRAM)
+    return path

@@ -179,7 +179,7 @@ def shown_url(url: str) -> str:
 
 
 class _Fetch:
-    """The requests of one download."""
+    """The requests of a download."""
 
     def __init__(self, rules: DownloadRules, cached: RemoteFile | None) -> None:
         self._rules = rules
@@ -217,7 +217,7 @@ class _Fetch:
         return headers
 
     async def _get(self, url: str, headers: dict[str, str]) -> Response:
-        """Return the response to one request, from an address that was checked."""
+        """Return the response to a request, from an address that was checked."""
         try:
             server = Server(url, proxy_for(url))
         except ConfigError as error:

@@ -15,6 +15,9 @@ from dataclasses import asdict
 from functools import partial
 from queue import SimpleQueue
 
+if sys.platform != "win32":
+    import resource
+
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.files.documents import Job, document_as_markdown
 from holodeck.lib.processes.channel import FrameReader, Head, Parent
@@ -136,7 +139,10 @@ def main() -> None:
 def _answer(job: Job, data: bytes) -> dict[str, str]:
     """Return the text of a file, or the `error`."""
     try:
-        text = _read(job, data)
+        if job.kind == "image":
+            text = _text_in_image(data, job.program or "tesseract")
+        else:
+            text = document_as_markdown(data, job)
     except MissingExtra as error:
         return {"error": str(error), "missing": error.extra, "needed_by": error.field}
     except MemoryError:
@@ -150,19 +156,21 @@ def _answer(job: Job, data: bytes) -> dict[str, str]:
     return {"text": text}
 
 
-def _read(job: Job, data: bytes) -> str:
-    if job.kind == "image":
-        from holodeck.lib.files.images import read_text  # noqa: PLC0415 - documents need no models
-
-        return read_text(data, job.program or "tesseract")
-    return document_as_markdown(data, job)
+def _text_in_image(data: bytes, program: str) -> str:
+    """Return the text in an image, as the program reads it. Raises ValueError."""
+    done = subprocess.run(  # the caller's limits apply, and its end ends the program
+        [program, "stdin", "stdout"], input=data, capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with {done.returncode}"
+        raise ValueError(f"tesseract cannot read it: {reason}")
+    return done.stdout.decode(errors="replace").replace("\f", "").strip()
 
 
 def _limit_resources() -> None:
     """Limit memory, and forbid files and core dumps, where the system can."""
-    try:
-        import resource  # noqa: PLC0415 - not on Windows
-    except ImportError:
+    if sys.platform == "win32":
         return
     for name, limit in (("AS", MAX_MEMORY_BYTES), ("FSIZE", 0), ("CORE", 0)):
         _, hardest = resource.getrlimit(kind := getattr(resource, f"RLIMIT_{name}"))
@@ -174,9 +182,7 @@ def _limit_time(seconds: float) -> None:
 
     Whoever waits for the answer ends it earlier; this holds if nobody is left.
     """
-    try:
-        import resource  # noqa: PLC0415 - not on Windows
-    except ImportError:
+    if sys.platform == "win32":
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2

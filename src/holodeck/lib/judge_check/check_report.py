@@ -149,7 +149,7 @@ def render_table(
     people: PeopleAgreement | None = None,
     pair: JudgePair | None = None,
 ) -> str:
-    """Render one figure per line, then the responses on which judge and people disagree."""
+    """Render a figure per line, then the responses on which judge and people disagree."""
     agreement, gate = check.agreement, check.gate(limits)
     kappa = agreement.kappa
     rows = [
@@ -182,7 +182,7 @@ def render_table(
 
 
 def describe_gate(gate: GateDecision) -> str:
-    """Return in one line whether the judge may gate, and why."""
+    """Return as a line whether the judge may gate, and why."""
     if gate.kappa_bounds is None or gate.false_pass_bounds is None:
         return "not known yet: there must be labels of both kinds"
     limits = gate.limits

@@ -26,7 +26,7 @@ from holodeck.models.token_usage import UsageMeter
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judge's verdict on one response; without a score there is an error."""
+    """The judge's verdict on a response; without a score there is an error."""
 
     label: Label
     score: float | None = None
@@ -77,7 +77,7 @@ class ProbedResponse:
 
     @property
     def becomes_wrong(self) -> bool:
-        """Whether a bad variant passes or a good one fails, and the verdict was right before."""
+        """Whether a verdict that was right before is wrong for the variant."""
         return self.is_counted and not self.after.agrees
 
 
@@ -219,7 +219,7 @@ class PlannedLook:
 
 @dataclass(frozen=True)
 class LookKeeper:
-    """Counts the looks at labels of one metric and judge.
+    """Counts the looks at labels of a metric and judge.
 
     Args:
         log: The looks so far.
@@ -244,7 +244,7 @@ class LookKeeper:
         return PlannedLook(counted, number, None if counts is None else Agreement(*counts))
 
     def add(self, planned: PlannedLook, check: JudgeCheckResult, limits: Limits) -> LookLog:
-        """Return the looks with this one; one that could not let any judge gate costs nothing.
+        """Return the looks with this; a look that could not let any judge gate costs nothing.
 
         A look that is repeated does not replace what it showed first, unless requests failed.
         """

@@ -5,7 +5,7 @@ few bad responses pass. Both tests are exact for the numbers of good and bad lab
 
 - false passes: the one-sided bound of Clopper and Pearson (1934);
 - kappa: an unconditional test in the manner of Barnard (1947). The p-value is the largest
-  probability of a kappa as high as the observed one, over all judges whose true kappa is the limit.
+  probability of a kappa as high as observed, over all judges whose true kappa is the limit.
 
 Standard errors and Wald intervals are too optimistic with the few labels that people write.
 
@@ -72,7 +72,7 @@ class GateDecision:
     look: int = 1
     """Which look at labels of the metric it is."""
     is_repeated: bool = False
-    """Whether it is the decision of an earlier, equal look, which was worse than this one."""
+    """Whether it is the decision of an earlier, equal look, which was worse than this."""
 
 
 def decide_gate(counts: Agreement, limits: Limits = DEFAULT_LIMITS, look: int = 1) -> GateDecision:
@@ -211,7 +211,7 @@ def _kappa(share_good: float, sensitivity: float, specificity: float) -> float:
 
 
 def _kappa_p_value(cells: Cells, limit: float, *, is_lower: bool) -> float:
-    """Return the largest probability of so extreme a kappa where the true one is `limit`.
+    """Return the largest probability of so extreme a kappa where the true kappa is `limit`.
 
     Kappa rises with both rates, so of all judges at most as good as `limit` (`is_lower`; else at
     least as good), those at the limit are the ones that come nearest.
@@ -259,13 +259,13 @@ def _first(last: int, holds: Callable[[int], bool]) -> int:
 
 def _judges_at(share: float, limit: float) -> list[tuple[float, float]]:
     """Return judges (sensitivity, specificity) whose kappa is `limit`, evenly spread."""
-    least = _solve(lambda one: _kappa(share, one, 1.0) >= limit)
+    least = _solve(lambda rate: _kappa(share, rate, 1.0) >= limit)
     rates = [least + (1 - least) * step / _GRID for step in range(_GRID + 1)]
     return [(rate, _specificity_at(share, rate, limit)) for rate in rates]
 
 
 def _specificity_at(share: float, sensitivity: float, limit: float) -> float:
-    return _solve(lambda one: _kappa(share, sensitivity, one) >= limit)
+    return _solve(lambda rate: _kappa(share, sensitivity, rate) >= limit)
 
 
 def _kappa_bound(counts: Agreement, alpha: float, *, is_lower: bool) -> float:

@@ -55,11 +55,11 @@ class JudgePair:
     """The labels with which only the judge agrees."""
     only_other: int
     left_out: int
-    """The labels that only one of both judged."""
+    """The labels that only a single judge has judged."""
 
     @property
     def discordant(self) -> int:
-        """The labels with which one agrees and the other does not."""
+        """The labels with which either agrees and the other does not."""
         return self.only_judge + self.only_other
 
     @property
@@ -105,7 +105,7 @@ def _key(label: Label) -> tuple[str, str]:
 
 
 def compare_judges(check: JudgeCheckResult, other: SavedVerdicts) -> JudgePair:
-    """Compare the judge of a check with another one, on the labels that both judged.
+    """Compare the judge of a check with another, on the labels that both judged.
 
     An inconclusive verdict and an error count as wrong, as they do for the gate.
     """

@@ -293,7 +293,7 @@ class UnlabelledResponse:
 def responses_to_label(
     agent: Agent, run: Run, metric: MetricSettings | str, redact: Redact = str
 ) -> list[UnlabelledResponse]:
-    """Return one question per recorded response and criterion, in an order that tells nothing.
+    """Return a question per recorded response and criterion, in an order that tells nothing.
 
     The order depends on the texts only, so that labelling can be resumed, and the labels of a part
     are those of a random sample. Equal questions appear once. Raises ConfigError if nothing in the

@@ -114,7 +114,7 @@ class Label(Model):
 def read_labels(path: Path) -> list[Label]:
     """Read the labels of a file, in its order. Raises ConfigError with file and line.
 
-    Lines with the `labels` of people about the same response become one label.
+    Lines with the `labels` of people about the same response become a label.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -157,7 +157,7 @@ def _require_same(first: Label, label: Label) -> None:
 
 
 def _joined(first: Label, label: Label) -> Label:
-    """Return one label with the verdicts of two lines. Raises ConfigError if they contradict."""
+    """Return a label with the verdicts of two lines. Raises ConfigError if they contradict."""
     if first.labels is None:
         _require_same(first, label)
     before, after = first.labels or {}, label.labels or {}

@@ -122,7 +122,7 @@ _CELLS = ((True, True), (False, True), (False, False), (True, False))
 
 
 def area_under_curve(scores: Sequence[tuple[bool, float]]) -> float | None:
-    """Return how often a good response scores higher than a bad one; None without both kinds."""
+    """Return how often good responses score higher than bad ones; None without both kinds."""
     good = [score for is_good, score in scores if is_good]
     bad = [score for is_good, score in scores if not is_good]
     if not good or not bad:
@@ -134,7 +134,7 @@ def area_under_curve(scores: Sequence[tuple[bool, float]]) -> float | None:
 def best_threshold(scores: Sequence[tuple[bool, float]]) -> float | None:
     """Return the threshold that agrees with people most often; None without both kinds.
 
-    If several do, it is the one in the widest gap between two scores.
+    If several do, it is that in the widest gap between two scores.
     """
     if len({is_good for is_good, _ in scores}) < 2:
         return None
@@ -155,13 +155,13 @@ def held_out_accuracy(scores: Sequence[tuple[bool, float]]) -> Proportion | None
     Ten-fold cross-validation with the same share of both kinds in each fold. The accuracy of the
     best threshold on its own scores is too high. None with fewer than two scores of a kind.
     """
-    kinds = [[one for one in scores if one[0] is is_good] for is_good in (True, False)]
+    kinds = [[score for score in scores if score[0] is is_good] for is_good in (True, False)]
     if min(map(len, kinds)) < 2:
         return None
     right = 0
     for fold in range(_FOLDS):
-        tested = [one for kind in kinds for one in kind[fold::_FOLDS]]
-        others = [one for kind in kinds for at, one in enumerate(kind) if at % _FOLDS != fold]
+        tested = [score for kind in kinds for score in kind[fold::_FOLDS]]
+        others = [score for kind in kinds for at, score in enumerate(kind) if at % _FOLDS != fold]
         threshold = best_threshold(others) if tested else None
         if threshold is not None:
             right += sum((score >= threshold) == is_good for is_good, score in tested)

@@ -36,6 +36,7 @@ from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.environment import cache_dir, hub_url, offline, proxy_for, set_variables
 from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
+from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.token_usage import TokenUsage, UsageMeter
@@ -107,7 +108,7 @@ def count_judge_usage() -> Iterator[UsageMeter]:
 
 
 class Judge:
-    """Asks one model for verdicts.
+    """Asks a model for verdicts.
 
     Every answer is checked against the schema of the request. An invalid answer is sent back once,
     with what is wrong with it; a second invalid answer is an EvaluationError. Scores outside their
@@ -123,7 +124,7 @@ class Judge:
                 processes: their `note_elsewhere`.
         """
         self._model = model
-        self._tell = tell or _tell_nobody
+        self._tell: Callable[[str, str], None] = tell or (lambda *_: None)
         self._refusals = 0
         self._failures = 0
         self._in_flight: set[asyncio.Future[ChatResponse]] = set()
@@ -316,16 +317,12 @@ class Judge:
 
 
 def is_refused_request(error: BaseException | None) -> bool:
-    """Whether a model refused this request only, so that another one may be answered."""
+    """Whether a model refused this request only, so that another may be answered."""
     return (
         isinstance(error, RequestError)
         and error.status is not None
         and not (error.permanent or error.is_transient)
     )
-
-
-def _tell_nobody(what: str, detail: str) -> None:
-    """Do nothing: there are no other processes."""
 
 
 def _meter_request(
@@ -385,7 +382,7 @@ LITELLM_VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PR
 
 
 class Judges:
-    """The judges of a run; metrics with the same model share one.
+    """The judges of a run; metrics with the same model share a judge.
 
     Args:
         execution: Time limits and retries; defaults if omitted.
@@ -467,13 +464,13 @@ class Judges:
         if options.client is not None or llm.protocol == "litellm":
             return self._by_library(llm, kind, options)
         # Imported here because most runs ask no judge.
-        from holodeck.lib.llm.client import HttpChatModel  # noqa: PLC0415
+        from holodeck.lib.llm.chat_models import HttpChatModel  # noqa: PLC0415
 
         return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for, options)
 
     def _by_library(self, llm: LLMProvider, kind: str, options: RequestOptions) -> ChatModel:
         # Imported here because few models are called by a library.
-        from holodeck.lib.llm.library_model import (  # noqa: PLC0415
+        from holodeck.lib.llm.chat_models import (  # noqa: PLC0415
             LibraryChatModel,
             create_with_client,
             create_with_litellm,
@@ -489,7 +486,6 @@ class Judges:
     def _local(self, llm: LLMProvider) -> ChatModel:
         # Imported here because few judges run locally.
         from holodeck.lib.local_models.chat import LocalChatModel
-        from holodeck.lib.ui.live import DownloadProgress  # noqa: PLC0415
 
         store = _store(self._is_offline)
         weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
@@ -519,7 +515,6 @@ def embedding_model(*, is_offline: bool = False) -> "EmbeddingModel":
     # Imported here because most runs need no embeddings.
     from holodeck.lib.local_models.catalog import EMBEDDING_MODEL
     from holodeck.lib.local_models.runtime import EmbeddingModel
-    from holodeck.lib.ui.live import DownloadProgress  # noqa: PLC0415
 
     return EmbeddingModel.load(_store(is_offline).ensure(EMBEDDING_MODEL, DownloadProgress()))
 

@@ -189,7 +189,8 @@ def split_headings(
             if heading is not None and heading[0] <= (max_depth or heading[0]):
                 yield from _section_of(lines, path, section)
                 level, title = heading
-                path = {one: text for one, text in path.items() if one < level} | {level: title}
+                path = {above: text for above, text in path.items() if above < level}
+                path[level] = title
                 lines = []
             lines.append(line)
         yield from _section_of(lines, path, section)
@@ -203,9 +204,8 @@ def _heading(line: str, patterns: Sequence[tuple[int, re.Pattern[str]]]) -> tupl
     markdown = _HEADING.fullmatch(line)
     if markdown is not None:
         return (len(markdown[1]), markdown[2]) if markdown[2] else None
-    return next(
-        ((level, line.strip()) for level, one in patterns if one.fullmatch(line.strip())), None
-    )
+    title = line.strip()
+    return next(((level, title) for level, pattern in patterns if pattern.fullmatch(title)), None)
 
 
 def _section_of(lines: list[str], path: dict[int, str], whole: Section) -> Iterator[Section]:
@@ -219,7 +219,7 @@ def _section_of(lines: list[str], path: dict[int, str], whole: Section) -> Itera
 
 _LONGEST_TERM, _LONGEST_DEFINITION = 80, 400
 _MOST_NOTES = 5
-"""Definitions, and references, that a result shows for one chunk."""
+"""Definitions, and references, that a result shows for a chunk."""
 _DEFINED = re.compile(
     rf'["“](?P<term>[^"”\n]{{2,{_LONGEST_TERM}}})["”]'
     r"\s+(?:(?:shall|will)\s+)?(?:means?|refers?\s+to|has\s+the\s+meaning|have\s+the\s+meaning|"
@@ -249,10 +249,10 @@ def split_document(config: HierarchicalDocumentTool, sections: list[Section]) ->
     parts: Iterable[Section] = sections
     if config.chunking_strategy == "structure":
         parts = split_headings(sections, config.document_domain, config.max_subsection_depth)
-    found = list(chunk_sections(parts, config.max_chunk_tokens, config.chunk_overlap))
-    if not found:  # nothing but headings
-        found = list(chunk_sections(sections, config.max_chunk_tokens, config.chunk_overlap))
-    return [replace(one, facts=_facts(one, config)) for one in found]
+    passages = list(chunk_sections(parts, config.max_chunk_tokens, config.chunk_overlap))
+    if not passages:  # nothing but headings
+        passages = list(chunk_sections(sections, config.max_chunk_tokens, config.chunk_overlap))
+    return [replace(passage, facts=_facts(passage, config)) for passage in passages]
 
 
 def _facts(passage: Passage, config: HierarchicalDocumentTool) -> dict[str, object]:
@@ -354,8 +354,8 @@ class Links:
         return list(dict.fromkeys(notes))[:_MOST_NOTES]
 
     def _target(self, document: str, reference: str) -> StoredText | None:
-        found = (self.sections.get((document, label)) for label in _labels_of(reference))
-        return next((one for one in found if one is not None), None)
+        keys = ((document, label) for label in _labels_of(reference))
+        return next((self.sections[key] for key in keys if key in self.sections), None)
 
 
 def _words(text: str) -> str:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import BackendTimeoutError, ConfigError
+from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none
 from holodeck.lib.llm.errors import RequestError, malformed_response, no_answer_within
@@ -346,9 +347,6 @@ def _embedder(
 ) -> Embedder:
     limits = call_limits(execution)
     if llm is None:
-        # Imported here because most agents use a model behind an endpoint.
-        from holodeck.lib.judging.judge import embedding_model  # noqa: PLC0415
-
         is_offline = bool(execution and execution.offline)
         load = partial(embedding_model, is_offline=is_offline)
         return LocalEmbedder(LOCAL_MODEL, load, limits.timeout)

@@ -170,7 +170,7 @@ class Ingestion:
     settings: Mapping[str, Any]
     """All settings that the stored chunks depend on, as JSON."""
     timeout: float
-    """Seconds for reading one document."""
+    """Seconds for reading a document."""
     progress: Progress
     report: Callable[[str], None]
     """Called with a summary if anything changed, also if the ingestion fails."""

@@ -98,7 +98,7 @@ def fetch_objects(
         suffixes: How the keys of its files end.
         folder: The folder, of this source only.
         env: The variables with the credentials.
-        limit_s: Seconds of one request.
+        limit_s: Seconds of a request.
 
     Raises:
         ConfigError: The source has no files, or cannot be read.

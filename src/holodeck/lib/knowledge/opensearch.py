@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class OpenSearchIndex:
-    """An index of one tool, which is made anew if its chunks have changed.
+    """The index of a tool, which is made anew if its chunks have changed.
 
     Args:
         config: Where it is. `endpoint` and `index_name` are set.

@@ -87,7 +87,7 @@ def _phrases(query: str) -> list[str]:
     quoted = ["".join(pair) for pair in _QUOTED.findall(query)]
     phrases = [query, *quoted, *_REFERENCE.findall(query)]
     known = dict.fromkeys(_fold(phrase).rstrip(".-") for phrase in phrases)
-    return [one for one in known if one][:_MOST_PHRASES]
+    return [phrase for phrase in known if phrase][:_MOST_PHRASES]
 
 
 def _fold(text: str) -> str:
@@ -141,7 +141,7 @@ def _fuse(rankings: list[tuple[list[Hit], float]], settings: SearchSettings) -> 
     chunks = {hit.id: hit for hits, _ in rankings for hit in hits}
     ids = [([hit.id for hit in hits], weight) for hits, weight in rankings]
     best = fuse_ranks(ids, settings.rrf_k)[: settings.top_k]
-    return [replace(chunks[one], score=score) for one, score in best]
+    return [replace(chunks[key], score=score) for key, score in best]
 
 
 def format_hits(query: str, hits: Sequence[Hit], passages: Sequence[str]) -> str:

@@ -116,7 +116,7 @@ _PROBE = "How long are the vectors?"
 
 
 class KnowledgeSource:
-    """The documents of one tool, brought up to date once per run and searched by every case.
+    """The documents of a tool, brought up to date once per run and searched by every case.
 
     Args:
         config: The tool.

@@ -4,10 +4,8 @@ import asyncio
 import json
 import logging
 import random
-import re
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -15,23 +13,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from holodeck.lib.llm.completion import (
     Completion,
     StreamedCompletion,
-    anthropic_body,
-    openai_body,
-    parse_anthropic_message,
     parse_completion,
     read_events,
 )
-from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
+from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
 from holodeck.lib.llm.http_client import HttpClient
 from holodeck.lib.llm.http_connection import Connection
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
-from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
-from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
+from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.llm.model import note_request
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
 from holodeck.lib.llm.retry import retry as retry_request
 from holodeck.lib.observability import names, span
-from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage, UsageMeter
 
@@ -254,15 +248,22 @@ class ChatClient:
         stats.meter.add(answer.usage, self._model)
         return answer
 
-    async def stream(
-        self, body: str, stats: RequestStats, retry: RetryConfig | None = None
+    async def complete_body(
+        self, body: Mapping[str, Any], stats: RequestStats, retry: RetryConfig | None = None
+    ) -> Completion:
+        """Return the completion for a request. Raises RequestError."""
+        return await self.complete(json.dumps(body), stats, retry)
+
+    async def stream_body(
+        self, body: Mapping[str, Any], stats: RequestStats, retry: RetryConfig | None = None
     ) -> AsyncIterator[str | Completion]:
         """Yield the text of a streamed response in pieces, and at the end the completion.
 
-        The body has `stream: true`. It is sent again only until the response begins, because the
-        caller may have shown its pieces. Raises RequestError.
+        The request is sent again only until the response begins, because the caller may have shown
+        its pieces. Raises RequestError.
         """
-        request = self._http.encode(body.encode())
+        streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        request = self._http.encode(json.dumps(streamed).encode())
         response = await self._sender.send(
             partial(self._begin, request), retry or self._retry, stats
         )
@@ -278,19 +279,6 @@ class ChatClient:
         result = completion.result()
         stats.meter.add(result.usage, self._model)
         yield result
-
-    async def complete_body(
-        self, body: Mapping[str, Any], stats: RequestStats, retry: RetryConfig | None = None
-    ) -> Completion:
-        """Return the completion for a request. Raises RequestError."""
-        return await self.complete(json.dumps(body), stats, retry)
-
-    def stream_body(
-        self, body: Mapping[str, Any], stats: RequestStats, retry: RetryConfig | None = None
-    ) -> AsyncIterator[str | Completion]:
-        """Yield what `stream` yields for a request, with the usage at its end."""
-        streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        return self.stream(json.dumps(streamed), stats, retry)
 
     async def prepare(self) -> None:
         """Do nothing: the first request shows whether the endpoint answers."""
@@ -327,144 +315,3 @@ class ChatClient:
                 current.set({names.INPUT_TOKENS: usage.prompt_tokens})
                 current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
             return answer
-
-
-REFUSED_STATUS = frozenset({400, 404, 422})
-"""Statuses of an endpoint that does not know a part of the request."""
-_OPTIONAL_PARTS = {
-    "response_format": "response_format",
-    "top_logprobs": "logprobs",
-    "logprobs": "logprobs",
-    "temperature": "temperature",
-    "top_p": "top_p",
-}
-"""Parts that a request can do without, and the word for each in a refusal."""
-_LOGPROBS = frozenset({"logprobs", "top_logprobs"})
-FEW_ALTERNATIVES = 5
-"""How many alternatives of a token every endpoint returns that returns any."""
-_ALTERNATIVES_LIMIT = re.compile(r"top_logprobs.*\d")
-"""A refusal that names how many are allowed."""
-
-
-class CompletionModel(ABC):
-    """A model for judges and simulated users, whatever sends its requests.
-
-    If an endpoint refuses an optional part of a request, such as the response format, the model
-    leaves that part out from then on. Callers check the response themselves.
-
-    Args:
-        llm: The model; its sampling settings apply to every request.
-        options: What is special about its requests.
-    """
-
-    def __init__(self, llm: LLMProvider, options: RequestOptions = NO_OPTIONS) -> None:
-        is_anthropic = llm.protocol == "anthropic"
-        self._llm = llm
-        self._options = options
-        self._build_body = anthropic_body if is_anthropic else openai_body
-        self._refused_parts: set[str] = set()
-        self._has_few_alternatives = False
-
-    @property
-    def name(self) -> str:
-        """Provider and model."""
-        return f"{self._llm.provider.value}/{self._llm.name}"
-
-    async def answer(self, request: ChatRequest) -> ChatResponse:
-        """Return the model's response, retried where that may help. Raises RequestError."""
-        stats = RequestStats()
-        body = self._options.change_body(self._build_body(self._llm, request))
-        suspects: frozenset[str] = frozenset()
-        while True:
-            sent = self._acceptable(body, suspects)
-            try:
-                completion = await self._complete(sent, stats)
-            except RequestError as error:
-                if self._note_refused_part(error, sent):
-                    continue
-                # a request for one word exists for the probabilities, and its caller knows another
-                is_suspect = request.schema is not None and "logprobs" in sent
-                if not is_suspect or error.status not in REFUSED_STATUS:
-                    raise
-                suspects = _LOGPROBS
-            else:
-                self._refused_parts |= suspects
-                return ChatResponse(
-                    completion.text or "",
-                    stats.meter.usage,
-                    completion.tokens,
-                    completion.is_cut,
-                    stats.waited_s,
-                    completion.is_filtered,
-                )
-
-    @abstractmethod
-    async def _complete(self, body: Mapping[str, Any], stats: RequestStats) -> Completion:
-        """Return the completion for a request body. Raises RequestError."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close the connections of the running event loop."""
-
-    def _acceptable(self, body: Mapping[str, Any], suspects: Set[str]) -> dict[str, Any]:
-        """Return a request without the parts that the endpoint refuses, or may refuse."""
-        without = self._refused_parts | suspects
-        sent = {key: value for key, value in body.items() if key not in without}
-        if self._has_few_alternatives and "top_logprobs" in sent:
-            sent["top_logprobs"] = min(sent["top_logprobs"], FEW_ALTERNATIVES)
-        return sent
-
-    def _note_refused_part(self, error: RequestError, sent: Mapping[str, Any]) -> bool:
-        """Remember the part of a request that the endpoint's refusal names, if it names one."""
-        if error.status not in REFUSED_STATUS:
-            return False
-        message = str(error).replace("response format", "response_format")
-        parts = (part for part, word in _OPTIONAL_PARTS.items() if part in sent and word in message)
-        part = next(parts, None)
-        if part is None:
-            return False
-        if _ALTERNATIVES_LIMIT.search(message) and sent.get("top_logprobs", 0) > FEW_ALTERNATIVES:
-            self._has_few_alternatives = True
-            return True
-        logger.info("%s: requests leave out %s from now on: %s", self.name, part, error)
-        self._refused_parts |= _LOGPROBS if part in _LOGPROBS else {part}
-        return True
-
-
-class HttpChatModel(CompletionModel):
-    """A model behind an endpoint, called by our own client.
-
-    Args:
-        llm: The model; its sampling settings apply to every request.
-        limits: Time limits and retries.
-        limiters: The limiters of the run.
-        kind: The kind of work; each kind has slots of its own.
-        proxy_for: Returns the proxy for a URL.
-        options: What is special about its requests.
-
-    Raises:
-        ConfigError: The key, the endpoint or a header is unusable. Nothing is sent.
-    """
-
-    def __init__(
-        self,
-        llm: LLMProvider,
-        limits: CallLimits,
-        limiters: Limiters,
-        kind: str = "judge",
-        proxy_for: ProxyFor | None = None,
-        options: RequestOptions = NO_OPTIONS,
-    ) -> None:
-        super().__init__(llm, options)
-        parse = parse_anthropic_message if llm.protocol == "anthropic" else parse_completion
-        endpoint = Endpoint.of(llm, proxy_for)
-        endpoint = replace(endpoint, headers=options.add_headers(endpoint.headers))
-        limits = options.limits(limits)
-        self._client = ChatClient(endpoint, llm.name, limits, limiters, kind, parse)
-
-    async def _complete(self, body: Mapping[str, Any], stats: RequestStats) -> Completion:
-        return await self._client.complete(json.dumps(body), stats)
-
-    async def close(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._client.close()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.errors import RequestError
@@ -100,8 +101,6 @@ def base_url(llm: LLMProvider) -> str:
 
 def _entra_token(llm: LLMProvider, host: str) -> TokenSource:
     """Return what gets tokens for a resource without a key. Raises ConfigError."""
-    # Imported here because few models have no key.
-
     if is_of_azure(host):
         return EntraTokens().get
     missing = missing_api_key(llm)
@@ -134,8 +133,6 @@ def _azure_url(llm: LLMProvider) -> str:
     The endpoint is that of the resource, or one that the portal shows: the address of the current
     API, which takes the deployment in the body, or the whole URI of the deployment.
     """
-    from urllib.parse import quote, urlsplit  # noqa: PLC0415 - no other provider needs it
-
     base = base_url(llm)
     path = urlsplit(base).path
     if path.endswith(("/openai/v1", "/openai/v1/chat/completions")):

@@ -1,4 +1,4 @@
-"""HTTP client for our own requests to one server."""
+"""HTTP client for our own requests to a server."""
 
 import asyncio
 import ssl
@@ -19,13 +19,13 @@ from holodeck.lib.support.text import one_line
 
 
 class HttpClient:
-    """POSTs JSON to one server, over a pool of connections per event loop.
+    """POSTs JSON to a server, over a pool of connections per event loop.
 
     Args:
         server: The URL and the proxy.
         headers: Headers of every request, besides those that every HTTP client sends.
         max_bytes: The largest response body; reading ends there.
-        timeout: Seconds for one request; None for no limit.
+        timeout: Seconds for a request; None for no limit.
         token: Returns a token for each request, if it has no key among its headers.
     """
 

@@ -1,4 +1,4 @@
-"""Pooled HTTP/1.1 connections to one server."""
+"""Pooled HTTP/1.1 connections to a server."""
 
 import asyncio
 import base64
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """The pool of connections to a server on one event loop."""
+    """The pool of connections to a server on an event loop."""
 
     def __init__(self, server: Server, max_bytes: int) -> None:
         self._server = server

@@ -106,7 +106,7 @@ class Head:
 
 
 class ResponseReader:
-    """Reads one response, fed with bytes as they arrive, and gives its body piece by piece.
+    """Reads a response, fed with bytes as they arrive, and gives its body piece by piece.
 
     Args:
         max_bytes: The largest body; more raises TooLarge.

@@ -50,12 +50,12 @@ def parse_json_answer(text: str) -> Any:
 def _object_in(text: str, wrong: str) -> dict[str, Any]:
     """Return the one object in a text; `wrong` is what keeps all of it from being JSON."""
     text = text.replace("\r\n", "\n")
-    found = list(_objects(text, wrong))
-    if not found:
+    objects = list(_objects(text, wrong))
+    if not objects:
         raise ValueError(f"the answer is not JSON ({wrong})")
-    if len({json.dumps(value, sort_keys=True) for _, _, value in found}) > 1:
+    if len({json.dumps(value, sort_keys=True) for _, _, value in objects}) > 1:
         raise ValueError(f"the answer holds several JSON objects that differ; {_ONLY_JSON}")
-    start, end, value = found[-1]
+    start, end, value = objects[-1]
     before, after = text[:start], text[end:]
     fence = _FENCE_BEFORE.search(before)
     if fence is not None and (closing := _FENCE_AFTER.match(after)) is not None:
@@ -98,7 +98,10 @@ def _loads(text: str) -> Any:
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object. Raises ValueError for a repeated key."""
     return unique_keys(
-        [(name, replace_surrogates(one) if isinstance(one, str) else one) for name, one in pairs]
+        [
+            (name, replace_surrogates(value) if isinstance(value, str) else value)
+            for name, value in pairs
+        ]
     )
 
 

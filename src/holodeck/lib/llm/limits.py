@@ -29,17 +29,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CallLimits:
-    """Limits of one call."""
+    """Limits of a call."""
 
     timeout: float | None
     """Seconds for a call of the agent, or all attempts of another request; None: no limit."""
     attempt_timeout: float | None
-    """Seconds for one attempt; None: no limit of its own."""
+    """Seconds for an attempt; None: no limit of its own."""
     retries: int
     retry_delay: float
     """Longest wait before the first retry, in seconds."""
     answer_bytes: int
-    """Size of one response; a larger one is not read to its end."""
+    """Size of a response; what is larger is not read to its end."""
 
 
 def call_limits(execution: ExecutionConfig | None) -> CallLimits:
@@ -156,7 +156,7 @@ class RequestOptions:
     """How requests to a model differ from the usual ones."""
 
     timeout: float | None = None
-    """Seconds for one attempt; None for the usual limit."""
+    """Seconds for an attempt; None for the usual limit."""
     retries: int | None = None
     """Retries after the first attempt; None for the usual number."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -106,7 +106,7 @@ def describe(error: BaseException) -> str:
         reason = unreachable_reason(error)
         if reason is not None:
             return no_connection_message(_server_of(error), reason)
-    own = (one for one in error_chain(error) if isinstance(one, TooLarge | MalformedHttp))
+    own = (cause for cause in error_chain(error) if isinstance(cause, TooLarge | MalformedHttp))
     cause = next(own, None) or _most_specific(error)
     text = " ".join(str(cause).split()) or type(cause).__name__
     if isinstance(cause, TimeoutError):
@@ -186,8 +186,8 @@ def _with_transport_detail(cause: BaseException) -> BaseException:
     if status_of(cause) is not None or below is None or not str(below):
         return cause
     server = _server_of(cause)
-    is_timeout = any(isinstance(one, TimeoutError) for one in error_chain(cause))
-    if any(isinstance(one, OSError) for one in error_chain(cause)) and not is_timeout:
+    is_timeout = any(isinstance(error, TimeoutError) for error in error_chain(cause))
+    if any(isinstance(error, OSError) for error in error_chain(cause)) and not is_timeout:
         return ConnectionError(no_connection_message(server, str(below)))
     return ConnectionError(f"{cause} ({below}; {server})")
 

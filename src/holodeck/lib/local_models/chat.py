@@ -76,7 +76,7 @@ class LocalChatModel:
     Args:
         llm: The model, with its sampling settings.
         path_of: Returns the weights of a model by its name, and downloads them if necessary.
-        time_limit: Seconds that computing one answer may take; None for no limit.
+        time_limit: Seconds that computing an answer may take; None for no limit.
     """
 
     def __init__(

@@ -144,10 +144,10 @@ class PromptConversation:
 
 def _arguments(text: str | None) -> JsonObject:
     try:
-        found = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except ValueError:
         return {"": text}
-    return found if isinstance(found, dict) else {"": found}
+    return arguments if isinstance(arguments, dict) else {"": arguments}
 
 
 def _text(content: Any) -> str:
@@ -258,13 +258,13 @@ def _answer_schema(response_format: Mapping[str, Any] | None) -> JsonObject | No
 def parse_choice(text: str) -> ToolChoice | Answer:
     """Parse the model's choice. Raises BackendSessionError for anything but complete JSON."""
     try:
-        found = json.loads(text)
+        choice = json.loads(text)
     except ValueError as error:
         raise BackendSessionError(
             f"the local model's choice of a tool is incomplete or not JSON ({error});"
             f" raise max_tokens if it was cut off; it said: {text[-200:]!r}"
         ) from error
-    match found:
+    match choice:
         case {"tool": str(name), "arguments": dict(arguments)}:
             return ToolChoice(name, arguments)
         case {"respond": str(answer)}:

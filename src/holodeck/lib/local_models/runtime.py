@@ -231,7 +231,7 @@ def _start_server(path: Path, settings: RuntimeSettings, needed_by: str) -> "Ser
     # Threads that wait by spinning make each answer several times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # noqa: TID251 - read by OpenMP at import
     try:
-        import xllamacpp  # noqa: PLC0415 - the adapter of an optional library
+        import xllamacpp
     except ImportError as error:
         raise MissingExtra("local", needed_by) from error
     usable = getattr(os, "sched_getaffinity", None)
@@ -289,14 +289,14 @@ class EmbeddingModel(_SharedModel):
         self._handle: Callable[[JsonObject], JsonObject] | None = server.handle_embeddings
         self._lock = threading.Lock()
 
-    def similarity(self, one: str, other: str) -> float:
+    def similarity(self, text: str, other: str) -> float:
         """Return how similar two texts are in meaning, from 0 to 1; 0 if one of them is blank.
 
         It is the cosine of their vectors, and 0 where that is negative.
         """
-        if not one.strip() or not other.strip():
+        if not text.strip() or not other.strip():
             return 0.0
-        first, second = self.embed((one, other))
+        first, second = self.embed((text, other))
         return min(1.0, max(0.0, round(cosine(first, second), _DIGITS)))
 
     def embed(self, texts: Iterable[str]) -> list[Vector]:
@@ -341,9 +341,9 @@ class EmbeddingModel(_SharedModel):
         raise BackendSessionError(f"the local model failed: {message}")
 
 
-def cosine(one: Vector, other: Vector) -> float:
+def cosine(vector: Vector, other: Vector) -> float:
     """Return the cosine of the angle between two vectors of length 1."""
-    return math.fsum(map(mul, one, other))
+    return math.fsum(map(mul, vector, other))
 
 
 def split_text(text: str, size: int = PIECE) -> Iterator[str]:

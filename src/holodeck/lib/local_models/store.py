@@ -282,7 +282,7 @@ class StoredModel:
 
 
 class ModelStore:
-    """The models of one cache folder.
+    """The models of a cache folder.
 
     Args:
         cache_dir: The cache folder.

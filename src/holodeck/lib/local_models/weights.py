@@ -101,10 +101,10 @@ def write_gguf(path: Path, weights: bytes, vocabulary: str, heads: int) -> None:
     number of attention heads per layer.
     """
     try:
-        import gguf  # noqa: PLC0415 - few convert weights
+        import gguf
     except ImportError as error:
         raise MissingExtra("local", "converting weights to GGUF") from error
-    import numpy as np  # noqa: PLC0415 - as above
+    import numpy as np
 
     (length,) = struct.unpack_from("<Q", weights)
     header = json.loads(weights[8 : 8 + length])
@@ -139,7 +139,7 @@ def write_gguf(path: Path, weights: bytes, vocabulary: str, heads: int) -> None:
 
 
 def _add_tokens(writer: "gguf.GGUFWriter", pieces: list[str]) -> None:
-    from gguf import TokenType  # noqa: PLC0415 - as above
+    from gguf import TokenType
 
     at = {name: pieces.index(f"[{name}]") for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
     control = set(at.values())

@@ -227,30 +227,30 @@ def azure_exporter(config: AzureMonitorExporterConfig, base_dir: Path, signal: s
 def console_exporter(config: ConsoleExporterConfig, signal: str) -> Any:
     """Return the exporter of `traces` or `metrics` to stderr; None for logs, which are there."""
 
+    hidden = () if config.include_timestamps else TIMES
+
+    def read(text: str) -> Any:
+        return json.loads(
+            text,
+            object_hook=lambda entry: {key: entry[key] for key in entry if key not in hidden},
+        )
+
+    def shown(document: Any) -> str:
+        indent = 2 if config.pretty_print else None
+        return inert_json(json.dumps(document, indent=indent, ensure_ascii=False)) + "\n"
+
     def write_span(span: ReadableSpan) -> str:
-        return _as_json(json.loads(span.to_json()), config)
+        return shown(read(span.to_json()))
 
     def write_metrics(data: MetricsData) -> str:
-        resources = json.loads(data.to_json())["resource_metrics"]
+        resources = read(data.to_json())["resource_metrics"]
         scopes = [scope for resource in resources for scope in resource["scope_metrics"]]
-        return "".join(_as_json(metric, config) for scope in scopes for metric in scope["metrics"])
+        return "".join(shown(metric) for scope in scopes for metric in scope["metrics"])
 
     write = {"traces": write_span, "metrics": write_metrics}.get(signal)
     if write is None:
         return None
     return _load("console", signal, "otlp", OTLP_FIELD)(out=sys.stderr, formatter=write)
-
-
-def _as_json(document: dict[str, Any], config: ConsoleExporterConfig) -> str:
-    shown = document if config.include_timestamps else _without_times(document)
-    text = json.dumps(shown, indent=2 if config.pretty_print else None, ensure_ascii=False)
-    return inert_json(text) + "\n"
-
-
-def _without_times(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_times(item) for key, item in value.items() if key not in TIMES}
-    return [_without_times(item) for item in value] if isinstance(value, list) else value
 
 
 class PrometheusEndpoint:

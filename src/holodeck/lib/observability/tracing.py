@@ -39,7 +39,13 @@ class Content:
         self, redaction_patterns: Sequence[str] = (), clean: Callable[[str], str] = str
     ) -> None:
         self._clean = clean
-        self._patterns = [_compile_pattern(i, text) for i, text in enumerate(redaction_patterns)]
+        self._patterns = []
+        for index, pattern in enumerate(redaction_patterns):
+            try:
+                self._patterns.append(compile_pattern(pattern))
+            except ConfigError as error:
+                field = f"observability.traces.redaction_patterns[{index}]"
+                raise ConfigError(field, error.message) from error
 
     def to_text(self, value: Any) -> str:
         """Return the value as text, masked; a value that is not text as JSON."""
@@ -73,14 +79,6 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {key: _map_texts(item, change) for key, item in value.items()}
     return value
-
-
-def _compile_pattern(index: int, pattern: str) -> Any:
-    try:
-        return compile_pattern(pattern)
-    except ConfigError as error:
-        field = f"observability.traces.redaction_patterns[{index}]"
-        raise ConfigError(field, error.message) from error
 
 
 Attribute = str | bool | int | float | Sequence[str] | None
@@ -176,7 +174,7 @@ def _recorded_span(
     meters = None if tracing is None else tracing.meters
     with tracer.start_as_current_span(
         _clean(name),
-        kind=_kind(kind),
+        kind=_api().SpanKind.CLIENT if kind == "client" else _api().SpanKind.INTERNAL,
         attributes=_clean_attributes(attributes),
         record_exception=False,
         set_status_on_exception=False,
@@ -269,10 +267,6 @@ def _clean_value(value: Attribute) -> Attribute:
 
 def _clean(text: str) -> str:
     return _active[-1].clean(text) if _active else text
-
-
-def _kind(kind: Kind) -> Any:
-    return _api().SpanKind.CLIENT if kind == "client" else _api().SpanKind.INTERNAL
 
 
 TRACEPARENT = "traceparent"

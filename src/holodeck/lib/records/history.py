@@ -50,9 +50,13 @@ def case_history(run_store: RunStore, query: HistoryQuery, limit: int) -> list[C
     Only runs of the same agent in the same file count. Cases of two runs are the same if their id,
     else their suite and name, else their whole content is the same.
     """
-    found: dict[Key, dict[ResultId, _RecordedResult]] = {case.key: {} for case in query.planned}
+    recorded: dict[Key, dict[ResultId, _RecordedResult]] = {case.key: {} for case in query.planned}
     for run in run_store.ids():
-        missing = {key for key, results in found.items() if _count(results, query) < limit}
+        counts = {
+            key: sum(not (query.whole_runs and row.in_shard) for row in results.values())
+            for key, results in recorded.items()
+        }
+        missing = {key for key, count in counts.items() if count < limit}
         if not missing:
             break
         path = run_store.folder / run / RECORD_FILE
@@ -60,18 +64,14 @@ def case_history(run_store: RunStore, query: HistoryQuery, limit: int) -> list[C
         if started is None:
             continue
         if query.whole_runs and _is_shard(started):  # only needed for the latest outcome of a case
-            missing = {key for key in missing if not found[key]}
+            missing = {key for key in missing if not recorded[key]}
         is_wanted = any(case.key in missing for case in started.cases)
         read = _read(path) if is_wanted else None
         for key, result_id, result in () if read is None else _results_of(read):
             if key in missing:
-                recorded = _RecordedResult(result, _is_shard(started), path)
-                found[key].setdefault(result_id, recorded)
-    return [_summarize(list(found[case.key].values()), query.currency) for case in query.planned]
-
-
-def _count(results: dict[ResultId, _RecordedResult], query: HistoryQuery) -> int:
-    return sum(not (query.whole_runs and result.in_shard) for result in results.values())
+                row = _RecordedResult(result, _is_shard(started), path)
+                recorded[key].setdefault(result_id, row)
+    return [_summarize(list(recorded[case.key].values()), query.currency) for case in query.planned]
 
 
 def _read_start(path: Path, query: HistoryQuery) -> RunHead | None:
@@ -87,8 +87,8 @@ def _read_start(path: Path, query: HistoryQuery) -> RunHead | None:
         return None
     if head.compared_with is not None and head.compared_with.is_second:
         return None  # of another agent, whatever its name
-    is_same = _file_name(head.agent_config_path) == _file_name(query.agent_config_path)
-    return head if is_same else None
+    names = {_file_name(head.agent_config_path), _file_name(query.agent_config_path)}
+    return head if len(names) == 1 else None
 
 
 def _file_name(path: str) -> str:
@@ -175,13 +175,13 @@ def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
     if started is None:
         return []
     query = HistoryQuery(started.agent_name, started.agent_config_path, started.cases)
-    found: dict[Key, dict[ResultId, PastOutcome]] = {case.key: {} for case in started.cases}
+    recorded: dict[Key, dict[ResultId, PastOutcome]] = {case.key: {} for case in started.cases}
     for earlier in [*_earlier_runs(run, run_store, query), run]:
         for key, result_id, result in _results_of(earlier):
-            if key in found:
-                found[key].setdefault(result_id, _past_outcome(earlier.id, result))
+            if key in recorded:
+                recorded[key].setdefault(result_id, _past_outcome(earlier.id, result))
     return [
-        sorted(found[started.cases[index].key].values(), key=lambda row: row.timestamp)
+        sorted(recorded[started.cases[index].key].values(), key=lambda row: row.timestamp)
         if index < len(started.cases)
         else []
         for index in indexes

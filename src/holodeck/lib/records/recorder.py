@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,8 @@ SYNC_SECONDS = 0.05
 _MAX_ATTEMPTS = 100
 _MAX_DEPTH = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
+_TIME = "%Y%m%d-%H%M%S-%f"
+_MOMENT = timedelta(microseconds=1)
 _REPLACEMENT = "\ufffd".encode()
 
 
@@ -110,7 +112,7 @@ class Recorder:
         """Write the configuration of the run, and the results of the run that it resumes."""
         fingerprint, self._fingerprint = self._fingerprint, None  # large, and not needed again
         assert fingerprint is not None  # noqa: S101 - a run begins once
-        origin = _origin_of(self._agent, fingerprint.parts)
+        origin = origin_of(self._agent, fingerprint.parts)
         head = redactor.redact_report(
             RunHead(
                 id=self.id,
@@ -177,12 +179,8 @@ class Recorder:
         return CaseFinished(index=index, hash=self._hashes[index], result=result)
 
 
-def origin_of(agent: "Agent") -> RunOrigin:
-    """Return what identifies a run without a record."""
-    return _origin_of(agent, hash_parts(agent)[0])
-
-
-def _origin_of(agent: "Agent", hashes: dict[str, str]) -> RunOrigin:
+def origin_of(agent: "Agent", hashes: dict[str, str] | None = None) -> RunOrigin:
+    """Return what identifies a run; `hashes` are those of its parts, if they are known."""
     folder = None
     with suppress(OSError):  # the working folder was removed
         folder = str(Path.cwd())
@@ -191,18 +189,28 @@ def _origin_of(agent: "Agent", hashes: dict[str, str]) -> RunOrigin:
         commit=checked_out_commit(agent.base_dir),
         folder=folder,
         checkout=None if checkout is None else str(checkout.resolve()),
-        hashes=hashes,
+        hashes=hash_parts(agent)[0] if hashes is None else hashes,
     )
 
 
 def _create_folder(parent: Path) -> str:
-    """Create a folder for the run; its name contains the time, so that names sort by it."""
+    """Create a folder for the run; its name sorts after those of earlier runs."""
     for _ in range(_MAX_ATTEMPTS):
-        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.urandom(3).hex()}"
+        name = f"{_time_after(path.name for path in parent.iterdir())}-{os.urandom(3).hex()}"
         with suppress(FileExistsError):
             (parent / name).mkdir(FOLDER_MODE)
             return name
     raise FileExistsError(f"no free name in {parent}")
+
+
+def _time_after(names: Iterable[str]) -> str:
+    """Return the time as a name begins with it; if the clock was put back, one after all names."""
+    now = datetime.now(UTC).strftime(_TIME)
+    latest = max((name.rpartition("-")[0] for name in names), default="")
+    if latest >= now:
+        with suppress(ValueError, OverflowError):
+            return (datetime.strptime(latest, _TIME) + _MOMENT).strftime(_TIME)  # noqa: DTZ007
+    return now
 
 
 def json_line(event: Model) -> bytes:

@@ -107,10 +107,8 @@ class RunStore:
 
     def ids(self) -> list[str]:
         """Return the ids of the runs, newest first."""
-        if not self.folder.is_dir():
-            return []
-        found = [path.parent.name for path in self.folder.glob(f"*/{RECORD_FILE}")]
-        return sorted(found, reverse=True)
+        names = (path.parent.name for path in self.folder.glob(f"*/{RECORD_FILE}"))
+        return sorted(names, reverse=True)
 
     def path(self, run: str | None) -> Path:
         """Return the record of a run: an id, the beginning of an id, `last`, `previous` or a path.
@@ -118,18 +116,13 @@ class RunStore:
         Raises FileNotFoundError if there is none, ConfigError if several match.
         """
         ids = self.ids()
-        if run in {None, LAST}:
-            if not ids:
-                raise errors.FileNotFoundError(
-                    str(self.folder), "no run is recorded there; `holodeck test` records one"
-                )
-            return self.folder / ids[0] / RECORD_FILE
-        if run == PREVIOUS:
-            if len(ids) < 2:
-                raise errors.FileNotFoundError(
-                    str(self.folder), "no run before the last one is recorded there"
-                )
-            return self.folder / ids[1] / RECORD_FILE
+        if run in {None, LAST, PREVIOUS}:
+            at = 1 if run == PREVIOUS else 0
+            if ids[at:]:
+                return self.folder / ids[at] / RECORD_FILE
+            none = "no run is recorded there; `holodeck test` records one"
+            missing = "no run before the last one is recorded there" if at else none
+            raise errors.FileNotFoundError(str(self.folder), missing)
         wanted = str(run)
         matches = (
             [wanted] if wanted in ids else [run_id for run_id in ids if run_id.startswith(wanted)]
@@ -203,52 +196,48 @@ def read_run(path: Path) -> Run:
         with path.open("rb") as file:
             is_running = not try_lock(file.fileno())
             warnings: list[str] = []
-            found = _read_lines(file, path, warnings)
+            run = _read_lines(file, path, warnings)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         if path.exists():
             raise ConfigError(str(path), f"cannot be read: {reason}") from error
         raise errors.FileNotFoundError(str(path), "this record does not exist") from error
-    return replace(found, is_running=is_running, warnings=tuple(warnings))
+    return replace(run, is_running=is_running, warnings=tuple(warnings))
 
 
 def _read_lines(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Run:
     """Return the run that the lines of its record describe; `warnings` takes a message for each
     line that is ignored."""
-    finished: dict[int, CaseFinished] = {}
-    skipped: dict[int, CaseSkipped] = {}
-    started, ended, is_empty = None, None, True
-    for event in _read_events(lines, path, warnings):
-        is_empty = False
-        match event:
-            case RunHead():
-                started = event
-            case CaseFinished():
-                finished[event.index] = event
-            case CaseSkipped():
-                skipped[event.index] = event
-            case RunEnd():
-                ended = event
-    if is_empty and warnings:
+    events = list(_read_events(lines, path, warnings))
+    if warnings and not events:
         raise ConfigError(str(path), f"is not the record of a run: {warnings[0]}")
-    in_order = dict(sorted(finished.items())), dict(sorted(skipped.items()))
-    return Run(path, started, in_order[0], ended, skipped=in_order[1])
+    finished = {event.index: event for event in events if isinstance(event, CaseFinished)}
+    skipped = {event.index: event for event in events if isinstance(event, CaseSkipped)}
+    heads = [event for event in events if isinstance(event, RunHead)]
+    ends = [event for event in events if isinstance(event, RunEnd)]
+    return Run(
+        path,
+        heads[-1] if heads else None,
+        dict(sorted(finished.items())),
+        ends[-1] if ends else None,
+        skipped=dict(sorted(skipped.items())),
+    )
 
 
 def _read_events(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Iterator[Event]:
     for number, line in enumerate(lines, 1):
-        found = parse_event(line)
-        if isinstance(found, str):
+        event = parse_event(line)
+        if isinstance(event, str):
             truncated = "" if line.endswith(b"\n") else "is truncated: "
-            warnings.append(f"{path}:{number}: {truncated}{found}; the line is ignored")
-        elif isinstance(found, int):
+            warnings.append(f"{path}:{number}: {truncated}{event}; the line is ignored")
+        elif isinstance(event, int):
             raise ConfigError(
                 f"{path}:{number}",
-                f"unknown schema version {found}; this holodeck reads up to {SCHEMA_VERSION}, "
+                f"unknown schema version {event}; this holodeck reads up to {SCHEMA_VERSION}, "
                 "use the version that wrote the record, or a later one",
             )
         else:
-            yield found
+            yield event
 
 
 def parse_event(line: bytes) -> Event | str | int:

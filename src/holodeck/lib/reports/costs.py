@@ -47,7 +47,12 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     parts = [
         _sum([_amount(charge, prices) for charge in charges]) for charges in (agent, judges, users)
     ]
-    unknown = [why for charge in agent + judges + users if (why := _why_unknown(charge, prices))]
+    unknown = []
+    for charge in agent + judges + users:
+        if charge.price(prices) is None:
+            unknown.append(f"no price for {charge.model}")
+        elif _amount(charge, prices) is None:
+            unknown.append(f"{charge.who} does not report its tokens")
     return _cost(prices.unit, parts, unknown)
 
 
@@ -128,27 +133,18 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """Return what the agent costs: its answers, what is known of failed attempts, and tools."""
     for part in agent_turns(result):
         if part.evidence.token_usage == "tap":  # noqa: S105 - not a password
-            charged = (
-                request for request in part.model_requests if request.token_usage is not None
-            )
-            yield from (
-                Charge(request.model, request.token_usage, "the agent", model)
-                for request in charged
-            )
+            for request in part.model_requests:
+                if request.token_usage is not None:
+                    yield Charge(request.model, request.token_usage, "the agent", model)
             continue
         is_known = part.evidence.token_usage is not None
         usage = part.token_usage if is_known else known_usage(part.token_usage)
         if usage is not None or part.agent_response is not None:
-            yield Charge(model, _without_tools(usage, part), "the agent")
+            costs = [call.model_cost for call in part.tool_invocations if call.model_cost]
+            of_tools = sum((cost.tokens for cost in costs), TokenUsage())
+            yield Charge(model, None if usage is None else usage - of_tools, "the agent")
         for call in part.tool_invocations:
             yield from _of_model(call.model_cost, f"the tool {call.name!r}")
-
-
-def _without_tools(usage: TokenUsage | None, part: PartResult) -> TokenUsage | None:
-    """Return the tokens of the agent's own model, of those of a turn with its tools."""
-    costs = [call.model_cost for call in part.tool_invocations if call.model_cost is not None]
-    of_tools = sum((cost.tokens for cost in costs), TokenUsage())
-    return None if usage is None else usage - of_tools
 
 
 def judge_charges(result: TestResult) -> Iterator[Charge]:
@@ -183,24 +179,11 @@ def _amount(charge: Charge, prices: PriceTable) -> float | None:
     price = charge.price(prices)
     if price is None:
         return None
-    if charge.usage is None:
-        return 0.0 if _is_free(price) else None
+    if charge.usage is None:  # the cost of a free model is known all the same
+        return 0.0 if price.input == price.output == 0 else None
     usage = charge.usage
     cost = usage.prompt_tokens * price.input + usage.completion_tokens * price.output
     return cost / _A_MILLION
-
-
-def _is_free(price: Price) -> bool:
-    """Whether the cost is known even if the tokens are not."""
-    return price.input == price.output == 0
-
-
-def _why_unknown(charge: Charge, prices: PriceTable) -> str | None:
-    if charge.price(prices) is None:
-        return f"no price for {charge.model}"
-    if _amount(charge, prices) is None:
-        return f"{charge.who} does not report its tokens"
-    return None
 
 
 def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> Cost:

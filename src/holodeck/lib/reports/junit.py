@@ -8,10 +8,10 @@ Buildkite read: flaky cases pass and hold a `flakyFailure` for each run that did
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holodeck.lib.reports.failure_groups import explain, explained_lines
+from holodeck.lib.reports.failures import explain, explained_lines
 from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.support.text import one_line, plural, printable, shorten_middle
@@ -32,7 +32,7 @@ _COUNTS = ("tests", "failures", "errors", "skipped")
 _COUNTED = {Outcome.FAILED: "failures", Outcome.SKIPPED: "skipped"} | dict.fromkeys(
     _ERRORS, "errors"
 )
-_IN_ATTRIBUTE = {"\r": "&#13;", "\n": "&#10;", "\t": "&#09;", '"': "&quot;"}
+_IN_ATTRIBUTE = str.maketrans({"\r": "&#13;", "\n": "&#10;", "\t": "&#09;", '"': "&quot;"})
 
 
 def generate_junit_report(report: TestReport) -> str:
@@ -41,25 +41,28 @@ def generate_junit_report(report: TestReport) -> str:
     A run that ended early, or in which no test ran, has an error of its own, so that it cannot be
     taken for a run that passed.
     """
-    suites: dict[tuple[str, str | None], _Suite] = {}
+    suites: dict[tuple[str, str | None], list[TestResult]] = {}
     for result in report.results:
-        key = result.agent_name or report.agent_name, result.suite
-        if key not in suites:
-            suites[key] = _Suite(report, *key, result)
-        suites[key].add(result)
+        suites.setdefault((result.agent_name or report.agent_name, result.suite), []).append(result)
     incomplete = why_incomplete(report)
-    counts = sum((suite.counts for suite in suites.values()), Counter())
+    counts = _counts(report.results)
     if incomplete is not None:
         counts.update(("tests", "errors"))
     attributes = {"name": _name(report.agent_name)}
     attributes |= {name: str(counts[name]) for name in _COUNTS}
     attributes["time"] = _seconds(report.summary.wall_time_ms)
-    children = [suite.text() for suite in suites.values()]
+    children = [_suite(report, *key, results) for key, results in suites.items()]
     if incomplete is not None:
         children.append(_run_suite(report, incomplete))
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + _parent(
         0, "testsuites", attributes, children
     )
+
+
+def _counts(results: Sequence[TestResult]) -> Counter[str]:
+    counts = Counter(_COUNTED[row.outcome] for row in results if row.outcome in _COUNTED)
+    counts["tests"] = len(results)
+    return counts
 
 
 def case_title(result: TestResult) -> str:
@@ -85,50 +88,29 @@ def _run_suite(report: TestReport, reason: str) -> str:
     return _parent(1, "testsuite", suite, [_parent(2, "testcase", case, [inner])])
 
 
-class _Suite:
-    """The cases of an agent and a suite."""
-
-    def __init__(self, report: TestReport, agent: str, name: str | None, first: TestResult) -> None:
-        self._report = report
-        self._agent = agent
-        self._title = _name(first.group or agent)
-        self._config_path = report.config_path_of(first)
-        self._class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
-        self._cases: list[str] = []
-        self._elapsed_ms = 0
-        self.counts: Counter[str] = Counter()
-
-    def add(self, result: TestResult) -> None:
-        """Add a case."""
-        self._cases.append(_case(self._report, result, self._class_name))
-        self._elapsed_ms += result.execution_time_ms
-        self.counts.update(["tests"])
-        if result.outcome in _COUNTED:
-            self.counts.update([_COUNTED[result.outcome]])
-
-    def text(self) -> str:
-        """Return the suite as XML."""
-        attributes = {"name": self._title}
-        attributes |= {name: str(self.counts[name]) for name in _COUNTS}
-        attributes["time"] = _seconds(self._elapsed_ms)
-        attributes["timestamp"] = self._report.timestamp
-        properties = _parent(2, "properties", {}, self._properties())
-        return _parent(1, "testsuite", attributes, [properties, *self._cases])
-
-    def _properties(self) -> Iterator[str]:
-        report = self._report
-        facts = {
-            "agent": self._agent,
-            "configuration": self._config_path,
-            "holodeck_version": report.holodeck_version,
-            **report.environment,
-        }
-        if report.selection is not None:
-            facts["selection"] = str(report.selection)
-        named = [(_name(key), value) for key, value in facts.items()]
-        named += [(f"note {number}", note) for number, note in enumerate(report.notes, 1)]
-        for name, value in named:
-            yield _leaf(3, "property", {"name": name, "value": _message([value])})
+def _suite(report: TestReport, agent: str, name: str | None, results: list[TestResult]) -> str:
+    """Return the cases of an agent and a suite."""
+    counts, first = _counts(results), results[0]
+    attributes = {"name": _name(first.group or agent)}
+    attributes |= {count: str(counts[count]) for count in _COUNTS}
+    attributes["time"] = _seconds(sum(result.execution_time_ms for result in results))
+    attributes["timestamp"] = report.timestamp
+    facts = {
+        "agent": agent,
+        "configuration": report.config_path_of(first),
+        "holodeck_version": report.holodeck_version,
+        **report.environment,
+    }
+    if report.selection is not None:
+        facts["selection"] = str(report.selection)
+    named = [(_name(key), value) for key, value in facts.items()]
+    named += [(f"note {number}", note) for number, note in enumerate(report.notes, 1)]
+    properties = [
+        _leaf(3, "property", {"name": key, "value": _message([value])}) for key, value in named
+    ]
+    class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
+    cases = [_case(report, result, class_name) for result in results]
+    return _parent(1, "testsuite", attributes, [_parent(2, "properties", {}, properties), *cases])
 
 
 def _case(report: TestReport, result: TestResult, class_name: str) -> str:
@@ -256,10 +238,7 @@ def _start(tag: str, attributes: Mapping[str, str]) -> str:
 
 
 def _quote(text: str) -> str:
-    text = _escape(text)
-    for character, reference in _IN_ATTRIBUTE.items():
-        text = text.replace(character, reference)
-    return text
+    return _escape(text).translate(_IN_ATTRIBUTE)
 
 
 def _escape(text: str) -> str:

@@ -62,7 +62,10 @@ def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
     merged: list[MergedRun] = []
     results: list[TestResult] = []
     for key, parts in agents.items():
-        runs = sorted((run for part in parts for run in part.runs), key=_shard_number)
+        runs = sorted(
+            (run for part in parts for run in part.runs),
+            key=lambda run: 0 if run.shard is None else int(run.shard.partition("/")[0]),
+        )
         merged += [run.model_copy(update={"label": labels[key]}) for run in runs]
         agent_name = labels[key] if len(agents) > 1 else None
         results += [
@@ -242,10 +245,6 @@ def _missing_shards(runs: Sequence[MergedRun]) -> Iterator[str]:
 def _by_label(runs: Sequence[MergedRun]) -> list[tuple[str, list[MergedRun]]]:
     labels = dict.fromkeys(run.label for run in runs)
     return [(label, [run for run in runs if run.label == label]) for label in labels]
-
-
-def _shard_number(run: MergedRun) -> int:
-    return 0 if run.shard is None else int(run.shard.partition("/")[0])
 
 
 def _in_order_of_file(results: Sequence[TestResult]) -> list[TestResult]:

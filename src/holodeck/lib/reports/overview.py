@@ -7,7 +7,7 @@ from itertools import islice
 
 from holodeck.lib.reports.case_section import STATUS, anchor, display_name
 from holodeck.lib.reports.costs import describe_cost
-from holodeck.lib.reports.failure_groups import (
+from holodeck.lib.reports.failures import (
     CheckGroup,
     FailureGroup,
     each_outcome_first,

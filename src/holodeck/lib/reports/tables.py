@@ -1,17 +1,17 @@
 """Reports as tables: pandas DataFrames of test cases and metrics, and what a notebook shows."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from holodeck.errors import MissingExtra
-from holodeck.lib.reports.failure_groups import explain
-from holodeck.lib.reports.recap import MARKS, MAX_REASONS, case_label
+from holodeck.lib.reports.costs import known_usage
+from holodeck.lib.reports.failures import MARKS, MAX_REASONS, case_label, explain
 from holodeck.lib.support.text import one_line, plural, replace_surrogates
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
-from holodeck.models.token_usage import TokenUsage, sum_of
+from holodeck.models.token_usage import sum_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,8 +78,14 @@ def make_dataframe(rows: Iterable[Row], columns: Mapping[str, str]) -> "DataFram
         import pandas as pd
     except ImportError as error:
         raise MissingExtra("pandas", "a DataFrame") from error
-    found = [{name: _clean(value) for name, value in row.items()} for row in rows]
-    frame = pd.DataFrame(found, columns=list(columns), dtype=object)
+    cleaned = [
+        {
+            name: replace_surrogates(value) if isinstance(value, str) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+    frame = pd.DataFrame(cleaned, columns=list(columns), dtype=object)
     times = {
         name: pd.to_datetime(frame[name], utc=True, format="ISO8601").astype(_TIME)
         for name, dtype in columns.items()
@@ -98,10 +104,6 @@ def metrics_dataframe(report: TestReport) -> "DataFrame":
     """Return a row for each result of a metric, those of turns and repetitions included."""
     rows = (row for result in report.results for row in _metric_rows(report, result))
     return make_dataframe(rows, METRIC_COLUMNS)
-
-
-def _clean(value: str | float | bool | None) -> str | float | bool | None:
-    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def _place(report: TestReport, result: TestResult) -> dict[str, str | None]:
@@ -154,15 +156,12 @@ def _tools(result: TestResult) -> Row:
 
 def _tokens(runs: Iterable[TestResult]) -> Row:
     """Return the agent's tokens in all runs; unknown if they are in any of them."""
-    usage = sum_of(_usage(run) for run in runs if run.agent_time_ms is not None)
+    usage = sum_of(
+        known_usage(run.token_usage) if run.evidence.token_usage is None else run.token_usage
+        for run in runs
+        if run.agent_time_ms is not None
+    )
     return {} if usage is None else usage.model_dump()
-
-
-def _usage(run: TestResult) -> TokenUsage | None:
-    usage = run.token_usage
-    if usage is None or usage.total_tokens or run.evidence.token_usage is not None:
-        return usage
-    return None
 
 
 def _metric_rows(report: TestReport, result: TestResult) -> Iterator[Row]:
@@ -226,20 +225,6 @@ _COLUMNS = {
 """Column → its style. Only long texts break inside words, or short columns would, too."""
 
 
-@dataclass(frozen=True)
-class TableRow:
-    """A test as a notebook shows it; all texts are cut and escaped later."""
-
-    outcome: Outcome
-    name: str
-    response: str | None
-    """None if there is none."""
-    reasons: Sequence[str]
-    metrics: str
-    duration_ms: float | None
-    """None if the test was not run."""
-
-
 def render_notebook_table(report: TestReport) -> str:
     """Return the report as HTML without scripts, at most MAX_ROWS tests, failures first."""
     outcomes = report.summary.outcomes.items()
@@ -248,13 +233,7 @@ def render_notebook_table(report: TestReport) -> str:
     title = f"{report.agent_name}: {verdict}; {counts or 'nothing ran'}"
     notes = ["the run was interrupted"] if report.interrupted else []
     notes += [report.stopped] if report.stopped else []
-    return render_table(title, [_row(result) for result in report.results], notes)
-
-
-def render_table(title: str, rows: Sequence[TableRow], notes: Sequence[str] = ()) -> str:
-    """Return a table of tests, failures first, as HTML that needs neither scripts nor styles."""
-    ordered = sorted(rows, key=lambda row: _WORST_FIRST.index(row.outcome))
-    shown, left = ordered[:MAX_ROWS], ordered[MAX_ROWS:]
+    ordered = sorted(report.results, key=lambda result: _WORST_FIRST.index(result.outcome))
     head = "".join(
         f'<th scope="col" style="{style}">{name}</th>' for name, style in _COLUMNS.items()
     )
@@ -263,38 +242,44 @@ def render_table(title: str, rows: Sequence[TableRow], notes: Sequence[str] = ()
         f"<p><strong>{_text(title)}</strong></p>",
         *(f"<p>{_text(note)}</p>" for note in notes),
         f"<table><thead><tr>{head}</tr></thead><tbody>",
-        *map(_html_row, shown),
+        *map(_html_row, ordered[:MAX_ROWS]),
         "</tbody></table>",
-        f"<p>{_left_out(left)}</p>" if left else "",
+        *_left_out(ordered[MAX_ROWS:]),
         "</div>",
     ]
-    return "\n".join(filter(None, lines))
+    return "\n".join(lines)
 
 
-def _left_out(left: Sequence[TableRow]) -> str:
-    """Return how many tests the table lacks, by outcome."""
-    counts = {outcome: sum(row.outcome is outcome for row in left) for outcome in _WORST_FIRST}
-    listed = ", ".join(f"{count} {_word(outcome)}" for outcome, count in counts.items() if count)
-    return f"… and {plural(len(left), 'more test')} ({listed}); <code>to_dataframe()</code> has all"
+def _left_out(results: Sequence[TestResult]) -> Iterator[str]:
+    """Yield how many tests the table lacks, by outcome."""
+    if results:
+        counts = Counter(result.outcome for result in results)
+        listed = ", ".join(f"{count} {_word(outcome)}" for outcome, count in counts.items())
+        more = plural(len(results), "more test")
+        yield f"<p>… and {more} ({listed}); <code>to_dataframe()</code> has all</p>"
 
 
-def _row(result: TestResult) -> TableRow:
-    is_run = result.outcome is not Outcome.SKIPPED
-    name = case_label(result.test_name, result.test_input)
-    return TableRow(
-        outcome=result.outcome,
-        name=f"{result.group} › {name}" if result.group else name,
-        response=_response(result),
-        reasons=result.reasons(),
-        metrics=_metrics(result.rows),
-        duration_ms=result.execution_time_ms if is_run else None,
-    )
-
-
-def _response(result: TestResult) -> str | None:
-    """Return the response that failed first; of other cases, the last."""
+def _html_row(result: TestResult) -> str:
+    color, word = _COLORS.get(result.outcome, _AMBER), _word(result.outcome)
+    mark = f'<span style="color:{color}">{MARKS[result.outcome].symbol} {word}</span>'
+    label = case_label(result.test_name, result.test_input)
+    # Of a failed case, the response that failed first; of others, the last.
     is_failed = result.outcome is Outcome.FAILED
-    return explain(result)[0].response if is_failed else result.agent_response
+    response = explain(result)[0].response if is_failed else result.agent_response
+    reasons = [_text(reason) for reason in result.reasons()]
+    if reasons[MAX_REASONS:]:
+        reasons[MAX_REASONS:] = [f"… and {len(reasons) - MAX_REASONS} more"]
+    is_run = result.outcome is not Outcome.SKIPPED
+    cells = (
+        mark,
+        _text(f"{result.group} › {label}" if result.group else label),
+        "–" if response is None else _text(response) or "(empty)",
+        "<br>".join(reasons),
+        _text(_metrics(result.rows)),
+        f"{result.execution_time_ms / 1000:.2f} s" if is_run else "–",
+    )
+    styled = zip(cells, _COLUMNS.values(), strict=True)
+    return "<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell, style in styled) + "</tr>"
 
 
 def _metrics(rows: Sequence[MetricResult]) -> str:
@@ -306,24 +291,8 @@ def _metrics(rows: Sequence[MetricResult]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _html_row(row: TableRow) -> str:
-    color = _COLORS.get(row.outcome, _AMBER)
-    mark = f'<span style="color:{color}">{MARKS[row.outcome].symbol} {_word(row.outcome)}</span>'
-    reasons = [_text(reason) for reason in row.reasons[:MAX_REASONS]]
-    if row.reasons[MAX_REASONS:]:
-        reasons.append(f"… and {len(row.reasons) - MAX_REASONS} more")
-    response = "–" if row.response is None else _text(row.response) or "(empty)"
-    cells = (mark, _text(row.name), response, "<br>".join(reasons), _text(row.metrics), _time(row))
-    styled = zip(cells, _COLUMNS.values(), strict=True)
-    return "<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell, style in styled) + "</tr>"
-
-
 def _word(outcome: Outcome) -> str:
     return outcome.value.replace("_", " ")
-
-
-def _time(row: TableRow) -> str:
-    return "–" if row.duration_ms is None else f"{row.duration_ms / 1000:.2f} s"
 
 
 def _text(text: str) -> str:

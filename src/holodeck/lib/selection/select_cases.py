@@ -183,7 +183,8 @@ def _near_tags(
     messages = []
     for tag, titles in similar.items():
         nearest = nearest_word(_without_digits(tag), wanted_tags, cutoff=_NEAR)
-        if nearest is not None and (nearest != _without_digits(tag) or not _has_digit(tag)):
+        has_digit = any(map(str.isdigit, tag))
+        if nearest is not None and (nearest != _without_digits(tag) or not has_digit):
             more = f" and {len(titles) - 3} more" if titles[3:] else ""
             messages.append(
                 f"{flag} {wanted_tags[nearest]}: leaves out {', '.join(titles[:3])}{more} with the"
@@ -194,10 +195,6 @@ def _near_tags(
 
 def _without_digits(tag: str) -> str:
     return "".join(char for char in tag.casefold() if not char.isdigit())
-
-
-def _has_digit(tag: str) -> bool:
-    return any(map(str.isdigit, tag))
 
 
 def _suggest(name: str, known: Collection[str]) -> str:
@@ -239,9 +236,13 @@ def _select_shard(
 ) -> tuple[list[int], str]:
     """Return the cases of a shard, in their order, and the fingerprint of all shards."""
     shards = split_into_shards({at: history[at].whole_run_ms for at in indexes}, shard.count)
-    plan = shard_fingerprint(shards, {at: _content(cases[at]) for at in indexes})
-    own = set(shards[shard.number - 1])
-    return [at for at in indexes if at in own], plan
+    # Everything that the files say of a case.
+    contents = {
+        at: json.dumps(cases[at].model_dump(exclude_defaults=True), sort_keys=True, default=str)
+        for at in indexes
+    }
+    wanted = set(shards[shard.number - 1])
+    return [at for at in indexes if at in wanted], shard_fingerprint(shards, contents)
 
 
 def split_into_shards(durations: Mapping[int, float | None], count: int) -> list[list[int]]:
@@ -260,11 +261,6 @@ def split_into_shards(durations: Mapping[int, float | None], count: int) -> list
         shards[number].append(index)
         heapq.heapreplace(loads, (load + weights[index], cases + 1, number))
     return shards
-
-
-def _content(case: TestCaseModel) -> str:
-    """Return everything that the files say of a case."""
-    return json.dumps(case.model_dump(exclude_defaults=True), sort_keys=True, default=str)
 
 
 def shard_fingerprint(shards: Sequence[Sequence[int]], cases: Mapping[int, str]) -> str:

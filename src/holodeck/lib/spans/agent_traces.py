@@ -215,24 +215,21 @@ class TracedCall:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    @property
-    def _orphans(self) -> list["ReadableSpan"]:
-        return self._store.orphans(self._span_id)
-
     def _wait_s(self) -> float:
         """Return how long nothing may arrive until these are all spans."""
         if self._store.open_names:
             return math.inf
         if self._traces.receiver is None:
             return 0.0
-        is_partial = bool(self._orphans) and not self._store.dropped
+        is_partial = self._store.orphans(self._span_id) and not self._store.dropped
         if is_partial or not self._store.spans:
             return math.inf
         return self._store.last_end + QUIET_S - time.monotonic()
 
     def _problem(self, limit_s: float) -> str:
         """Return why there may be further spans; empty if these are all."""
-        store, open_names, orphans = self._store, self._store.open_names, self._orphans
+        store, open_names = self._store, self._store.open_names
+        orphans = store.orphans(self._span_id)
         if store.unowned is not None:
             return (
                 f"the span {one_line(store.unowned, 80)!r} began while the agent answered, in a"

@@ -38,7 +38,7 @@ class OtlpReceiver:
         self.collector = SpanCollector()
         self.users = 1
         """How many agents export to it."""
-        self._server = LoopbackServer(self._respond, "holodeck-otlp", port)
+        self.server = LoopbackServer(self._respond, "holodeck-otlp", port)
         self.requests = 0
         """Export requests of traces until now."""
         self.problem: str | None = None
@@ -47,15 +47,7 @@ class OtlpReceiver:
     @property
     def url(self) -> str:
         """The base URL for exporters."""
-        return f"http://127.0.0.1:{self._server.port}"
-
-    async def start(self) -> None:
-        """Listen. Raises OSError."""
-        await self._server.start()
-
-    async def close(self) -> None:
-        """Close all connections; may be called twice."""
-        await self._server.close()
+        return f"http://127.0.0.1:{self.server.port}"
 
     @asynccontextmanager
     async def _respond(self, request: ReceivedRequest) -> AsyncIterator[TappedResponse]:
@@ -95,7 +87,7 @@ async def open_receiver(port: int) -> OtlpReceiver:
         _by_port[port].users += 1
         return _by_port[port]
     receiver = OtlpReceiver(port)
-    await receiver.start()
+    await receiver.server.start()
     if port:
         _by_port[port] = receiver
     return receiver
@@ -108,7 +100,7 @@ async def close_receiver(receiver: OtlpReceiver) -> None:
         return
     for port in [port for port, other in _by_port.items() if other is receiver]:
         del _by_port[port]
-    await receiver.close()
+    await receiver.server.close()
 
 
 def _accepted(kind: str) -> TappedResponse:
@@ -131,8 +123,6 @@ MAX_VALUE = 4_000
 """Characters of a value, or of the items of a list, that are kept."""
 MAX_DEPTH = 8
 """Of values inside of values."""
-_WRONG_SHAPE = (AttributeError, TypeError, ValueError)
-"""What a JSON document of another shape raises."""
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
@@ -187,7 +177,9 @@ def _readable(message: Any, scope: str, resource: "Resource") -> "ReadableSpan":
         return SpanContext(trace_id, int.from_bytes(span_id), is_remote=True)
 
     number = message.status.code
-    code = StatusCode(number) if number < len(StatusCode) else StatusCode.UNSET
+    code = StatusCode(number) if number in range(len(StatusCode)) else StatusCode.UNSET
+    # Only spans of this process are kept without a limit.
+    scope = f"exported {scope}" if scope == names.SCENARIO_TRACER else scope
     return ReadableSpan(
         message.name,
         context(message.span_id),

@@ -80,7 +80,8 @@ def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator
     """
     make_folder(path.parent)
     ends = time.monotonic() + limit_s
-    between_threads = _own_lock(path)
+    with _own_locks_lock:
+        between_threads = _own_locks.setdefault(path.resolve(), threading.Lock())
     if not between_threads.acquire(timeout=limit_s):
         raise _not_free(path, reason, limit_s)
     try:
@@ -102,12 +103,6 @@ def exclusive_lock(path: Path, reason: str, limit_s: float = LOCK_S) -> Iterator
 
 def _not_free(path: Path, reason: str, limit_s: float) -> TimeoutError:
     return TimeoutError(f"{path} was locked for {limit_s:g} s ({reason})")
-
-
-def _own_lock(path: Path) -> threading.Lock:
-    """Return the lock of a file between the threads of this process."""
-    with _own_locks_lock:
-        return _own_locks.setdefault(path.resolve(), threading.Lock())
 
 
 def claim(path: Path) -> int | None:

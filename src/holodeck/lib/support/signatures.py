@@ -88,17 +88,12 @@ def find_method(agent: Any) -> Callable[..., Any]:
 def find_call(agent: Any) -> AgentCall:
     """Return how the agent is called. Raises UnusableAgent."""
     function = find_method(agent)
-    return AgentCall(function, *parameter_passing(function))
-
-
-def parameter_passing(function: Callable[..., Any]) -> tuple[ContextPassing, str | None]:
-    """Return what `argument_passing` says about a function. Raises UnusableAgent."""
     name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise UnusableAgent(f"the signature of {name} cannot be read") from error
-    return argument_passing(parameters, name)
+    return AgentCall(function, *argument_passing(parameters, name))
 
 
 def argument_passing(

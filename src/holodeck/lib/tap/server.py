@@ -125,13 +125,13 @@ class ClientConnection(asyncio.Protocol):
         try:
             async with self._answer(request) as response:
                 await self._write(response)
-        except asyncio.CancelledError:
-            self.close()
-            raise
         except (UpstreamError, h11.ProtocolError) as error:
             logger.debug("tap: the response broke off: %s", error)
             self.close()
             return
+        except BaseException:  # else the client would wait for ever
+            self.close()
+            raise
         finally:
             self._task, self._waiting_bytes = None, 0
         self._next_request()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any, Literal, TextIO
 
-from holodeck.lib.reports.recap import case_label
+from holodeck.lib.reports.failures import case_label
 from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.lib.ui.activity import displayed

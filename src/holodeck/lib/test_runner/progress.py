@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.lib.reports.costs import describe_cost
-from holodeck.lib.reports.failure_groups import NOT_PASSED
-from holodeck.lib.reports.recap import (
+from holodeck.lib.reports.failures import (
     ERROR,
     FAIL,
     MARKS,
     MAX_NAME,
     MAX_REASON,
+    NOT_PASSED,
     PASS,
     case_label,
     excerpt_lines,

@@ -41,12 +41,10 @@ class Activity:
     def describe(self, now: float) -> str:
         """Return it in words, with the seconds that are left."""
         left = 0.0 if self.ends_at is None else self.ends_at - now
-        words = self.timed.replace(_TIME, _seconds(left)) if self.timed and left > 0 else self.text
+        words = self.text
+        if self.timed and left > 0:
+            words = self.timed.replace(_TIME, f"{max(left, 1):.0f} s")
         return f"{words}: {self.reason}" if self.reason else words
-
-
-def _seconds(left: float) -> str:
-    return f"{left:.0f} s" if left >= 1 else "1 s"
 
 
 class Activities:
@@ -131,12 +129,6 @@ MIN_FINISHED = 3
 """There is no estimate before as many cases have finished, and as many as ran at a time."""
 
 
-@dataclass
-class _Started:
-    runs: int
-    since: float
-
-
 class RemainingTime:
     """Measures cases and estimates the rest.
 
@@ -151,7 +143,8 @@ class RemainingTime:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began: float | None = None
-        self._running: dict[object, _Started] = {}
+        self._running: dict[object, tuple[int, float]] = {}
+        """Case → its runs, and when it started."""
         self._peak = 0
         self._finished = 0
         self._finished_runs = 0
@@ -161,16 +154,16 @@ class RemainingTime:
         """Note that a case starts, which consists of so many runs."""
         now = self._clock()
         self._began = now if self._began is None else self._began
-        self._running[key] = _Started(runs, now)
+        self._running[key] = (runs, now)
         self._peak = max(self._peak, len(self._running))
 
     def finish(self, key: object) -> None:
         """Note that a case which was started has finished."""
-        case = self._running.pop(key, None)
-        if case is not None:
+        if key in self._running:
+            runs, since = self._running.pop(key)
             self._finished += 1
-            self._finished_runs += case.runs
-            self._finished_s += self._clock() - case.since
+            self._finished_runs += runs
+            self._finished_s += self._clock() - since
 
     def estimate(self, waiting_runs: int) -> float | None:
         """Return the seconds until all is done, with so many runs that have not started.
@@ -182,12 +175,12 @@ class RemainingTime:
             return None
         now, mean = self._clock(), self._finished_s / self._finished_runs
         done, left, longest = float(self._finished_runs), float(waiting_runs), 0.0
-        for case in list(self._running.values()):
-            expected = mean * case.runs
-            rest = max(expected - (now - case.since), 0.0)
+        for runs, since in list(self._running.values()):
+            expected = mean * runs
+            rest = max(expected - (now - since), 0.0)
             share = rest / expected if expected else 0.0
-            done += case.runs * (1 - share)
-            left += case.runs * share
+            done += runs * (1 - share)
+            left += runs * share
             longest = max(longest, rest)
         if left <= 0 or done <= 0:
             return None
@@ -317,7 +310,11 @@ class LiveStatus:
         if waiting is None:
             waiting = max(counts["total"] - counts["done"] - len(self._cases), 0)
         seconds = self._remaining.estimate(waiting)
-        return "" if seconds is None else f"about {_clock_time(_rounded(seconds))} left"
+        if seconds is None:
+            return ""
+        # What an estimate deserves: from ten seconds 5 s, from ten minutes a minute.
+        step = 1 if seconds < 10 else 5 if seconds < 600 else 60
+        return f"about {_clock_time(max(round(seconds / step) * step, 1))} left"
 
     def _running_row(self, columns: int) -> str:
         """Return `greets (3 s): judging; 2 more: 1 judging`, shortened where it matters least."""
@@ -359,9 +356,3 @@ def _clock_time(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def _rounded(seconds: float) -> float:
-    """Round to what an estimate deserves: from ten seconds to 5 s, from ten minutes to a minute."""
-    step = 1 if seconds < 10 else 5 if seconds < 600 else 60
-    return max(round(seconds / step) * step, 1)

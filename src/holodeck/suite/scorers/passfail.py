@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.checks.tool_matchers import matches
+from holodeck.lib.checks.matching import matches
 from holodeck.lib.support.text import is_blank
 from holodeck.lib.support.tool_names import did_you_mean_tool, tools_named
 from holodeck.models.test_case import ArgMatcher

@@ -3,14 +3,15 @@
 import pytest
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators import tokenizers
+from holodeck.lib.evaluators import nlp_metrics
 from holodeck.lib.evaluators.nlp_metrics import (
     BLEUEvaluator,
     F1ScoreEvaluator,
     METEOREvaluator,
     ROUGEEvaluator,
+    cut,
+    uncut_scripts,
 )
-from holodeck.lib.evaluators.tokenizers import cut, uncut_scripts
 
 ALL = [F1ScoreEvaluator, BLEUEvaluator, ROUGEEvaluator, METEOREvaluator]
 
@@ -109,7 +110,7 @@ def test_characters_keep_their_marks():
 
 @pytest.mark.parametrize(("name", "extra"), [("ja-mecab", "nlp-ja"), ("flores200", "nlp-spm")])
 def test_a_missing_library_is_named_when_the_metric_is_built(name, extra, monkeypatch):
-    monkeypatch.setattr(tokenizers, "find_spec", lambda _module: None)
+    monkeypatch.setattr(nlp_metrics, "find_spec", lambda _module: None)
 
     with pytest.raises(MissingExtra, match=rf"{extra}"):
         ROUGEEvaluator(tokenize=name)

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.config.providers import missing_key_message, with_provider_variables
-from holodeck.lib.llm.client import HttpChatModel
+from holodeck.lib.llm.chat_models import HttpChatModel
 from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import call_limits

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holodeck.cli.github_actions import MOST_ANNOTATIONS, annotations, step_summary
-from holodeck.lib.reports.failure_groups import (
+from holodeck.lib.reports.failures import (
     NOT_PASSED,
     distinct_reasons,
     group_by_check,

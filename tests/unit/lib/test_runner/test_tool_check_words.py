@@ -2,8 +2,8 @@
 
 import pytest
 
+from holodeck.lib.checks.matching import matches
 from holodeck.lib.checks.tool_checks import check_tools
-from holodeck.lib.checks.tool_matchers import matches
 from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import ToolInvocation

@@ -3,8 +3,8 @@
 import pytest
 
 from holodeck.errors import EvaluationError
+from holodeck.lib.checks.matching import matches
 from holodeck.lib.checks.tool_checks import check_tools
-from holodeck.lib.checks.tool_matchers import matches
 from holodeck.lib.test_runner.executor import validate_tool_calls
 from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, TestCaseModel

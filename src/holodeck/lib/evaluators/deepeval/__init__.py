@@ -2,7 +2,7 @@
 
 import sys
 
-from holodeck.lib.evaluators.deepeval import answers, config
+from holodeck.lib.evaluators.deepeval import answers, base
 from holodeck.lib.evaluators.deepeval.answers import (
     AnswerRelevancyEvaluator,
     ContextualPrecisionEvaluator,
@@ -10,9 +10,9 @@ from holodeck.lib.evaluators.deepeval.answers import (
     ContextualRelevancyEvaluator,
     FaithfulnessEvaluator,
 )
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
-from holodeck.lib.evaluators.deepeval.config import (
+from holodeck.lib.evaluators.deepeval.base import (
     DEFAULT_MODEL_CONFIG,
+    DeepEvalBaseEvaluator,
     DeepEvalError,
     DeepEvalModelConfig,
     ProviderNotSupportedError,
@@ -33,13 +33,9 @@ __all__ = [
     "ProviderNotSupportedError",
 ]
 
-# HoloDeck documents one module for each of these metrics, such as `deepeval.faithfulness`.
-for _metric in (
-    "answer_relevancy",
-    "contextual_precision",
-    "contextual_recall",
-    "contextual_relevancy",
-    "faithfulness",
-):
-    sys.modules[f"{__name__}.{_metric}"] = answers
-sys.modules[f"{__name__}.errors"] = config
+# HoloDeck documents these modules, such as `deepeval.faithfulness`.
+_CONTEXTUAL = ("contextual_precision", "contextual_recall", "contextual_relevancy")
+for _name in ("answer_relevancy", "faithfulness", *_CONTEXTUAL):
+    sys.modules[f"{__name__}.{_name}"] = answers
+for _name in ("config", "errors"):
+    sys.modules[f"{__name__}.{_name}"] = base

@@ -30,10 +30,10 @@ _LEAST_PROBABILITY = 0.01
 
 
 class JudgeRequests:
-    """The judge requests of one metric; DeepEval may send several at once.
+    """The judge requests of a metric; DeepEval may send several at once.
 
     Args:
-        judge: The judge; None for a metric without one.
+        judge: The judge; None for a metric without judge.
         takes_text: Whether an answer may be text, which nothing checks.
     """
 
@@ -56,14 +56,19 @@ class JudgeRequests:
     async def ask(self, prompt: str, schema: type[BaseModel] | None) -> BaseModel | str:
         """Return an answer that fits the schema and passes the check. Raises EvaluationError."""
         if schema is None:
-            return await self._ask_for_text(prompt)
+            if not self._takes_text:
+                raise EvaluationError(
+                    "DeepEval sent a request to the judge whose answer cannot be checked"
+                )
+            messages = [{"role": "user", "content": prompt}]
+            return (await self._free_judge().ask_for_text(messages)).text
         value, _ = await self._send(prompt, schema)
         return schema.model_validate(value)
 
     async def ask_for_score(self, prompt: str, top_logprobs: int) -> SimpleNamespace:
         """Return the completion that DeepEval computes G-Eval's score from.
 
-        It contains the probabilities of the last token that is the score, which is the one DeepEval
+        It contains the probabilities of the last token that is the score, which is what DeepEval
         looks for, and only those of scores on the scale. Raises EvaluationError, and AttributeError
         to make DeepEval ask for the answer alone.
         """
@@ -72,7 +77,12 @@ class JudgeRequests:
         value, tokens = await self._send(prompt, library().score_schema, top_logprobs)
         score = str(value["score"])
         token = next((token for token in reversed(tokens) if token.text == score), None)
-        scores = [] if token is None else _on_scale(token.alternatives, self.scale)
+        low, high = self.scale
+        scores = [
+            (text, probability)
+            for text, probability in (() if token is None else token.alternatives)
+            if text.isdecimal() and low <= int(text) <= high and probability >= _LEAST_PROBABILITY
+        ]
         self.why_unweighted = _why_unweighted(tokens, scores, self.scale)
         alternatives = [
             SimpleNamespace(token=text, logprob=math.log(probability))
@@ -82,14 +92,6 @@ class JudgeRequests:
         logprobs = None if self.why_unweighted else SimpleNamespace(content=[chosen])
         message = SimpleNamespace(content=json.dumps(value))
         return SimpleNamespace(choices=[SimpleNamespace(message=message, logprobs=logprobs)])
-
-    async def _ask_for_text(self, prompt: str) -> str:
-        if not self._takes_text:
-            raise EvaluationError(
-                "DeepEval sent a request to the judge whose answer cannot be checked"
-            )
-        answer = await self._free_judge().ask_for_text([{"role": "user", "content": prompt}])
-        return answer.text
 
     async def _send(
         self, prompt: str, schema: type[BaseModel], top_logprobs: int | None = None
@@ -123,21 +125,9 @@ class JudgeRequests:
         return self._judge
 
     def stop(self) -> set[asyncio.Task[Any]]:
-        """Refuse further requests and return the tasks that have made one."""
+        """Refuse further requests and return the tasks that have made any."""
         self._is_stopped = True
         return self._tasks
-
-
-def _on_scale(
-    alternatives: Sequence[tuple[str, float]], scale: tuple[int, int]
-) -> list[tuple[str, float]]:
-    """Return the tokens that are a score of the scale and likely enough to count."""
-    low, high = scale
-    return [
-        (text, probability)
-        for text, probability in alternatives
-        if text.isdecimal() and low <= int(text) <= high and probability >= _LEAST_PROBABILITY
-    ]
 
 
 def _why_unweighted(
@@ -154,13 +144,10 @@ def _why_unweighted(
     if not texts:
         return "no token of the judge's answer is its score"
     low, high = scale
-    if low <= 1 and high >= 10 and "1" in texts and not _names_ten(tokens):
+    names_ten = any(text == "10" for token in tokens for text, _ in token.alternatives)
+    if low <= 1 and high >= 10 and "1" in texts and not names_ten:
         return "1 may be the first token of 10"
     return None
-
-
-def _names_ten(tokens: Sequence[Token]) -> bool:
-    return any(text == "10" for token in tokens for text, _ in token.alternatives)
 
 
 @cache
@@ -213,6 +200,9 @@ _ITERATIONS_TO_END = 10
 """Iterations of the event loop in which tasks end that wait for nothing."""
 
 
+_load_lock = threading.Lock()
+
+
 @dataclass(frozen=True)
 class Library:
     """The parts of DeepEval that holodeck uses."""
@@ -225,10 +215,6 @@ class Library:
     """The answer of G-Eval's judge: a reason and a score."""
 
 
-_load_lock = threading.Lock()
-_loaded: list[Library] = []
-
-
 def require_deepeval(needed_by: str) -> None:
     """Raise MissingExtra if DeepEval is not installed; imports nothing."""
     if find_spec("deepeval") is None:
@@ -237,26 +223,20 @@ def require_deepeval(needed_by: str) -> None:
 
 async def load() -> None:
     """Import DeepEval in a thread; the first time takes a second or two."""
-    if not _loaded:
+    if not library.cache_info().currsize:
         await run_in_thread(library)
 
 
+@cache
 def library() -> Library:
     """Import DeepEval once. Raises MissingExtra, or EvaluationError if it cannot be loaded."""
-    with _load_lock:
-        if not _loaded:
-            with loading("DeepEval", "deepeval"):
-                _loaded.append(_import_library())
-    return _loaded[0]
-
-
-def _import_library() -> Library:
     set_variables({**_QUIET, "DEEPEVAL_CACHE_FOLDER": str(cache_dir() / "deepeval")})
     try:
-        from deepeval import metrics, test_case
-        from deepeval.metrics.g_eval.schema import ReasonScore
-        from deepeval.metrics.g_eval.utils import Rubric
-        from deepeval.models import DeepEvalBaseLLM
+        with _load_lock, loading("DeepEval", "deepeval"):
+            from deepeval import metrics, test_case
+            from deepeval.metrics.g_eval.schema import ReasonScore
+            from deepeval.metrics.g_eval.utils import Rubric
+            from deepeval.models import DeepEvalBaseLLM
     except ImportError as error:
         raise MissingExtra("deepeval", "the metric") from error
     except ValueError as error:  # it validates every environment variable that it knows
@@ -265,7 +245,7 @@ def _import_library() -> Library:
 
 
 def mcp_call_type() -> Any:
-    """Return what marks a tool call as one of an MCP server."""
+    """Return what marks a tool call as a call of an MCP server."""
     from deepeval.test_case.llm_test_case import ToolCallType
 
     return ToolCallType.MCP
@@ -299,11 +279,11 @@ async def _measure(metric: Any, case: Any) -> None:
 
 
 class Measurement:
-    """One metric of DeepEval, created for one case.
+    """A metric of DeepEval, created for a case.
 
     Args:
         metric_class: The class.
-        judge: The judge; None for a metric without one.
+        judge: The judge; None for a metric without judge.
         options: The arguments of the class.
         scale: The scores of G-Eval's judge; None for other metrics, and if the judge's answer
             counts as it is.
@@ -346,7 +326,7 @@ class Measurement:
             raise
 
     async def _cancel_other_requests(self) -> None:
-        """Cancel the requests that DeepEval leaves running when one fails."""
+        """Cancel the requests that DeepEval leaves running when another fails."""
         current = asyncio.current_task()
         tasks = self._requests.stop()
         running = [task for task in tasks if task is not current and not task.done()]

@@ -52,7 +52,7 @@ class PlanQualityEvaluator(PlanEvaluator, metric="plan_quality"):
 
 
 class ExchangesEvaluator(DeepEvalBaseEvaluator):
-    """Scores each response with its input, in a case with one input, too."""
+    """Scores each response with its input, in a case with a single input, too."""
 
     PARAM_SPEC = takes("exchanges")
 
@@ -198,7 +198,7 @@ def turns_with_passages(exchanges: Sequence[Exchange], passages: Sequence[str]) 
     ]
 
 
-def trace_of(exchanges: Sequence[Exchange], agent: str = "agent") -> dict[str, Any]:
+def trace_of(exchanges: Sequence[Exchange]) -> dict[str, Any]:
     """Return the trace that DeepEval's metrics about an agent's steps read.
 
     It has the form of DeepEval's own tracing: a span for each response, and in it a span for each
@@ -206,23 +206,22 @@ def trace_of(exchanges: Sequence[Exchange], agent: str = "agent") -> dict[str, A
     """
     if any(exchange.response.tool_calls is None for exchange in exchanges):
         raise EvaluationError("the tool calls of a turn are unknown, so its steps are")
-    spans = [_agent_span(exchange, agent) for exchange in exchanges]
+    spans: list[dict[str, Any]] = [
+        {
+            "name": "agent",
+            "type": "agent",
+            "input": adapter.clean_text(exchange.input),
+            "output": adapter.clean_text(exchange.response.content),
+            "children": [
+                {"name": call.name, "type": "tool", "input": call.args, "output": call.result}
+                for call in exchange.response.tool_calls or ()
+            ],
+        }
+        for exchange in exchanges
+    ]
     if len(spans) == 1:
         return spans[0]
     return {"name": "conversation", "type": "base", "children": spans}
-
-
-def _agent_span(exchange: Exchange, agent: str) -> dict[str, Any]:
-    return {
-        "name": agent,
-        "type": "agent",
-        "input": adapter.clean_text(exchange.input),
-        "output": adapter.clean_text(exchange.response.content),
-        "children": [
-            {"name": call.name, "type": "tool", "input": call.args, "output": call.result}
-            for call in exchange.response.tool_calls or ()
-        ],
-    }
 
 
 class McpEvaluator(DeepEvalBaseEvaluator):
@@ -330,7 +329,7 @@ def _servers(tools: Sequence[OfferedTool]) -> list[Any]:
 
 
 def _calls(calls: Sequence[ToolInvocation]) -> list[Any]:
-    """Return the calls of servers in DeepEval's format; a failed one with its error."""
+    """Return the calls of servers in DeepEval's format; a failed call with its error."""
     make, kind = adapter.library().cases.ToolCall, adapter.mcp_call_type()
     return [
         make(

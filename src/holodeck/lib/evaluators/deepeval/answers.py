@@ -1,4 +1,4 @@
-"""Metrics of DeepEval about one response: passages, harm, tasks, tool calls and JSON."""
+"""Metrics of DeepEval about a response: passages, harm, tasks, tool calls and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,8 +44,8 @@ class RAGEvaluator(DeepEvalBaseEvaluator):
     Args:
         model_config: The judge model; required if no `judge` is given.
         threshold: Score from 0 to 1 to reach.
-        include_reason: Whether the judge gives a reason, with one extra request.
-        timeout: Seconds for one evaluation, not counting the wait for a free slot; None for no
+        include_reason: Whether the judge gives a reason, with an extra request.
+        timeout: Seconds for an evaluation, not counting the wait for a free slot; None for no
             limit.
         retry_config: How an evaluation is retried.
         options: `strict_mode`, whether only a perfect score passes; `judge`, a judge that several

@@ -1,4 +1,4 @@
-"""Any metric class of DeepEval for one response, or one of the user: `class:`."""
+"""Any metric class of DeepEval for a response, or a class of the user: `class:`."""
 
 from collections.abc import Mapping
 from dataclasses import replace

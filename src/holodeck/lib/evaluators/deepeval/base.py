@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import JudgedEvaluator, Score
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.config import DeepEvalError
 from holodeck.lib.evaluators.inputs import Exchange, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.text import did_you_mean_or_list, is_blank
+from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.metrics.deepeval import DeepEvalClassMetric, DeepEvalSettings, ReasonedMetric
 from holodeck.models.results.evidence import UNSEEN_CALLS
 from holodeck.models.test_result import ToolInvocation
@@ -21,6 +21,52 @@ _DEEPEVAL_NAMES = {
     "query": EvalParam.INPUT.value,
     "ground_truth": EvalParam.EXPECTED_OUTPUT.value,
 }
+
+
+class DeepEvalError(EvaluationError):
+    """A metric of DeepEval could not be computed."""
+
+
+class ProviderNotSupportedError(DeepEvalError):
+    """The judge's provider is unknown."""
+
+
+class DeepEvalModelConfig(LLMProvider):
+    """A judge model, as `model_config` of a metric; an `LLMProvider` does the same.
+
+    Args:
+        provider: The provider of the model.
+        model_name: The name of the model.
+        deployment_name: The deployment, instead of a name; for Azure.
+        temperature: Sampling temperature.
+        settings: Further settings of an `LLMProvider`, such as `endpoint` and `api_key`.
+
+    Raises:
+        ProviderNotSupportedError: The provider is unknown.
+    """
+
+    def __init__(
+        self,
+        provider: ProviderEnum | str = ProviderEnum.OLLAMA,
+        model_name: str = "gpt-oss:20b",
+        *,
+        deployment_name: str | None = None,
+        temperature: float | None = 0.0,
+        **settings: Any,
+    ) -> None:
+        if provider not in list(ProviderEnum):
+            hint = did_you_mean_or_list(str(provider), [known.value for known in ProviderEnum])
+            raise ProviderNotSupportedError(f"unknown provider {str(provider)!r}{hint}")
+        name = deployment_name or model_name
+        super().__init__(provider=provider, name=name, temperature=temperature, **settings)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model, or of the deployment."""
+        return self.name
+
+
+DEFAULT_MODEL_CONFIG = DeepEvalModelConfig()
 
 
 class DeepEvalBaseEvaluator(JudgedEvaluator):
@@ -146,7 +192,7 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         return Score(float(score), reason=reason, scale=self.scale, inconclusive=inconclusive)
 
     def _reasons(self, scores: Mapping[int, Score]) -> str:
-        """Return the reasons of turns, which are judged one by one; "" if none are wanted."""
+        """Return the reasons of turns, which are judged separately; "" if none are wanted."""
         reasons = [f"turn {number}: {score.reason}" for number, score in scores.items()]
         return "; ".join(reasons) if self.include_reason else ""
 
@@ -171,7 +217,7 @@ def require_range(key: str, score: float, low: float, high: float) -> None:
 
 
 def to_texts(texts: str | Sequence[str] | None) -> list[str] | None:
-    """Return one or several texts as the list that DeepEval takes."""
+    """Return a text or several as the list that DeepEval takes."""
     if texts is None:
         return None
     return [adapter.clean_text(text) for text in ([texts] if isinstance(texts, str) else texts)]

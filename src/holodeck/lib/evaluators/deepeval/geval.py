@@ -90,7 +90,7 @@ class RoleAdherenceEvaluator(ConversationEvaluator, metric="role_adherence"):
 
 
 def _scale_of(settings: CriteriaMetric) -> tuple[int, int]:
-    """Return the first and last score of the rubric; 0 to 10 without one."""
+    """Return the first and last score of the rubric; 0 to 10 without a rubric."""
     bands = sorted(band.score for band in settings.rubric or ())
     return (bands[0][0], bands[-1][1]) if bands else (0, 10)
 

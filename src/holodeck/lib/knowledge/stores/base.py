@@ -3,10 +3,11 @@
 import hashlib
 import re
 import socket
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from holodeck.errors import ConfigError
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     Vector: TypeAlias = npt.NDArray[np.float32]
     Matrix: TypeAlias = npt.NDArray[np.float32]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -234,16 +238,6 @@ def normalise(embedding: Sequence[float], dimensions: int) -> "Vector":
     return (vector / length if length else vector).astype(np.float32)
 
 
-def matrix_of(blobs: Sequence[bytes], dimensions: int) -> "Matrix":
-    """Return vectors that were stored as bytes as the rows of one array. Raises StoreProblem."""
-    import numpy as np
-
-    joined = b"".join(blobs)
-    if len(joined) != 4 * dimensions * len(blobs):
-        raise StoreProblem("stored embeddings are damaged; ingest anew with --force-ingest")
-    return np.frombuffer(joined, dtype="<f4").reshape(len(blobs), dimensions)
-
-
 def to_bytes(vector: "Vector") -> bytes:
     """Return the vector as little-endian 32-bit floats."""
     return vector.astype("<f4").tobytes()
@@ -272,6 +266,87 @@ class VectorIndex:
             rows = list(range(len(scores)))
         best = sorted(rows, key=lambda index: (-scores[index], self.keys[index]))
         return [(self.keys[index], float(scores[index])) for index in best[:top_k]]
+
+
+class SqlAdapter(ABC):
+    """Chunks, vectors and fingerprints in the tables of a SQL database, searched in memory.
+
+    Queries have `{chunks}`, `{manifest}` and `{collections}` for the names of the tables, and `%s`
+    for values.
+    """
+
+    def __init__(self) -> None:
+        self._dimensions = 0
+        self._index: VectorIndex | None = None
+        self._indexed: object = None
+        """The state of the collection that the index was made from."""
+
+    @abstractmethod
+    def _run(self, call: Callable[[], T], *, writes: bool = False) -> T:
+        """Return what a call returns in a transaction."""
+
+    @abstractmethod
+    def _execute(self, query: LiteralString, *values: object) -> list[Any]:
+        """Run a query whose parameters are the collection and `values`; return its rows."""
+
+    @abstractmethod
+    def _state(self) -> object:
+        """Return what changes with every change of the collection."""
+
+    def delete(self, document: str) -> None:
+        self._run(lambda: self._forget(document), writes=True)
+
+    def _forget(self, document: str) -> None:
+        self._execute("DELETE FROM {chunks} WHERE collection = %s AND document = %s", document)
+        self._execute("DELETE FROM {manifest} WHERE collection = %s AND document = %s", document)
+
+    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
+        return self._run(lambda: self._search_in_memory(vector, top_k))
+
+    def _search_in_memory(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
+        import numpy as np
+
+        state = self._state()
+        if self._index is None or self._indexed != state:
+            rows = self._execute(
+                "SELECT document, position, embedding FROM {chunks} WHERE collection = %s"
+            )
+            vectors = b"".join(blob for *_, blob in rows)
+            if len(vectors) != 4 * self._dimensions * len(rows):
+                raise StoreProblem("stored embeddings are damaged; ingest anew with --force-ingest")
+            matrix = np.frombuffer(vectors, dtype="<f4").reshape(len(rows), self._dimensions)
+            self._index = VectorIndex([RowKey(*key) for *key, _ in rows], matrix)
+            self._indexed = state
+        return [(self._row(key), score) for key, score in self._index.best(vector, top_k)]
+
+    def _row(self, key: RowKey) -> StoredChunk:
+        [values] = self._execute(
+            "SELECT id, text, metadata FROM {chunks}"
+            " WHERE collection = %s AND document = %s AND position = %s",
+            *key,
+        )
+        return StoredChunk(key, *values)
+
+    def rows(self) -> Iterable[StoredChunk]:
+        query: LiteralString = (
+            "SELECT document, position, id, text, metadata FROM {chunks} WHERE collection = %s"
+        )
+        rows = self._run(lambda: self._execute(query))
+        return [StoredChunk(RowKey(*row[:2]), *row[2:]) for row in rows]
+
+    def manifest(self) -> dict[str, str]:
+        query: LiteralString = "SELECT document, fingerprint FROM {manifest} WHERE collection = %s"
+        return dict(self._run(lambda: self._execute(query)))
+
+    def set_manifest(self, document: str, fingerprint: str | None) -> None:
+        def change() -> None:
+            self._execute(
+                "DELETE FROM {manifest} WHERE collection = %s AND document = %s", document
+            )
+            if fingerprint is not None:
+                self._execute("INSERT INTO {manifest} VALUES (%s, %s, %s)", document, fingerprint)
+
+        self._run(change, writes=True)
 
 
 _CREDENTIALS = (

@@ -61,11 +61,11 @@ class ChromaAdapter:
                 client.delete_collection(name)
         chunks = _collection(client, names[0], dimensions)
         self._open = chunks, _collection(client, names[1], 1)
-        found = (chunks.metadata or {}).get("dimensions")
-        if not isinstance(found, int):
+        size = (chunks.metadata or {}).get("dimensions")
+        if not isinstance(size, int):
             raise StoreProblem(f"the collection {names[0]!r} is of another program; remove it")
-        if found != dimensions:
-            raise OtherDimensions(found, dimensions)
+        if size != dimensions:
+            raise OtherDimensions(size, dimensions)
 
     def _connect(self) -> "ClientAPI":
         import chromadb
@@ -130,25 +130,25 @@ class ChromaAdapter:
         number = chunks.count()
         if not number:
             return []
-        found = chunks.query(
+        response = chunks.query(
             query_embeddings=[vector],
             n_results=min(top_k, number),
             include=["documents", "metadatas", "distances"],
         )
-        rows = _rows((found["documents"] or [[]])[0], (found["metadatas"] or [[]])[0])
-        distances = (found["distances"] or [[]])[0]
+        rows = _rows((response["documents"] or [[]])[0], (response["metadatas"] or [[]])[0])
+        distances = (response["distances"] or [[]])[0]
         return [(row, 1 - distance) for row, distance in zip(rows, distances, strict=True)]
 
     def rows(self) -> Iterable[StoredChunk]:
         chunks, _ = self._collections
         for start in range(0, chunks.count(), _PER_REQUEST):
-            found = chunks.get(limit=_PER_REQUEST, offset=start, include=["documents", "metadatas"])
-            yield from _rows(found["documents"] or [], found["metadatas"] or [])
+            page = chunks.get(limit=_PER_REQUEST, offset=start, include=["documents", "metadatas"])
+            yield from _rows(page["documents"] or [], page["metadatas"] or [])
 
     def manifest(self) -> dict[str, str]:
         _, manifest = self._collections
-        found = manifest.get(include=["metadatas"])["metadatas"] or []
-        return {str(one["document"]): str(one["fingerprint"]) for one in found}
+        entries = manifest.get(include=["metadatas"])["metadatas"] or []
+        return {str(entry["document"]): str(entry["fingerprint"]) for entry in entries}
 
     def set_manifest(self, document: str, fingerprint: str | None) -> None:
         _, manifest = self._collections

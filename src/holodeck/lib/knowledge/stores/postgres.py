@@ -8,12 +8,11 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
+    SqlAdapter,
     StoreContext,
     StoredChunk,
     StoreProblem,
-    VectorIndex,
     explain_connection,
-    matrix_of,
     to_bytes,
 )
 from holodeck.models.tools.database import DatabaseConfig
@@ -47,7 +46,7 @@ _LOCK = 0x686F6C6F
 """The number of the advisory lock under which tables are created."""
 
 
-class PostgresAdapter:
+class PostgresAdapter(SqlAdapter):
     """A collection in tables of a database; changes of a document are transactions.
 
     With pgvector, embeddings are vectors, and the server searches them exactly. Without it, they
@@ -61,6 +60,7 @@ class PostgresAdapter:
         except ImportError as error:
             raise MissingExtra("postgres", "vector store postgres") from error
 
+        super().__init__()
         secret = config.connection_string
         self._address = "" if secret is None else secret.get_secret_value()
         try:
@@ -76,10 +76,6 @@ class PostgresAdapter:
         self._collection = context.collection
         self._client: Client | None = None
         self._has_vectors = False
-        self._dimensions = 0
-        self._index: VectorIndex | None = None
-        self._indexed = -1
-        """The number of changes that the index was made after."""
 
     @property
     def _name(self) -> str:
@@ -103,22 +99,22 @@ class PostgresAdapter:
             if empty:
                 self._empty(dimensions)
             self._execute(
-                "INSERT INTO holodeck_collections VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                "INSERT INTO {collections} VALUES (%s, %s) ON CONFLICT DO NOTHING",
                 dimensions,
             )
-            [[found]] = self._execute("SELECT dimensions FROM holodeck_collections WHERE name = %s")
+            [[size]] = self._execute("SELECT dimensions FROM {collections} WHERE name = %s")
         if not self._has_vectors:
             logger.info("PostgreSQL at %s has no pgvector; searching in memory", self.address)
-        if found != dimensions:
+        if size != dimensions:
             self.close()
-            raise OtherDimensions(found, dimensions)
+            raise OtherDimensions(size, dimensions)
 
     def _empty(self, dimensions: int) -> None:
-        self._execute("DELETE FROM {table} WHERE collection = %s")
-        self._execute("DELETE FROM holodeck_manifest WHERE collection = %s")
+        self._execute("DELETE FROM {chunks} WHERE collection = %s")
+        self._execute("DELETE FROM {manifest} WHERE collection = %s")
         # the number of changes goes on, as other runs may have read the old chunks
         self._execute(
-            "INSERT INTO holodeck_collections AS old VALUES (%s, %s) ON CONFLICT (name) DO UPDATE"
+            "INSERT INTO {collections} AS old VALUES (%s, %s) ON CONFLICT (name) DO UPDATE"
             " SET dimensions = EXCLUDED.dimensions, changes = old.changes + 1",
             dimensions,
         )
@@ -155,10 +151,13 @@ class PostgresAdapter:
             client.execute(SQL(statement).format(table=Identifier(self._table), type=kind))
 
     def _execute(self, query: LiteralString, *values: object) -> list[Any]:
-        """Run a query whose parameters are the collection and `values`; return its rows."""
         from psycopg.sql import SQL, Identifier
 
-        statement = SQL(query).format(table=Identifier(self._table))
+        statement = SQL(query).format(
+            chunks=Identifier(self._table),
+            manifest=Identifier("holodeck_manifest"),
+            collections=Identifier("holodeck_collections"),
+        )
         cursor = self._connected.execute(statement, (self._name, *values), binary=True)
         return cursor.fetchall() if cursor.description else []
 
@@ -168,7 +167,7 @@ class PostgresAdapter:
             raise StoreProblem("the store is not open")
         return self._client
 
-    def _run(self, call: Callable[[], T]) -> T:
+    def _run(self, call: Callable[[], T], *, writes: bool = False) -> T:  # noqa: ARG002 - it need not know
         """Return what a call returns in a transaction.
 
         If the server has closed the connection in the meantime, connect again, once.
@@ -209,79 +208,29 @@ class PostgresAdapter:
             for row in rows:
                 copy.write_row(row)
 
-    def delete(self, document: str) -> None:
-        self._run(lambda: self._forget(document))
-
     def _forget(self, document: str) -> None:
-        self._execute("DELETE FROM {table} WHERE collection = %s AND document = %s", document)
-        self._execute(
-            "DELETE FROM holodeck_manifest WHERE collection = %s AND document = %s", document
-        )
-        self._execute("UPDATE holodeck_collections SET changes = changes + 1 WHERE name = %s")
+        super()._forget(document)
+        self._execute("UPDATE {collections} SET changes = changes + 1 WHERE name = %s")
+
+    def _state(self) -> object:
+        return self._execute("SELECT changes FROM {collections} WHERE name = %s")
 
     def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         if self._has_vectors:
             return self._run(lambda: self._search_by_pgvector(vector, top_k))
-        return self._run(lambda: self._search_in_memory(vector, top_k))
+        return super().search(vector, top_k)
 
     def _search_by_pgvector(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
         # all vectors have length 1, so that the product is the cosine; <#> gives its negative
-        found = self._execute(
+        rows = self._execute(
             "SELECT document, position, id, text, metadata, embedding <#> query AS distance"
-            " FROM {table}, (SELECT %s AS name, %s::vector AS query) AS asked"
+            " FROM {chunks}, (SELECT %s AS name, %s::vector AS query) AS asked"
             " WHERE collection = asked.name"
             ' ORDER BY distance, document COLLATE "C", position LIMIT %s',
             _literal(vector),
             top_k,
         )
-        return [(_row(*values), -distance) for *values, distance in found]
-
-    def _search_in_memory(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
-        best = self._current_index().best(vector, top_k)
-        return [(self._row(key), score) for key, score in best]
-
-    def _current_index(self) -> VectorIndex:
-        [[changes]] = self._execute("SELECT changes FROM holodeck_collections WHERE name = %s")
-        if self._index is None or self._indexed != changes:
-            found = self._execute(
-                "SELECT document, position, embedding FROM {table} WHERE collection = %s"
-            )
-            matrix = matrix_of([blob for _, _, blob in found], self._dimensions)
-            self._index = VectorIndex([RowKey(one, position) for one, position, _ in found], matrix)
-            self._indexed = changes
-        return self._index
-
-    def _row(self, key: RowKey) -> StoredChunk:
-        [values] = self._execute(
-            "SELECT document, position, id, text, metadata FROM {table}"
-            " WHERE collection = %s AND document = %s AND position = %s",
-            *key,
-        )
-        return _row(*values)
-
-    def rows(self) -> Iterable[StoredChunk]:
-        select: LiteralString = (
-            "SELECT document, position, id, text, metadata FROM {table} WHERE collection = %s"
-        )
-        return [_row(*values) for values in self._run(lambda: self._execute(select))]
-
-    def manifest(self) -> dict[str, str]:
-        select: LiteralString = (
-            "SELECT document, fingerprint FROM holodeck_manifest WHERE collection = %s"
-        )
-        return dict(self._run(lambda: self._execute(select)))
-
-    def set_manifest(self, document: str, fingerprint: str | None) -> None:
-        def change() -> None:
-            self._execute(
-                "DELETE FROM holodeck_manifest WHERE collection = %s AND document = %s", document
-            )
-            if fingerprint is not None:
-                self._execute(
-                    "INSERT INTO holodeck_manifest VALUES (%s, %s, %s)", document, fingerprint
-                )
-
-        self._run(change)
+        return [(StoredChunk(RowKey(*row[:2]), *row[2:-1]), -row[-1]) for row in rows]
 
     def close(self) -> None:
         if self._client is not None:
@@ -323,7 +272,3 @@ def _enable_pgvector(client: "Client") -> bool:
 def _literal(vector: "Vector") -> str:
     """Return the vector as pgvector writes it."""
     return f"[{','.join(format(number, '.9g') for number in vector.tolist())}]"
-
-
-def _row(document: str, position: int, *rest: str) -> StoredChunk:
-    return StoredChunk(RowKey(document, position), *rest)

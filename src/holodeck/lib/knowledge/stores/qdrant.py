@@ -61,11 +61,11 @@ class QdrantAdapter:
             if empty:
                 for name in (self._points, self._manifest):
                     client.delete_collection(name)
-            found = self._create(client, self._points, dimensions)
+            size = self._create(client, self._points, dimensions)
             self._create(client, self._manifest, 1)
-        if found != dimensions:
+        if size != dimensions:
             self.close()
-            raise OtherDimensions(found, dimensions)
+            raise OtherDimensions(size, dimensions)
 
     def _connect(self) -> "QdrantClient":
         from qdrant_client import QdrantClient
@@ -89,10 +89,10 @@ class QdrantAdapter:
             if self._folder is None:
                 client.create_payload_index(name, "document", models.PayloadSchemaType.KEYWORD)
             return dimensions
-        found = client.get_collection(name).config.params.vectors
-        if not isinstance(found, models.VectorParams):
+        vectors = client.get_collection(name).config.params.vectors
+        if not isinstance(vectors, models.VectorParams):
             raise StoreProblem(f"the collection {name!r} is of another program; remove it")
-        size: int = found.size
+        size: int = vectors.size
         return size
 
     @contextmanager
@@ -133,26 +133,26 @@ class QdrantAdapter:
         # results must not change from run to run; a folder is always searched exactly
         exact = None if self._folder else models.SearchParams(exact=True)
         with self._using() as client:
-            found = client.query_points(
+            response = client.query_points(
                 self._points, query=vector.tolist(), limit=top_k, search_params=exact
             )
-        return [(_row(point.payload or {}), point.score) for point in found.points]
+        return [(_row(point.payload or {}), point.score) for point in response.points]
 
     def rows(self) -> Iterable[StoredChunk]:
         return [_row(payload) for payload in self._payloads(self._points)]
 
     def manifest(self) -> dict[str, str]:
-        found = self._payloads(self._manifest)
-        return {payload["document"]: payload["fingerprint"] for payload in found}
+        payloads = self._payloads(self._manifest)
+        return {payload["document"]: payload["fingerprint"] for payload in payloads}
 
     def _payloads(self, name: str) -> list[dict[str, Any]]:
-        found, offset = list[dict[str, Any]](), None
+        payloads, offset = list[dict[str, Any]](), None
         while True:
             with self._using() as client:
                 points, offset = client.scroll(name, limit=_PER_REQUEST, offset=offset)
-            found += [point.payload or {} for point in points]
+            payloads += [point.payload or {} for point in points]
             if offset is None:
-                return found
+                return payloads
 
     def set_manifest(self, document: str, fingerprint: str | None) -> None:
         from qdrant_client import models

@@ -2,20 +2,17 @@
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
-    RowKey,
+    SqlAdapter,
     StoreContext,
     StoredChunk,
     StoreProblem,
-    VectorIndex,
     collection_name,
-    matrix_of,
     to_bytes,
 )
 from holodeck.lib.support.files import create_file, exclusive_lock, make_folder
@@ -23,6 +20,8 @@ from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.base import Vector
+
+T = TypeVar("T")
 
 IN_MEMORY = frozenset({VectorStoreProvider.IN_MEMORY, VectorStoreProvider.FAISS})
 """Providers whose collections end with the run."""
@@ -46,13 +45,14 @@ _SCHEMA = f"""
 """
 
 
-class SqliteAdapter:
+class SqliteAdapter(SqlAdapter):
     """A collection in a SQLite file, which several processes may use, or in memory.
 
     The vectors are read into one array by the first search, and again after a change of the file.
     """
 
     def __init__(self, config: DatabaseConfig, context: StoreContext) -> None:
+        super().__init__()
         self._name = context.collection
         name = f"{collection_name(context.collection)}.sqlite"
         default = context.cache / "vectorstores" / name
@@ -64,10 +64,6 @@ class SqliteAdapter:
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
         """The file when it was opened."""
-        self._dimensions = 0
-        self._index: VectorIndex | None = None
-        self._indexed: tuple[int, int] | None = None
-        """The state of the file that the index was made from."""
 
     @property
     def address(self) -> str:
@@ -94,18 +90,20 @@ class SqliteAdapter:
                 self._connection = _connect(self._path, self._wait_s)
             self._opened = self._path.stat()
         self._dimensions = dimensions
-        with self._writing() as file:
-            if empty:
-                file.execute("DELETE FROM chunks WHERE collection = ?", (self._name,))
-                file.execute("DELETE FROM manifest WHERE collection = ?", (self._name,))
-                file.execute("DELETE FROM collections WHERE name = ?", (self._name,))
-            values = (self._name, dimensions)
-            file.execute("INSERT OR IGNORE INTO collections VALUES (?, ?)", values)
-            select = "SELECT dimensions FROM collections WHERE name = ?"
-            [size] = file.execute(select, (self._name,)).fetchone()
+        size = self._run(lambda: self._create(dimensions, empty=empty), writes=True)
         if size != dimensions:
             self.close()
             raise OtherDimensions(size, dimensions)
+
+    def _create(self, dimensions: int, *, empty: bool) -> int:
+        """Create the collection if it is missing; return the size of its vectors."""
+        if empty:
+            self._execute("DELETE FROM {chunks} WHERE collection = %s")
+            self._execute("DELETE FROM {manifest} WHERE collection = %s")
+            self._execute("DELETE FROM {collections} WHERE name = %s")
+        self._execute("INSERT OR IGNORE INTO {collections} VALUES (%s, %s)", dimensions)
+        [[size]] = self._execute("SELECT dimensions FROM {collections} WHERE name = %s")
+        return int(size)
 
     def replace(
         self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
@@ -114,65 +112,39 @@ class SqliteAdapter:
             (self._name, *row.key, row.id, row.text, row.metadata, to_bytes(vector))
             for row, vector in zip(rows, vectors, strict=True)
         ]
-        with self._writing() as file:
-            self._forget(file, document)
-            file.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
-    def delete(self, document: str) -> None:
-        with self._writing() as file:
-            self._forget(file, document)
+        def store() -> None:
+            self._forget(document)
+            self._file.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
-    def _forget(self, file: sqlite3.Connection, document: str) -> None:
-        values = (self._name, document)
-        file.execute("DELETE FROM chunks WHERE collection = ? AND document = ?", values)
-        file.execute("DELETE FROM manifest WHERE collection = ? AND document = ?", values)
+        self._run(store, writes=True)
 
-    def search(self, vector: "Vector", top_k: int) -> list[tuple[StoredChunk, float]]:
-        with self._reading() as file:
-            index = self._current_index(file)
-            best = index.best(vector, top_k)
-            return [(self._row(file, key), score) for key, score in best]
-
-    def _current_index(self, file: sqlite3.Connection) -> VectorIndex:
+    def _state(self) -> object:
         # the version changes with commits of other connections, the number with those of this one
-        [version] = file.execute("PRAGMA data_version").fetchone()
-        state = (version, file.total_changes)
-        if self._index is None or self._indexed != state:
-            select = "SELECT document, position, embedding FROM chunks WHERE collection = ?"
-            rows = file.execute(select, (self._name,)).fetchall()
-            matrix = matrix_of([blob for *_, blob in rows], self._dimensions)
-            self._index = VectorIndex([RowKey(*key) for *key, _ in rows], matrix)
-            self._indexed = state
-        return self._index
+        [version] = self._file.execute("PRAGMA data_version").fetchone()
+        return version, self._file.total_changes
 
-    def _row(self, file: sqlite3.Connection, key: RowKey) -> StoredChunk:
-        select = (
-            "SELECT id, text, metadata FROM chunks"
-            " WHERE collection = ? AND document = ? AND position = ?"
-        )
-        return StoredChunk(key, *file.execute(select, (self._name, *key)).fetchone())
+    def _execute(self, query: LiteralString, *values: object) -> list[Any]:
+        tables = {name: name for name in ("chunks", "manifest", "collections")}
+        statement = query.format(**tables).replace("%s", "?")
+        return self._file.execute(statement, (self._name, *values)).fetchall()
 
-    def rows(self) -> Iterable[StoredChunk]:
-        select = "SELECT document, position, id, text, metadata FROM chunks WHERE collection = ?"
-        rows = self._file.execute(select, (self._name,)).fetchall()
-        return [StoredChunk(RowKey(*row[:2]), *row[2:]) for row in rows]
-
-    def manifest(self) -> dict[str, str]:
-        select = "SELECT document, fingerprint FROM manifest WHERE collection = ?"
-        return dict(self._file.execute(select, (self._name,)).fetchall())
-
-    def set_manifest(self, document: str, fingerprint: str | None) -> None:
-        with self._writing() as file:
-            delete = "DELETE FROM manifest WHERE collection = ? AND document = ?"
-            file.execute(delete, (self._name, document))
-            if fingerprint is not None:
-                values = (self._name, document, fingerprint)
-                file.execute("INSERT INTO manifest VALUES (?, ?, ?)", values)
+    def _run(self, call: Callable[[], T], *, writes: bool = False) -> T:
+        file = self._file
+        file.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        try:
+            value = call()
+        except BaseException:
+            if file.in_transaction:
+                file.execute("ROLLBACK")
+            raise
+        file.execute("COMMIT")
+        return value
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._connection = self._index = self._indexed = None
+        self._connection = self._index = None
 
     def explain(self, error: Exception) -> str | None:
         is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
@@ -188,25 +160,6 @@ class SqliteAdapter:
         if isinstance(error, OSError):
             return f"{error.strerror or error}; check the path and its permissions"
         return None
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        yield from _transaction(self._file, "BEGIN IMMEDIATE")
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        yield from _transaction(self._file, "BEGIN")
-
-
-def _transaction(file: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
-    file.execute(begin)
-    try:
-        yield file
-    except BaseException:
-        if file.in_transaction:
-            file.execute("ROLLBACK")
-        raise
-    file.execute("COMMIT")
 
 
 def _connect(path: Path | str, wait_s: float) -> sqlite3.Connection:

@@ -1,16 +1,10 @@
-"""The result of a suite on the terminal, as HTML and as JSON, and as a report of test cases."""
+"""The result of a suite on the terminal."""
 
-from pathlib import Path
 from typing import Any
 
-from holodeck.lib.reports.formats import generate_json_report, write_report_text
-from holodeck.lib.reports.html import page_of
-from holodeck.lib.reports.page_file import render_page
 from holodeck.lib.support.text import inert, one_line
 from holodeck.lib.ui.live import echo
 from holodeck.suite.results import RunResult
-
-__all__ = ["CLIReporter", "HTMLReporter", "JSONReporter"]
 
 _MAX_TEXT = 300
 _TITLES = ("Scenario", "Status", "Score", "Duration", "Details")
@@ -52,25 +46,3 @@ class CLIReporter:
                 echo(line)
             else:  # a line that is broken could begin a command to a CI service
                 self.console.print(inert(line), markup=False, highlight=False, soft_wrap=True)
-
-
-class HTMLReporter:
-    """Returns a page that needs no other file and shows every text as it is."""
-
-    def report(self, result: RunResult, output_path: str | Path | None = None) -> str:
-        """Return the HTML, and write it to a file if there is a path. Raises ReportError."""
-        html = render_page(page_of(result.to_report(), "Suite Report", "scenario"))
-        if output_path is not None:
-            write_report_text(html, Path(output_path))
-        return html
-
-
-class JSONReporter:
-    """Returns the result as JSON, from which `RunResult.model_validate_json` reads it again."""
-
-    def report(self, result: RunResult, output_path: str | Path | None = None) -> str:
-        """Return the JSON, and write it to a file if there is a path. Raises ReportError."""
-        text = generate_json_report(result)
-        if output_path is not None:
-            write_report_text(text, Path(output_path))
-        return text
