@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from holodeck.config.checks.findings import Finding
     from holodeck.lib.compare.against import SecondAgent
     from holodeck.lib.compare.regression_gate import GateOptions
-    from holodeck.lib.test_runner.resume import ResumeOptions
-    from holodeck.lib.test_runner.session import ResumedRun, RunSession, SessionAgent
+    from holodeck.lib.test_runner.session import RunSession, SessionAgent
     from holodeck.models.test_result import TestReport
 
 logger = logging.getLogger(__name__)
@@ -68,8 +67,12 @@ class TestOptions:
     preview_mode: Literal["list", "plan"] | None = None
     """What to show instead of running; None for a run."""
     as_json: bool = False
-    resume: "ResumeOptions | None" = None
+    resume: str | None = None
     """The run to resume; None for a new run."""
+    retry_errors: bool = False
+    """Whether cases whose agent or metric failed run again."""
+    force: bool = False
+    """Whether the cases that have changed run again; otherwise a change is an error."""
     debug: bool = False
     """Whether a person types the messages of simulated users."""
     against: str | None = None
@@ -409,9 +412,9 @@ def _agents_to_run(
 
     second, resume, runs = tested.second, options.resume, []
     if resume is not None:
-        from holodeck.lib.test_runner.resume import find_runs, repeat_selection, resume_runs
+        from holodeck.lib.test_runner.resume import find_runs, repeat_selection, resume_run
 
-        runs = find_runs(resume.run, tested.agent.base_dir, is_comparison=second is not None)
+        runs = find_runs(resume, tested.agent.base_dir, is_comparison=second is not None)
     # A run of --watch gets the selection again, because cases may have been added since.
     is_watched = context.read_tracker is not None
     if runs and not options.request.args() and not is_watched:
@@ -423,9 +426,10 @@ def _agents_to_run(
     agents = [(tested.target.path, agent)]
     if second is not None:
         agents.append((second.argument, second.with_tests_of(agent)))
-    resumed: Sequence[ResumedRun] = ()
-    if resume is not None:
-        resumed = resume_runs([agent for _, agent in agents], runs, resume, context.warn)
+    resumed = [
+        resume_run(agent, run, context.warn, retry_errors=options.retry_errors, force=options.force)
+        for (_, agent), run in zip(agents, runs, strict=False)
+    ]
     settings = tested.settings
     if options.debug:
         if not any(case.is_scripted_or_simulated for case in agent.test_cases or []):

@@ -4,7 +4,6 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -172,7 +171,9 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     pair = None if other is None else compare_judges(result, other)
     write_text(sys.stdout, cli_context.clean(render_table(result, limits, people, pair)))
     if json_file is not None:
-        _write_json(json_file, to_json(result, limits, people, pair), cli_context)
+        data = to_json(result, limits, people, pair)
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        write_report_text(cli_context.redactor.redact(text), json_file)
     if metric is not None:
         path = subject.save(look, result, limits, is_trusted=save)
         what = "Stored" if save else "Stored the look, but not the result,"
@@ -243,8 +244,3 @@ class _Progress:
         elif tenth > self._last_tenth:
             echo(f"judged {done} of {planned}", err=True)
         self._last_tenth = tenth
-
-
-def _write_json(path: Path, data: dict[str, Any], context: CliContext) -> None:
-    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    write_report_text(context.redactor.redact(text), path)

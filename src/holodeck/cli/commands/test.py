@@ -21,7 +21,6 @@ from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
     from holodeck.lib.compare.regression_gate import GateOptions
-    from holodeck.lib.test_runner.resume import ResumeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -207,7 +206,9 @@ def test(
         targets=report_targets(outputs, report_format),
         preview_mode=preview_mode,
         as_json=options["as_json"],
-        resume=_resume_options(options),
+        resume=options["resume"],
+        retry_errors=options["retry_errors"],
+        force=options["force"],
         debug=options["debug"],
         against=options["against"],
         fail_on=options["fail_on"],
@@ -248,14 +249,6 @@ def _preview_mode(
         if value:
             raise click.UsageError(f"{flags[0]} runs nothing; remove {flag}")
     return "list" if options["only_list"] else "plan"
-
-
-def _resume_options(options: Mapping[str, Any]) -> "ResumeOptions | None":
-    if options["resume"] is None:
-        return None
-    from holodeck.lib.test_runner.resume import ResumeOptions
-
-    return ResumeOptions(options["resume"], options["retry_errors"], options["force"])
 
 
 def _check_resume(options: Mapping[str, Any]) -> None:

@@ -136,7 +136,7 @@ def _as_text(
         lines = list(map(str, errors_first[:_MAX_FINDINGS]))
         lines.append(f"and {len(findings) - _MAX_FINDINGS} more; --json shows all")
     lines += [f"{path}: {line}" for line in loaded or ()]
-    code = _user_code(agent) if loaded is None else []
+    code = list(dict.fromkeys(name for _, name in named_code(agent))) if loaded is None else []
     if code:
         names = ", ".join(shorten(name, _MAX_NAME_CHARACTERS) for name in code[:_MAX_NAMES])
         more = ", …" if len(code) > _MAX_NAMES else ""
@@ -151,11 +151,6 @@ def _as_text(
     elif findings:
         verdict = f"ok, {plural(len(findings), 'warning')}"
     return "\n".join([*lines, f"{path}: {_contents(agent)}: {verdict}"])
-
-
-def _user_code(agent: Agent) -> list[str]:
-    """Return the user's modules that a run imports, in the order of the file."""
-    return list(dict.fromkeys(name for _, name in named_code(agent)))
 
 
 def _contents(agent: Agent) -> str:

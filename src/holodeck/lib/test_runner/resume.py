@@ -1,7 +1,6 @@
 """Which results of an earlier run a new run keeps, and which cases it runs."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import holodeck
@@ -22,17 +21,6 @@ from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
 
 OPTION = "--resume"
-
-
-@dataclass(frozen=True)
-class ResumeOptions:
-    """What the command line says about a run to resume."""
-
-    run: str
-    retry_errors: bool = False
-    """Whether cases whose agent or metric failed run again."""
-    force: bool = False
-    """Whether the cases that have changed run again; otherwise a change is an error."""
 
 
 def find_runs(name: str, folder: Path, *, is_comparison: bool) -> list[Run]:
@@ -67,22 +55,21 @@ def repeat_selection(agent: Agent, run: Run) -> tuple[Agent, Selection | None]:
     return agent.with_cases(indexes), selection.now(len(present), len(indexes))
 
 
-def resume_runs(
-    agents: Sequence[Agent],
-    runs: Sequence[Run],
-    options: ResumeOptions,
-    warn: Callable[[str], None],
-) -> list[ResumedRun]:
-    """Return the results to keep of the run of each agent, and print how many there are.
-
-    Raises ConfigError if a run goes on or its agent has changed.
-    """
-    return [_resume_run(agent, run, options, warn) for agent, run in zip(agents, runs, strict=True)]
-
-
-def _resume_run(
-    agent: Agent, run: Run, options: ResumeOptions, warn: Callable[[str], None]
+def resume_run(
+    agent: Agent, run: Run, warn: Callable[[str], None], *, retry_errors: bool, force: bool
 ) -> ResumedRun:
+    """Return the results to keep of a run of the agent, and print how many there are.
+
+    Args:
+        agent: The agent, as it is now.
+        run: The earlier run.
+        warn: Prints a warning.
+        retry_errors: Whether cases whose agent or metric failed run again.
+        force: Whether the cases that have changed run again; otherwise a change is an error.
+
+    Raises:
+        ConfigError: The run goes on, or its agent has changed.
+    """
     if run.is_running:
         raise ConfigError(OPTION, f"run {run.id} is still running; wait for it, or stop it")
     for warning in run.warnings:
@@ -90,7 +77,7 @@ def _resume_run(
     present = fingerprint_of(agent)
     lines = describe_changes(run, present, holodeck.__version__)
     changed = "".join(f"\n  {line}" for line in lines)
-    if changed and not options.force:
+    if changed and not force:
         raise ConfigError(
             OPTION,
             f"the configuration has changed since run {run.id}:{changed}\n"
@@ -98,7 +85,7 @@ def _resume_run(
         )
     if changed:
         echo(f"Changed since run {run.id}:{changed}", err=True)
-    results = reusable_results(run, present, retry_errors=options.retry_errors)
+    results = reusable_results(run, present, retry_errors=retry_errors)
     count = len(agent.test_cases or [])
     left = plural(count - len(results), "case runs", "cases run")
     echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)

@@ -75,6 +75,7 @@ def build_plan(
     ]
     past = [estimate for _, estimate in run]
     judge_calls = sum(_judged_checks(agent, case) * _least_runs(case) for case, _ in run)
+    calls = [_agent_calls(case) for case, _ in run]
     is_replaying = settings.cache_mode == "replay"
     uses_cache = is_replaying or settings.cache_mode == "auto"
     cacheable = sum(
@@ -91,7 +92,9 @@ def build_plan(
         skipped=len(cases) - len(run),
         selection=selection,
         parallel=settings.parallel_test_cases or 1,
-        agent_calls=_add_bounds([_agent_calls(case) for case, _ in run]),
+        agent_calls=Bounds(
+            least=sum(least for least, _ in calls), most=sum(most for _, most in calls)
+        ),
         judge_calls=Bounds(least=least, most=None if is_judged else 0),
         duration_ms=_estimate([estimate.duration_ms for estimate in past]),
         agent_tokens=_estimate([estimate.agent_tokens for estimate in past]),
@@ -109,11 +112,12 @@ def build_plan(
     )
 
 
-def _agent_calls(case: TestCaseModel) -> Bounds:
+def _agent_calls(case: TestCaseModel) -> tuple[int, int]:
+    """Return how often a case calls the agent, at least and at most."""
     turns = len(case.turns) if case.turns is not None else 1
     least, most = (1, _most_turns(case)) if case.is_scripted_or_simulated else (turns, turns)
     attempts = 1 + (case.retries or 0)
-    return Bounds(least=least * _least_runs(case), most=most * (case.repeat or 1) * attempts)
+    return least * _least_runs(case), most * (case.repeat or 1) * attempts
 
 
 def _least_runs(case: TestCaseModel) -> int:
@@ -135,14 +139,6 @@ def _most_turns(case: TestCaseModel) -> int:
         most if proceed is None or proceed.turns is None else proceed.turns for proceed in proceeds
     )
     return turns + kinds.count(("agent", None))
-
-
-def _add_bounds(bounds: Sequence[Bounds]) -> Bounds:
-    most = [bound.most for bound in bounds if bound.most is not None]
-    return Bounds(
-        least=sum(bound.least for bound in bounds),
-        most=sum(most) if len(most) == len(bounds) else None,
-    )
 
 
 def _judged_checks(agent: Agent, case: TestCaseModel) -> int:

@@ -149,7 +149,8 @@ class _Worker:
         finally:
             self._pool.forget(self)
             await self.slots.close()
-            self._end_activities()
+            for number in list(self._activities):
+                self._end_activity(number)
             self._fail(ended)
 
     def _read(self, data: bytes) -> None:
@@ -248,10 +249,6 @@ class _Worker:
         activities, activity = displayed.get(), self._activities.pop(number, None)
         if activities is not None and activity is not None:
             activities.remove(activity)
-
-    def _end_activities(self) -> None:
-        for number in list(self._activities):
-            self._end_activity(number)
 
 
 class WorkerPool:
