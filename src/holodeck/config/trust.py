@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 from holodeck.config.checks.findings import Finding, raise_on_errors
-from holodeck.config.environment import Environment
+from holodeck.config.environment import Environment, values_in
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
@@ -250,7 +250,16 @@ def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Ad
     for address in addresses:
         if address.is_local or address.is_providers_own:
             continue
-        source = next((s for text, s in values if _names_one_of(text, address.hosts)), None)
+        parts = {value.lower() for value in values_in.get(address.text, ())}
+        source = next(
+            (
+                source
+                for text, source in values
+                if _names_one_of(text, address.hosts)
+                or (text in parts and any(text in host for host in address.hosts))
+            ),
+            None,
+        )
         if source is not None:
             yield address, source
 
