@@ -137,18 +137,13 @@ async def stream_with_limit(
     pieces = aiter(pieces)
     try:
         while True:
-            piece = await call_with_limit(partial(_next_piece, pieces), limit_s)
+            piece = await call_with_limit(partial(anext, pieces, None), limit_s)
             if piece is None:
                 return
             yield piece
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-
-
-async def _next_piece(pieces: AsyncIterator[str]) -> str | None:
-    """Return the next piece of a stream; None at its end."""
-    return await anext(pieces, None)
 
 
 @dataclass(frozen=True)
