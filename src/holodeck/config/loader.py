@@ -238,7 +238,7 @@ class ConfigLoader:
         return agent.model_copy(update={"backend": given.backend})
 
     def load_global_config(self) -> GlobalConfig | None:
-        """Return the user's configuration, or None without one."""
+        """Return the user's configuration, or None if there is none."""
         for folder in user_folders(self.environment()):
             found = self._config_in(folder)
             if found is not None:
@@ -250,7 +250,7 @@ class ConfigLoader:
         return None
 
     def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:
-        """Return the configuration beside an agent.yaml, or None without one."""
+        """Return the configuration beside an agent.yaml, or None if there is none."""
         return self._config_in(Path(project_dir).absolute())
 
     def merge_configs(

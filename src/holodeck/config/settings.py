@@ -37,7 +37,7 @@ OTHER_VARIABLES = {
 
 @dataclass(frozen=True)
 class SettingsLayer:
-    """Settings from one source; `name` stands for the source of values without one."""
+    """Settings from a source; `name` stands for the source of values without one."""
 
     config: ExecutionConfig | None
     name: str = "given"
@@ -320,7 +320,7 @@ def overridden_notice(rows: Sequence[EffectiveSetting]) -> str | None:
 
 
 def describe_variable(variable: str, env: Mapping[str, str]) -> str:
-    """Return the name of a variable, and the `.env` file that sets it if there is one."""
+    """Return the name of a variable, and the `.env` file that sets it, if any."""
     source = env.source_of(variable) if isinstance(env, Environment) else None
     return variable if source in (None, PROCESS_LAYER) else f"{variable} in {source}"
 

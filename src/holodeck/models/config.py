@@ -295,7 +295,7 @@ class SettingField:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags, the long one first; () for a setting without any."""
+        """The flags, the long flag first; () for a setting without any."""
         return self.setting.flags(self.field)
 
     @property
