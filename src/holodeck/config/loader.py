@@ -50,8 +50,7 @@ from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
-from holodeck.models.setting import COMMAND_LINE
+from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.tool import McpTool
 
 logger = logging.getLogger(__name__)

@@ -20,9 +20,14 @@ from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.support.text import nearest_word, quote
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig, SettingField, setting_fields
+from holodeck.models.config import (
+    ExecutionConfig,
+    GlobalConfig,
+    SettingField,
+    setting_fields,
+    validate_min_pass,
+)
 from holodeck.models.llm import PROVIDERS, LLMProvider
-from holodeck.models.setting import validate_min_pass
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"

@@ -16,11 +16,10 @@ from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
-from holodeck.models.config import GlobalConfig
+from holodeck.models.config import GlobalConfig, Setting
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
-from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool, McpTool, is_loopback
 from holodeck.models.tools.database import DatabaseConfig
 from holodeck.models.tools.knowledge import S3_ENDPOINTS, KnowledgeTool

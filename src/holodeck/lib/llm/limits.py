@@ -20,9 +20,8 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.llm.limiter import Limiters, time_limit
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.text import describe
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.results.outcome import Attempt
-from holodeck.models.setting import Setting
 
 T = TypeVar("T")
 
