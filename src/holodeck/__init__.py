@@ -81,7 +81,7 @@ _MODULES = {
 }
 """Name → module, for the names that are not in `holodeck.errors`."""
 RENDERERS |= {
-    "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
+    "markdown": "holodeck.lib.reports.markdown_report:generate_markdown_report",
     "json": "holodeck.lib.reports.formats:generate_json_report",
     "notebook": "holodeck.lib.reports.tables:render_notebook_table",
     "cases": "holodeck.lib.reports.tables:cases_dataframe",

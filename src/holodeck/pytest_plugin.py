@@ -6,6 +6,7 @@ Its functions import what they need: a test run without agents imports only this
 from __future__ import annotations
 
 import fnmatch
+import linecache
 import os
 import re
 import warnings
@@ -303,6 +304,10 @@ class _ReportCollector:
         text = str(warning_message.message)
         if inert(text) != text:  # pytest prints it, and libraries quote what an agent said
             warning_message.message = Warning(inert(text))
+        place = (warning_message.filename, warning_message.lineno)
+        # pytest prints the line of the source, too
+        warning_message.line = inert(linecache.getline(*place).strip(), keep_newlines=False)
+        warning_message.filename = inert(place[0], keep_newlines=False)
         if _NEVER_RUN.search(text):
             self._scenarios.never_run.append(nodeid)
 

@@ -260,3 +260,19 @@ def test_no_line_of_pytest_about_a_hostile_file_is_obeyed(hostile):
         assert "1 failed" in shown
         assert "1 error" in shown
         assert obeyed(shown) == []
+
+
+def test_the_source_line_and_file_of_a_warning_are_not_obeyed(bot_dir):
+    bot_dir.write(
+        "test_it.py",
+        "import warnings\n\n"
+        "def test_it():\n"
+        "    warnings.warn('hello')  # \x1b]0;PWNED\x07 ::error::x ##vso[task]x\n"
+        "    warnings.warn_explicit('other', UserWarning, '\\x1b[2J##[error]x.py', 1)\n",
+    )
+
+    shown = run_pytest(bot_dir.path, "-p", "no:cacheprovider", "test_it.py")
+
+    assert "1 passed" in shown
+    assert "2 warnings" in shown
+    assert obeyed(shown) == []

@@ -246,6 +246,28 @@ def test_a_variable_of_a_dotenv_file_in_the_yaml_needs_consent_too(agent_dir):
     assert agent_dir.server.requests == []
 
 
+@pytest.mark.parametrize(
+    "endpoint", ["http://${FIRST}${SECOND}:{port}/v1", "${SCHEME}${FIRST}${SECOND}:{port}/v1"]
+)
+def test_a_host_of_several_variables_of_a_dotenv_file_needs_consent_too(agent_dir, endpoint):
+    agent_dir.write(".env", "SCHEME=http://\nFIRST=0.0\nSECOND=.0.0\n")
+    port = elsewhere(agent_dir.server).split(":")[2].split("/")[0]
+    agent_dir.write_agent(model=model(endpoint=endpoint.replace("{port}", port)))
+
+    ran = agent_dir.run("test", env=KEY)
+
+    assert (ran.code, agent_dir.server.requests) == (2, [])
+    assert agent_dir.run("test", "--trust", env=KEY).code == 0
+
+
+def test_a_variable_of_a_dotenv_file_in_the_path_of_an_endpoint_needs_no_consent(agent_dir):
+    agent_dir.write(".env", "VERSION=v1\nEMPTY=\n")
+    endpoint = elsewhere(agent_dir.server).replace("/v1", "/${VERSION}${EMPTY}")
+    agent_dir.write_agent(model=model(endpoint=endpoint))
+
+    assert agent_dir.run("test", env=KEY).code == 0
+
+
 def test_endpoints_of_the_environment_and_of_this_machine_need_no_consent(agent_dir):
     agent_dir.write_agent(model=model())
     outer = agent_dir.run("test", env=KEY | {"OPENAI_BASE_URL": elsewhere(agent_dir.server)})

@@ -11,6 +11,10 @@ from holodeck.lib.support.trust import is_untrusted
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
+_MAX_ADDRESS = 2_000
+"""Characters of the longest text that can be the address of a server."""
+values_in: dict[str, list[str]] = {}
+"""Texts after substitution → the values in them that a `.env` file of a project has chosen."""
 PROCESS_LAYER = "environment"
 """The source of variables of the process."""
 
@@ -82,7 +86,13 @@ class Environment(Mapping[str, str]):
         An empty variable gets the default too. Raises ValueError for a variable that is not set
         and has no default, and for all but those of the agent's `.env` if nobody trusts the text.
         """
-        return _REFERENCE.sub(self._replacement, text)
+        replaced = _REFERENCE.sub(self._replacement, text)
+        if replaced != text and len(replaced) <= _MAX_ADDRESS:
+            names = {match[2] for match in _REFERENCE.finditer(text)} & self.keys()
+            values = [self[name] for name in names if self[name] and not self.is_users(name)]
+            if values:
+                values_in[replaced] = values
+        return replaced
 
     def _replacement(self, match: re.Match[str]) -> str:
         escaped, name, default = match.groups()

@@ -52,7 +52,7 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
 
 
 def option(declared: SettingField) -> Callable[[F], F]:
-    """Return the option of one setting; a switch also has an opposite, as in `--no-quiet`."""
+    """Return the option of a setting; a switch also has an opposite, as in `--no-quiet`."""
     setting = declared.setting
     names = list(declared.flags)
     attributes: dict[str, Any] = {"type": SettingType(declared), "metavar": setting.metavar}

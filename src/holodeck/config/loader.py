@@ -50,8 +50,7 @@ from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
-from holodeck.models.setting import COMMAND_LINE
+from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.tool import McpTool
 
 logger = logging.getLogger(__name__)
@@ -238,7 +237,7 @@ class ConfigLoader:
         return agent.model_copy(update={"backend": given.backend})
 
     def load_global_config(self) -> GlobalConfig | None:
-        """Return the user's configuration, or None without one."""
+        """Return the user's configuration, or None if there is none."""
         for folder in user_folders(self.environment()):
             found = self._config_in(folder)
             if found is not None:
@@ -250,7 +249,7 @@ class ConfigLoader:
         return None
 
     def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:
-        """Return the configuration beside an agent.yaml, or None without one."""
+        """Return the configuration beside an agent.yaml, or None if there is none."""
         return self._config_in(Path(project_dir).absolute())
 
     def merge_configs(

@@ -20,9 +20,14 @@ from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.support.text import nearest_word, quote
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig, SettingField, setting_fields
+from holodeck.models.config import (
+    ExecutionConfig,
+    GlobalConfig,
+    SettingField,
+    setting_fields,
+    validate_min_pass,
+)
 from holodeck.models.llm import PROVIDERS, LLMProvider
-from holodeck.models.setting import validate_min_pass
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"
@@ -37,7 +42,7 @@ OTHER_VARIABLES = {
 
 @dataclass(frozen=True)
 class SettingsLayer:
-    """Settings from one source; `name` stands for the source of values without one."""
+    """Settings from a source; `name` stands for the source of values without one."""
 
     config: ExecutionConfig | None
     name: str = "given"
@@ -320,7 +325,7 @@ def overridden_notice(rows: Sequence[EffectiveSetting]) -> str | None:
 
 
 def describe_variable(variable: str, env: Mapping[str, str]) -> str:
-    """Return the name of a variable, and the `.env` file that sets it if there is one."""
+    """Return the name of a variable, and the `.env` file that sets it, if any."""
     source = env.source_of(variable) if isinstance(env, Environment) else None
     return variable if source in (None, PROCESS_LAYER) else f"{variable} in {source}"
 

@@ -10,17 +10,16 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 from holodeck.config.checks.findings import Finding, raise_on_errors
-from holodeck.config.environment import Environment
+from holodeck.config.environment import Environment, values_in
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
-from holodeck.models.config import GlobalConfig
+from holodeck.models.config import GlobalConfig, Setting
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
-from holodeck.models.setting import Setting
 from holodeck.models.tool import FunctionTool, McpTool, is_loopback
 from holodeck.models.tools.database import DatabaseConfig
 from holodeck.models.tools.knowledge import S3_ENDPOINTS, KnowledgeTool
@@ -250,7 +249,16 @@ def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Ad
     for address in addresses:
         if address.is_local or address.is_providers_own:
             continue
-        source = next((s for text, s in values if _names_one_of(text, address.hosts)), None)
+        parts = {value.lower() for value in values_in.get(address.text, ())}
+        source = next(
+            (
+                source
+                for text, source in values
+                if _names_one_of(text, address.hosts)
+                or (text in parts and any(text in host for host in address.hosts))
+            ),
+            None,
+        )
         if source is not None:
             yield address, source
 

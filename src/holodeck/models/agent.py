@@ -270,12 +270,12 @@ class Agent(Model):
 
     @property
     def judge_model(self) -> LLMProvider | None:
-        """The default model for judges and simulated users; None without one."""
+        """The default model for judges and simulated users; None if there is none."""
         shared = self.evaluations.model if self.evaluations else None
         return shared or self.model
 
     def simulator_model(self, case: TestCaseModel) -> LLMProvider | None:
-        """Return the model that simulates the user of a case; None without one."""
+        """Return the model that simulates the user of a case; None if there is none."""
         of_case = None if case.simulate is None else case.simulate.model
         return of_case or self.judge_model
 

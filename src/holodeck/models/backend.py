@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds, ServerAddress
-from holodeck.models.setting import HostName
+from holodeck.models.config import HostName
 
 
 class HttpAnswerPaths(Model):

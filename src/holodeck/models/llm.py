@@ -53,7 +53,7 @@ class Provider(NamedTuple):
     """Variables of another base URL."""
     api_version: tuple[str, ...] = ()
     endpoint_example: str = "http://host:4000/v1"
-    """An endpoint, for the error about a missing one."""
+    """An endpoint, for the error about a missing endpoint."""
     own_domains: tuple[str, ...] = ()
     """Domains besides the host of `url` below which only the provider serves models."""
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
 from holodeck.models.cases.expectations import WrittenScorer
-from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
+from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.test_case import RetryKind, TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]

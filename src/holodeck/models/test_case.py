@@ -20,8 +20,8 @@ from holodeck.models.cases.conversation import (
 from holodeck.models.cases.expectations import Expectations, ExpectedTool
 from holodeck.models.cases.history import History
 from holodeck.models.cases.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
+from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.evaluation import Metric
-from holodeck.models.setting import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 
 __all__ = [
     "MATCHER_KEYS",

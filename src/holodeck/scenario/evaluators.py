@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as data_field
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from holodeck.errors import ConfigError
@@ -56,7 +56,7 @@ class StateMapping:
 
 @dataclass(frozen=True)
 class ScenarioEvaluator:
-    """An evaluator of a run; `evaluator()` makes it.
+    """An evaluator of a run, by its other name `evaluator`.
 
     Args:
         evaluator: An evaluator of holodeck, or the name of one of the original's service.
@@ -65,12 +65,23 @@ class ScenarioEvaluator:
         mappings: What its inputs read. The response, the first input of the user and the expected
             output (from a field with this name) need no mapping.
         settings: Settings of an evaluator of the service.
+
+    Raises:
+        ConfigError: It is no evaluator.
     """
 
     evaluator: str | BaseEvaluator
     required: bool | None = None
-    mappings: Mapping[str, EvaluatorMapping] = data_field(default_factory=dict)
+    mappings: Mapping[str, EvaluatorMapping] | None = None
     settings: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.evaluator or not isinstance(self.evaluator, str | BaseEvaluator):
+            raise ConfigError(
+                "scenario.evaluator",
+                f"{self.evaluator!r} is no evaluator; write an evaluator of holodeck, such as"
+                " F1ScoreEvaluator()",
+            )
 
     @property
     def name(self) -> str:
@@ -78,23 +89,7 @@ class ScenarioEvaluator:
         return self.evaluator if isinstance(self.evaluator, str) else self.evaluator.name
 
 
-def evaluator(
-    evaluator: str | BaseEvaluator,
-    *,
-    required: bool | None = None,
-    mappings: Mapping[str, EvaluatorMapping] | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> ScenarioEvaluator:
-    """Attach an evaluator to a run; the parameters are those of ScenarioEvaluator.
-
-    Raises ConfigError if it is no evaluator.
-    """
-    if not evaluator or not isinstance(evaluator, str | BaseEvaluator):
-        raise ConfigError(
-            "scenario.evaluator",
-            f"{evaluator!r} is no evaluator; write one of holodeck, such as F1ScoreEvaluator()",
-        )
-    return ScenarioEvaluator(evaluator, required, dict(mappings or {}), settings)
+evaluator = ScenarioEvaluator
 
 
 def field(name: str) -> StateMapping:
@@ -127,26 +122,24 @@ class scenario_source:  # noqa: N801 - as documented
     criteria = StateMapping("state.criteria", lambda state: "\n".join(state.criteria))
 
 
+def _of_calls(name: str, path: str) -> StateMapping:
+    """Read what the path leads to from the calls of a tool."""
+    expression = f"state.tool_calls({name!r}).{path}"
+    return StateMapping(expression, lambda state: attrgetter(path)(state.tool_calls(name)))
+
+
 class _ToolCallMapping:
     def __init__(self, name: str, pick: str) -> None:
-        calls = f"state.tool_calls({name!r}).{pick}"
-        self.input = StateMapping(
-            f"{calls}.input", lambda state: getattr(state.tool_calls(name), pick).input
-        )
-        self.output = StateMapping(
-            f"{calls}.output", lambda state: getattr(state.tool_calls(name), pick).output
-        )
+        self.input = _of_calls(name, f"{pick}.input")
+        self.output = _of_calls(name, f"{pick}.output")
 
 
 class _ToolCallsMapping:
     def __init__(self, name: str) -> None:
-        calls = f"state.tool_calls({name!r})"
         self.first = _ToolCallMapping(name, "first")
         self.last = _ToolCallMapping(name, "last")
-        self.inputs = StateMapping(f"{calls}.inputs", lambda state: state.tool_calls(name).inputs)
-        self.outputs = StateMapping(
-            f"{calls}.outputs", lambda state: state.tool_calls(name).outputs
-        )
+        self.inputs = _of_calls(name, "inputs")
+        self.outputs = _of_calls(name, "outputs")
 
 
 class trace:  # noqa: N801 - as documented
@@ -243,10 +236,11 @@ async def _inputs(
     attached: ScenarioEvaluator, evaluator: BaseEvaluator, state: ScenarioState
 ) -> dict[str, Any]:
     needed = [param.value for param in evaluator.required_params()]
+    mappings = attached.mappings or {}
     inferred = {name: _INFERRED[name] for name in needed if name in _INFERRED}
     inputs: dict[str, Any] = _conversation_inputs(evaluator, state)
-    for name, mapping in {**inferred, **attached.mappings}.items():
-        if name in inputs and name not in attached.mappings:
+    for name, mapping in {**inferred, **mappings}.items():
+        if name in inputs and name not in mappings:
             continue
         value = mapping(state) if callable(mapping) else mapping
         inputs[name] = await value if inspect.isawaitable(value) else value

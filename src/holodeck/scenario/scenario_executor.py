@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
@@ -153,20 +153,18 @@ def _listeners_of(events: Any) -> list[Listener]:
 
     Raises ConfigError for anything but functions and paths.
     """
-    listeners = events if isinstance(events, Sequence) and not isinstance(events, str) else [events]
-    return [
-        _to_listener(listener) for listener in [*listeners, events_file()] if listener is not None
-    ]
-
-
-def _to_listener(listener: Any) -> Listener:
-    if isinstance(listener, str | Path):
-        return EventFile(Path(listener).expanduser().absolute(), Redactor(collect()).redact_report)
-    if not callable(listener):
-        raise ConfigError(
-            "events", f"{listener!r} is not a listener; write a function or the path of a file"
-        )
-    return cast("Listener", listener)
+    chosen = events if isinstance(events, Sequence) and not isinstance(events, str) else [events]
+    listeners: list[Listener] = []
+    for listener in [*chosen, events_file()]:
+        if isinstance(listener, str | Path):
+            path = Path(listener).expanduser().absolute()
+            listeners.append(EventFile(path, Redactor(collect()).redact_report))
+        elif callable(listener):
+            listeners.append(listener)
+        elif listener is not None:
+            problem = f"{listener!r} is not a listener; write a function or the path of a file"
+            raise ConfigError("events", problem)
+    return listeners
 
 
 async def run(  # noqa: PLR0913, PLR0917 - as documented

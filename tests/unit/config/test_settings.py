@@ -10,8 +10,7 @@ from holodeck.config.flags import cli_config, cli_options
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.settings import resolve_settings, unknown_variable_warnings
 from holodeck.errors import ConfigError
-from holodeck.models.config import ExecutionConfig, setting_fields
-from holodeck.models.setting import Setting
+from holodeck.models.config import ExecutionConfig, Setting, setting_fields
 
 
 def variables(**values):

@@ -23,7 +23,7 @@ def list_models(as_json: bool) -> None:
     """List all known models, and where they are on this machine."""
     from holodeck.lib.ui.terminal import format_table
 
-    entries = [(entry.model, entry.path) for entry in _store().entries()]
+    entries = _store().entries()
     if as_json:
         models = [
             {

@@ -1,1 +1,1 @@
-"""Test cases from wherever an agent.yaml says they are, gathered into one list."""
+"""Test cases from wherever an agent.yaml says they are, gathered into a list."""

@@ -75,7 +75,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 class JsonSource:
-    """A JSON document; it is parsed for locations when the first one is needed."""
+    """A JSON document; it is parsed for locations when they are needed."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class JsonSource:
 
 
 def to_node(value: Any, line: int) -> Node:
-    """Return the node of a value whose parts are all on one line."""
+    """Return the node of a value whose parts are all on the same line."""
     if isinstance(value, dict):
         return Node({k: (Node(k, line, 1), to_node(v, line)) for k, v in value.items()}, line, 1)
     if isinstance(value, list):

@@ -96,7 +96,7 @@ def _has_misspelt_suite_key(text: bytes) -> bool:
 
 
 def find_agent_above(path: str | Path) -> str | None:
-    """Return the nearest agent.yaml beside or above a file, or None without one."""
+    """Return the nearest agent.yaml beside or above a file, or None if there is none."""
     for folder in Path(os.path.realpath(path)).parents:
         if (folder / DEFAULT_AGENT_FILE).is_file():
             return os.path.relpath(folder / DEFAULT_AGENT_FILE)
@@ -115,7 +115,7 @@ class InvalidSuites:
     """Invalid file → its error."""
 
     def add(self, error: ConfigError) -> bool:
-        """Skip the suite file that the error is about; return whether it is about one."""
+        """Skip the suite file that the error is about; return whether there is such a file."""
         match = _ERROR_LOCATION.fullmatch(error.field)
         file = match["file"] if match else error.field
         if file not in self.read or file in self.errors:

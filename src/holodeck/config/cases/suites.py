@@ -211,7 +211,7 @@ def _cases_in(source: Source) -> str | None:
 
 
 def _is_suite(source: Source) -> bool:
-    """Whether a file holds a suite; one with misspelt keys does, so that it gets an error."""
+    """Whether a file holds a suite; a suite with misspelt keys counts, so that it gets an error."""
     if not isinstance(source.root.value, dict):
         return False
     keys = source.root.value

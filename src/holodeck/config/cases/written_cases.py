@@ -59,7 +59,7 @@ def _kinds_in(annotation: Any) -> Iterator[Kind]:
 
 
 MOST_CASES = 10_000
-"""Maximum for one case, because the product of several parameters grows fast."""
+"""Maximum for a case, because the product of several parameters grows fast."""
 NAMED = ("name", "id")
 """Keys that identify a case."""
 _OWN_NAMES = frozenset({"args", "context"})

@@ -411,6 +411,6 @@ KEY_CHECKS: dict[str, Callable[[CheckContext], None]] = {
     "evaluations": _check_shared_metrics,
     "observability": _check_observability,
 }
-"""The checks that read one key only."""
+"""The checks that read only their key."""
 _KEYS_OF_CASES = {"model", "backend", "tools", "evaluations", "test_cases"}
 """The keys that the checks of a case read."""

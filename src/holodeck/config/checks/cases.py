@@ -45,7 +45,7 @@ _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 
 
 def check_case(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    """Report the findings about one case and its turns."""
+    """Report the findings about a case and its turns."""
     for check in CASE_CHECKS:
         check(context, case, path)
 

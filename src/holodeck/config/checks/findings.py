@@ -83,7 +83,7 @@ class CheckContext:
 
 
 def raise_on_errors(findings: Iterable[Finding]) -> None:
-    """Raise one ConfigError with a line for each error that stops the run, if there is any."""
+    """Raise a ConfigError with a line for each error that stops the run, if there is any."""
     errors = [
         finding for finding in findings if finding.severity == "error" and finding.stops_the_run
     ]

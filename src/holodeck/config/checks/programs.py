@@ -173,7 +173,7 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
 
 
 def _file_of(module: str, base_dir: Path) -> str | None:
-    """Return the file of a module beside the agent.yaml, or None without one."""
+    """Return the file of a module beside the agent.yaml, or None if there is none."""
     stem = Path(*module.split("."))
     candidates = (stem.with_suffix(".py"), stem / "__init__.py")
     return next((str(file) for file in candidates if is_file(base_dir / file)), None)

@@ -185,7 +185,7 @@ def _check_agents(context: CheckContext, case: TurnModel, path: KeyPath) -> None
 
 
 def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath) -> None:
-    """Find patterns that are invalid, and one for the result that every result matches."""
+    """Find patterns that are invalid, and a pattern of the result that every result matches."""
     for argument, matcher in expected.matchers().items():
         if matcher.regex is not None:
             check_pattern(context, matcher.regex, (*path, "args", argument, "regex"))
@@ -216,7 +216,7 @@ def _check_most_calls(context: CheckContext, case: TurnModel, path: KeyPath) -> 
 
 
 def _reason_not_a_tool_name(name: str) -> str | None:
-    """Return why no tool can have this name; None if one can."""
+    """Return why no tool can have this name; None if a tool can."""
     character = _NOT_IN_TOOL_NAMES.search(name)
     if "{{" in name:
         return "nothing fills this placeholder; add 'parameters', or write the tool's name"

@@ -103,7 +103,7 @@ def _may_be_missing(detail: ErrorDetails) -> bool:
 def config_error(
     error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath = ()
 ) -> ConfigError:
-    """Return one error with a line for each problem, each beginning with its location.
+    """Return an error with a line for each problem, each beginning with its location.
 
     `at` is the path of the value that was validated.
     """
@@ -145,7 +145,7 @@ class _Reader:
         self._at = at
 
     def config_error(self, details: Sequence[ErrorDetails]) -> ConfigError:
-        """Return one error with a line for each problem, in the order of the files."""
+        """Return an error with a line for each problem, in the order of the files."""
         problems = {self._problem(detail) for detail in details[:MAX_PROBLEMS]}
         files = [self._locations.source.name, *(problem.file for problem in problems)]
         ordered = sorted(problems, key=lambda problem: (files.index(problem.file), *problem[1:]))

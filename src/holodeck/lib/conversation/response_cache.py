@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, fields, is_dataclass
 from datetime import date, timedelta
@@ -57,10 +57,6 @@ _claimed: ContextVar[frozenset[Path]] = ContextVar("holodeck_claimed_calls", def
 
 class NotRecorded(ConfigError):
     """There is no recorded response to replay."""
-
-
-class UnreadableRecording(ConfigError):
-    """A recorded response that cannot be replayed."""
 
 
 @runtime_checkable
@@ -250,7 +246,7 @@ class ResponseCache:
         recorded = self._find(key)
         while not recorded:
             with self.try_claim(key) as is_claimed:
-                recorded = self._find_again(key)
+                recorded = self._find(key, is_again=True)
                 if not recorded and (is_claimed or time.monotonic() > ends):
                     return self._save(key, await call())
             if not recorded:
@@ -266,7 +262,7 @@ class ResponseCache:
         recorded = self._find(key)
         while not recorded:
             with self.try_claim(key) as is_claimed:
-                recorded = self._find_again(key)
+                recorded = self._find(key, is_again=True)
                 if not recorded and (is_claimed or time.monotonic() > ends):
                     return self._save(key, call())
             if not recorded:
@@ -313,34 +309,26 @@ class ResponseCache:
             _claimed.reset(token)
             release(lock, handle)
 
-    def _find(self, key: Mapping[str, Any]) -> list[Any]:
-        """Return a list of the recorded response; empty if the call has to be made."""
-        try:
-            recorded = self._read(key)
-        except UnreadableRecording as error:
-            if self._mode == "replay":
-                raise
-            logger.warning("%s; the call is made again", error)
-            return []
-        if not recorded and self._mode == "replay":
-            raise self._not_recorded_error(key)
-        return recorded
+    def _find(self, key: Mapping[str, Any], *, is_again: bool = False) -> list[Any]:
+        """Return a list of the recorded response; empty if the call has to be made.
 
-    def _find_again(self, key: Mapping[str, Any]) -> list[Any]:
-        """Return what another process has recorded meanwhile."""
-        with suppress(UnreadableRecording):
-            return self._read(key)
-        return []
-
-    def _read(self, key: Mapping[str, Any]) -> list[Any]:
+        Raises ConfigError when replaying what is missing or cannot be read.
+        """
         path = self._path(key)
-        if self._mode == "record" or not path.exists():
+        if self._mode == "record":
             return []
-        try:
-            return [_unpack(_read(path)["value"])]
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            message = f"cannot be replayed: {error}; delete it to make the call again"
-            raise UnreadableRecording(str(path), message) from error
+        if path.exists():
+            try:
+                return [_unpack(_read(path)["value"])]
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                problem = f"cannot be replayed: {error}; delete it to make the call again"
+                if self._mode == "replay":
+                    raise ConfigError(str(path), problem) from error
+                if not is_again:
+                    logger.warning("%s: %s; the call is made again", path, problem)
+        if self._mode == "replay":
+            raise self._not_recorded_error(key)
+        return []
 
     def _save(self, key: Mapping[str, Any], response: Any) -> Any:
         """Write a response atomically, and return it. Raises ConfigError."""

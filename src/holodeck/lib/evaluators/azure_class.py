@@ -86,9 +86,7 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
                 f"{self.name} takes 'model_config' and has no prompt of the library for which"
                 " holodeck can lend its judge; write 'type: code' with 'judge: true'",
             )
-        ours: dict[str, Any] = {"model_config": adapter.UNUSED_ENDPOINT} if self.asks_judge else {}
-        if "credential" in named_parameters(self._class):
-            ours["credential"] = adapter.NoCredential()
+        ours = {"model_config": adapter.UNUSED_ENDPOINT} if self.asks_judge else {}
         try:
             evaluator = self._class(**args, **ours)
         except Exception as error:
@@ -150,12 +148,12 @@ def _find_class(name: str, base_dir: Path | None, library: LibraryClasses) -> ty
     if short not in library.by_name:
         hint = did_you_mean_or_list(short, library.by_name.keys() - named.keys())
         raise ConfigError("class", f"Azure AI Evaluation has no evaluator class {short!r}{hint}")
-    if issubclass(library.by_name[short], library.service):
-        raise ConfigError(
-            "class", f"{short} asks a project in Azure; use 'metric: safety' or 'type: code'"
-        )
-    if issubclass(library.by_name[short], library.composite):
-        raise ConfigError("class", f"{short} computes several metrics; write each as a 'metric:'")
+    for base, why in (
+        (library.service, "asks a project in Azure; use 'metric: safety' or 'type: code'"),
+        (library.composite, "computes several metrics; write each as a 'metric:'"),
+    ):
+        if issubclass(library.by_name[short], base):
+            raise ConfigError("class", f"{short} {why}")
     return library.by_name[short]
 
 
@@ -200,17 +198,14 @@ def _key_of_score(result: Any, wanted: str | None, name: str) -> str:
     ]
     # the library repeats each score under older names
     older = {text for key in keys for text in (f"gpt_{key}", f"{key}_score", f"gpt_{key}_score")}
-    keys = [key for key in keys if key == wanted or key not in older]
-    if wanted is not None and wanted not in keys:
-        hint = did_you_mean_or_list(wanted, keys) or "; it has no score"
-        raise EvaluationError(f"score_key: the result of {name} has no score {wanted!r}{hint}")
+    keys = [key for key in keys if key not in older] if wanted is None else keys
+    if wanted in keys or (len(keys) == 1 and wanted is None):
+        return wanted or keys[0]
     if not keys:
         raise EvaluationError(f"{name} returned no score; its result is {shown}")
-    if wanted is None and len(keys) > 1:
-        raise EvaluationError(
-            f"{name} returned several scores; write 'score_key' with one of {', '.join(keys)}"
-        )
-    return wanted or keys[0]
+    choice = f"write 'score_key' with one of {', '.join(keys)}"
+    several = "several scores" if wanted is None else f"no score {wanted!r}"
+    raise EvaluationError(f"{name} returned {several}; {choice}")
 
 
 def _beside(result: Mapping[str, Any], key: str, what: str) -> Any:

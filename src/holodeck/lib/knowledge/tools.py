@@ -1,7 +1,5 @@
 """The tools `vectorstore` and `hierarchical_document`: documents that an agent can search."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -222,7 +220,8 @@ class KnowledgeSource:
         self._store = store
         lock = self._folder / "vectorstores" / f"{collection}.ingestion"
         async with exclusive_ingestion(lock, self._config.name):
-            await store.open(len(probe), empty=self._is_forced)
+            is_forced = self._context.force_ingest or bool(self._execution.force_ingest)
+            await store.open(len(probe), empty=is_forced)
             await self._ingestion(store, stats).run(documents)
             await self._index_chunks(store, collection)
 
@@ -290,11 +289,6 @@ class KnowledgeSource:
         )
 
     @property
-    def _is_forced(self) -> bool:
-        """Whether all documents are embedded again."""
-        return self._context.force_ingest or bool(self._execution.force_ingest)
-
-    @property
     def _folder(self) -> Path:
         """The folder of the embedded store and the locks."""
         base_dir = self._context.base_dir
@@ -318,8 +312,7 @@ class KnowledgeSource:
         agent, config = self._context.agent, self._config
         folder = None if config.database is not None else str(self._context.base_dir.resolve())
         parts = [agent.name, folder, config.source, self._embedder.name, length]
-        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
-        return f"{config.name[:40]}_{digest}"
+        return f"{config.name[:40]}_{digest_of(parts)[:12]}"
 
     @property
     def preparation_costs(self) -> Sequence[ModelCost]:

@@ -20,9 +20,8 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.llm.limiter import Limiters, time_limit
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.text import describe
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.results.outcome import Attempt
-from holodeck.models.setting import Setting
 
 T = TypeVar("T")
 
@@ -137,18 +136,13 @@ async def stream_with_limit(
     pieces = aiter(pieces)
     try:
         while True:
-            piece = await call_with_limit(partial(_next_piece, pieces), limit_s)
+            piece = await call_with_limit(partial(anext, pieces, None), limit_s)
             if piece is None:
                 return
             yield piece
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-
-
-async def _next_piece(pieces: AsyncIterator[str]) -> str | None:
-    """Return the next piece of a stream; None at its end."""
-    return await anext(pieces, None)
 
 
 @dataclass(frozen=True)

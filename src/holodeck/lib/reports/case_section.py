@@ -64,8 +64,7 @@ class CaseSection:
         """Yield the same lines, of which readers see the first until they unfold the others."""
         symbol = STATUS[result.outcome].split()[0]
         title = f'<a id="{anchor(number)}"></a>{symbol} {display_name(result, html_inline)}'
-        reason = "" if result.outcome is Outcome.PASSED else "; ".join(result.reasons()[:1])
-        why = f": {html_inline(reason, _MAX_CELL)}" if reason else ""
+        why = "".join(f": {html_inline(reason, _MAX_CELL)}" for reason in result.reasons()[:1])
         yield from folded(title + why, self._content(result))
 
     def _content(self, result: TestResult) -> Iterator[str]:
@@ -260,11 +259,9 @@ def _is_short(text: str) -> bool:
 
 
 def _criterion_status(row: CriterionRow) -> str:
-    if row.status == "passed":
-        return f"✅ pass{_judge_trust(row)}"
-    status = "fail" if row.status == "failed" else row.status
+    status = {"passed": "pass", "failed": "fail"}.get(row.status, row.status)
     shown = f"❌ {status}" if row.required else f"{status}, reported only"
-    return f"{shown}{_judge_trust(row)}"
+    return f"{'✅ pass' if status == 'pass' else shown}{_judge_trust(row)}"
 
 
 def _judge_trust(row: CriterionRow | MetricResult) -> str:

@@ -28,7 +28,7 @@ Renderer = Callable[..., str]
 FORMATS: Registry[Renderer] = Registry(
     "report",
     {
-        "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
+        "markdown": "holodeck.lib.reports.markdown_report:generate_markdown_report",
         "json": "holodeck.lib.reports.formats:generate_json_report",
         "html": "holodeck.lib.reports.html:generate_html_report",
         "junit": "holodeck.lib.reports.junit:generate_junit_report",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.spans.store import (
@@ -321,17 +322,11 @@ def _within(spans: Sequence[ReadableSpan], budget: int) -> list[str]:
             continue
         left -= len(line) + 1
         kept.add(at)
-    lines, omitted = [], 0
-    for at, (span, depth) in enumerate(tree):
-        if at in kept:
-            if omitted:
-                lines.append(f"… {plural(omitted, 'span')} left out")
-            lines.append(_head_line(span, depth))
-            omitted = 0
-        else:
-            omitted += 1
-    if omitted:
-        lines.append(f"… {plural(omitted, 'span')} left out")
+    lines: list[str] = []
+    for is_kept, group in groupby(enumerate(tree), key=lambda entry: entry[0] in kept):
+        members = [node for _, node in group]
+        left_out = f"… {plural(len(members), 'span')} left out"
+        lines += [_head_line(*node) for node in members] if is_kept else [left_out]
     return [*lines, "", "Spans, attributes and events are left out: look them up."]
 
 

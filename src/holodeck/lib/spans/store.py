@@ -248,18 +248,16 @@ class SpanCollector:
         finally:
             with self._lock:
                 del self._stores[store.thread_id]
-                self._forget(store)
+                traces = {key for key, other in self._by_trace.items() if other is store}
+                self._closed |= traces
+                for key in traces:
+                    del self._by_trace[key]
+                by_span = self._by_span.items()
+                self._by_span = {span: other for span, other in by_span if other is not store}
                 if not self._stores:
                     self._unassigned.clear()
                     self._closed.clear()
                     self._stop()
-
-    def _forget(self, store: SpanStore) -> None:
-        traces = {trace for trace, other in self._by_trace.items() if other is store}
-        self._closed |= traces
-        for trace in traces:
-            del self._by_trace[trace]
-        self._by_span = {key: other for key, other in self._by_span.items() if other is not store}
 
     def _stop(self) -> None:
         """Called when the last store is closed."""

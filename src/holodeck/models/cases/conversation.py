@@ -170,7 +170,7 @@ def find_script_error(
 
 
 def find_unanswered_step(steps: Sequence[BareStep | StepModel]) -> int | None:
-    """Return the index of a user message that the agent never answers; None without one."""
+    """Return the index of a user message that the agent never answers; None if there is none."""
     last = None
     for index, step in enumerate(steps):
         if user_text(step) is not None:
@@ -181,7 +181,7 @@ def find_unanswered_step(steps: Sequence[BareStep | StepModel]) -> int | None:
 
 
 class _ScriptChecker:
-    """Checks the steps of a script one after the other."""
+    """Checks the steps of a script in their order."""
 
     def __init__(self, *, has_user: bool, has_criteria: bool, max_turns: int) -> None:
         self._has_user = has_user

@@ -56,7 +56,7 @@ _Matcher = TypeVar("_Matcher", bound=ArgMatcher)
 
 
 def to_matcher(value: Json, kind: type[_Matcher]) -> _Matcher:
-    """Return the value as a matcher: itself if it is written as one, else its equal."""
+    """Return the value as a matcher: itself if it is a matcher, else its equal."""
     if isinstance(value, dict) and value and value.keys() <= kind.model_fields.keys():
         number = value.get("number")
         if isinstance(number, int | float) and not isinstance(number, bool):
@@ -120,7 +120,7 @@ ASSERTIONS = ("count", "status", "after", "sum", "max", "min")
 
 
 def _to_attribute_matcher(value: Json) -> ResultMatcher:
-    """Return the matcher; a mapping is always one, because no attribute is a mapping.
+    """Return the matcher; a mapping always is a matcher, because no attribute is a mapping.
 
     Raises ValueError for a value that is probably no attribute, but a pattern or an open place.
     """

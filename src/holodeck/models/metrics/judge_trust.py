@@ -85,7 +85,7 @@ def _as_rule(setting: TrustSetting) -> TrustRule:
 
 
 class MetricCheck(Model):
-    """What a check of the judge of one metric has shown."""
+    """What a check of the judge of a metric has shown."""
 
     metric: NonBlank
     """The metric's name, or `criteria`."""
@@ -143,7 +143,7 @@ class RecordedLook(Model):
 
 
 class LookLog(Model):
-    """The looks at what one judge says about the labels of one metric."""
+    """The looks at what a judge says about the labels of a metric."""
 
     metric: NonBlank
     judge: NonBlank

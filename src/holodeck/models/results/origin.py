@@ -68,7 +68,7 @@ class RunOrigin(Model):
     """What identifies a run and its configuration."""
 
     run: str | None = None
-    """The id of its record; None without one."""
+    """The id of its record; None if there is none."""
     commit: str | None = None
     """The commit checked out in the agent's folder; None outside of git."""
     hashes: dict[str, str] = {}

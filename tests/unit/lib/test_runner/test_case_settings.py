@@ -10,8 +10,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
-from holodeck.models.setting import COMMAND_LINE
+from holodeck.models.config import COMMAND_LINE, ExecutionConfig
 from holodeck.models.test_result import Outcome
 
 

@@ -27,11 +27,10 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import cache_dir
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
-from holodeck.models.setting import Setting
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
