@@ -266,7 +266,10 @@ class DocumentRetrievalEvaluator(ScoredEvaluator, metric="document_retrieval"):
 
     async def _evaluate_impl(self, **kwargs: Any) -> Score:
         passages: Sequence[str] = kwargs["retrieval_context"]
-        documents = list(dict.fromkeys(map(self._document_of, passages)))
+        names = self.settings.relevance
+        # A passage of no labeled document stands for itself.
+        sources = (next((name for name in names if name in text), text) for text in passages)
+        documents = list(dict.fromkeys(sources))
         result = await run_in_thread(lambda: self._measure(documents))
         measures = result["document_retrieval_properties"]
         key, largest = _RESULTS[self.settings.measure]
@@ -293,7 +296,3 @@ class DocumentRetrievalEvaluator(ScoredEvaluator, metric="document_retrieval"):
                 for rank, name in enumerate(documents)
             ],
         )
-
-    def _document_of(self, passage: str) -> str:
-        """Return the labeled document that the passage is of, else the passage itself."""
-        return next((name for name in self.settings.relevance if name in passage), passage)

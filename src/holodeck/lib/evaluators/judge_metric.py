@@ -119,13 +119,6 @@ async def _by_json(judge: Judge, question: Question, wording: int) -> Opinion:
     return Opinion(score, answer["answer"], one_line(answer["reason"], MAX_REASON) or None)
 
 
-async def ask_for_reason(judge: Judge, question: Question, mark: str) -> str:
-    """Ask the judge for its reason. Raises EvaluationError."""
-    schema = _object_schema(reason={"type": "string", "minLength": 1})
-    answer = await judge.ask(reason_prompt(question, mark), schema)
-    return one_line(answer["reason"], MAX_REASON)
-
-
 def _object_schema(**properties: Any) -> JsonObject:
     return {
         "type": "object",
@@ -194,11 +187,6 @@ class CriterionScore:
     @property
     def passed(self) -> bool:
         return self.score >= self.threshold
-
-    @property
-    def needs_confirmation(self) -> bool:
-        """Whether the score is below the threshold or close to it."""
-        return self.is_close or not self.passed
 
     def rescale(self, threshold: float) -> float:
         """Return the score on a scale on which `threshold` is the score to reach.
@@ -308,7 +296,7 @@ class JudgeEvaluator(JudgedEvaluator, metric="judge"):
         threshold = settings.threshold if criterion.threshold is None else criterion.threshold
         opinions = await ask(range(settings.votes))
         score = CriterionScore(criterion, opinions, threshold, settings.margin)
-        if settings.confirm_on_fail and score.needs_confirmation:
+        if settings.confirm_on_fail and (score.is_close or not score.passed):
             opinions += await ask(range(settings.votes, self._most_votes))
             score = replace(score, opinions=opinions)
         return replace(score, reason=await self._reason(score, question))
@@ -320,7 +308,9 @@ class JudgeEvaluator(JudgedEvaluator, metric="judge"):
             return median.reason
         if self._asker.image_refusal is not None:
             question = replace(question, images=())
-        return await ask_for_reason(self.judge, question, median.mark)
+        schema = _object_schema(reason={"type": "string", "minLength": 1})
+        answer = await self.judge.ask(reason_prompt(question, median.mark), schema)
+        return one_line(answer["reason"], MAX_REASON)
 
     def _texts(self, kwargs: Mapping[str, Any]) -> Texts:
         turns = history_of(kwargs.get(EvalParam.TURNS)) if "history" in self._inputs else ()

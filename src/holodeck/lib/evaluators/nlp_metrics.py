@@ -184,7 +184,10 @@ class _StemmingTokenizer:
     """Splits text into lower-case words and stems those of more than three letters."""
 
     def __init__(self) -> None:
-        self._stem = _stemmer()
+        with _nltk_imports:
+            from nltk.stem.porter import PorterStemmer
+
+        self._stem: Any = PorterStemmer()
 
     def tokenize(self, text: str) -> list[str]:
         words = _words(text.lower())
@@ -227,13 +230,6 @@ def _rouge() -> Any:
     except ImportError as error:
         raise MissingExtra("nlp", "metric rouge") from error
     return RougeScorer
-
-
-def _stemmer() -> Any:
-    with _nltk_imports:
-        from nltk.stem.porter import PorterStemmer
-
-    return PorterStemmer()
 
 
 def _meteor() -> Any:

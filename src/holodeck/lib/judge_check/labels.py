@@ -304,15 +304,11 @@ def agreement_of_people(labels: Iterable[Label]) -> PeopleAgreement | None:
     several = [label for label in different.values() if len(label.verdicts) > 1]
     disagreements = [label for label in several if len(set(label.verdicts.values())) > 1]
     if len(people) == 2:
-        statistic, value = "Cohen's kappa", _kappa(rows, people)
+        first, second = people
+        both = [(row[first], row[second]) for row in rows if first in row and second in row]
+        statistic, value = "Cohen's kappa", Agreement.of(both).kappa
     else:
         statistic = "Krippendorff's alpha"
         value = krippendorff_alpha([list(row.values()) for row in rows])
     same = Proportion(len(several) - len(disagreements), len(several))
     return PeopleAgreement(people, statistic, value, same, disagreements)
-
-
-def _kappa(rows: Sequence[Mapping[str, bool]], people: Sequence[str]) -> float | None:
-    first, second = people
-    both = [row for row in rows if first in row and second in row]
-    return Agreement.of([(row[first], row[second]) for row in both]).kappa

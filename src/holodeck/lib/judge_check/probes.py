@@ -54,13 +54,10 @@ def _variants(
                 yield Probe(kind, name, at, variant)
 
 
-def _with_response(label: Label, response: str | None) -> Label | None:
-    return None if response is None else label.model_copy(update={"response": response})
-
-
 def _inject(texts: Sequence[str], label: Label, number: int) -> Label | None:
     """Insert one of the texts; `{}` stands for the response."""
-    return _with_response(label, texts[number % len(texts)].replace("{}", label.response))
+    text = texts[number % len(texts)].replace("{}", label.response)
+    return label.model_copy(update={"response": text})
 
 
 _COMMANDS = (

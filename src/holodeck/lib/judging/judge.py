@@ -84,16 +84,16 @@ def keep_judge_prompts() -> Iterator[list[str]]:
 
 
 def _prompt_text(request: ChatRequest) -> str:
-    parts = (f"{message['role']}:\n{_text_in(message['content'])}" for message in request.messages)
-    text = "\n\n".join(parts)
+    """Return the text of all messages; other parts, such as images, appear as `[image_url]`."""
+    messages = []
+    for message in request.messages:
+        content = message["content"]
+        if isinstance(content, list):
+            parts = (part.get("text") or f"[{part.get('type')}]" for part in content)
+            content = "\n".join(parts)
+        messages.append(f"{message['role']}:\n{content}")
+    text = "\n\n".join(messages)
     return text if len(text) <= MAX_PROMPT else f"{text[:MAX_PROMPT]}… ({len(text)} characters)"
-
-
-def _text_in(content: Any) -> str:
-    """Return the text of a message; other parts, such as images, appear as `[image_url]`."""
-    if not isinstance(content, list):
-        return str(content)
-    return "\n".join(part.get("text") or f"[{part.get('type')}]" for part in content)
 
 
 @contextmanager
