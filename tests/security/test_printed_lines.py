@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from fakes import AgentFolder, FakeOpenAI, Reply, case, run_cli
+from holodeck.cli.main import COMMANDS
 from support.ci import commands, obeyed
 from support.own_pytest import run_pytest
 from support.payloads import ORDERS
@@ -149,12 +150,18 @@ PRINTS = [
     "bless RUN -o again.json", "import chats.jsonl", "import ID", "judge check nothing::error::x",
     "nothing::error::x", "report ::error::x", "-::error::x", "models list",
 ]  # fmt: skip
-"""Everything but `schema`, `init` and `watch`, which print nothing that others wrote."""
+PRINTS_NOTHING_OF_OTHERS = {"schema", "init"}
 READERS = {
     r"json$": json.loads,
     r"junit$": lambda text: junitparser.JUnitXml.fromstring(text.encode()),
     r"^import": yaml.safe_load,
 }
+
+
+def test_every_command_is_here():
+    driven = {command.split()[0] for command in PRINTS}
+
+    assert COMMANDS.keys() <= driven | PRINTS_NOTHING_OF_OTHERS
 
 
 @pytest.mark.parametrize("command", PRINTS)
