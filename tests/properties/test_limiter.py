@@ -8,7 +8,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.llm.limiter import Limiter, Limiters
+from holodeck.lib.llm.limiter import GROWTH_INTERVAL_S, Limiter, Limiters
 from support.clock import simulated
 
 REQUESTS = st.lists(
@@ -55,10 +55,17 @@ class _Seen:
             raise RuntimeError
 
 
-@given(REQUESTS, st.integers(1, 40), st.integers(1, 40))
-def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first):
+@given(
+    REQUESTS,
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from([None, GROWTH_INTERVAL_S, 1.0]),
+)
+def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first, quiet):
     async def run(clock):
-        limiter = Limiter("test", max_slots=most, initial_slots=first, clock=clock)
+        limiter = Limiter(
+            "test", max_slots=most, initial_slots=first, growth_interval_s=quiet, clock=clock
+        )
         seen = _Seen(limiter)
         tasks = [asyncio.create_task(seen.request(n, *one)) for n, one in enumerate(requests)]
         for task, (comes, _, ends, more) in zip(tasks, requests, strict=True):

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 INITIAL_SLOTS = 32
 MAX_SLOTS = 100
+GROWTH_INTERVAL_S = 0.05
+"""With a given `--parallel`, the slots grow after this time at the start without an overload."""
+_INTERVAL_PARTS = 10
 PATIENCE = 8
 """Clean rounds just below an overload before the next growth; doubles with each overload."""
 MAX_PATIENCE = 1024
@@ -56,6 +59,8 @@ class Limiter:
         name: The name in log messages.
         max_slots: Most slots there can be.
         initial_slots: Slots at the start.
+        growth_interval_s: Seconds without an overload after which there are four times as many
+            slots, until the first overload; with None, only responses count.
         clock: Returns seconds; for tests.
     """
 
@@ -64,6 +69,7 @@ class Limiter:
         name: str,
         max_slots: int = MAX_SLOTS,
         initial_slots: int = INITIAL_SLOTS,
+        growth_interval_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -84,6 +90,8 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._clock = clock
         self._pause_timer: asyncio.TimerHandle | None = None
+        self._growth_interval_s = growth_interval_s
+        self._growth_timer: asyncio.TimerHandle | None = None
 
     def slot(self) -> AbstractAsyncContextManager[Slot]:
         """Return a context that holds a slot; the first to enter gets the first free slot."""
@@ -166,6 +174,7 @@ class Limiter:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._admit()
+        self._schedule_growth()
         try:
             await turn
         except asyncio.CancelledError:
@@ -191,6 +200,24 @@ class Limiter:
                 self._ceiling = self.max_slots
             self._grow(self.slots * 2 if self._era == 0 else self.slots + 1)
         self._admit()
+
+    def _schedule_growth(self) -> None:
+        """At the start, grow after an interval without an overload."""
+        can_grow = self._era == 0 and self.slots < self.max_slots and self._waiting
+        if self._growth_interval_s is not None and self._growth_timer is None and can_grow:
+            self._grow_later(self._growth_interval_s / _INTERVAL_PARTS, _INTERVAL_PARTS)
+
+    def _grow_later(self, part_s: float, parts: int) -> None:
+        """Wait in parts, so that a busy event loop reads responses in between."""
+        if parts > 0:
+            loop = asyncio.get_running_loop()
+            self._growth_timer = loop.call_later(part_s, self._grow_later, part_s, parts - 1)
+            return
+        self._growth_timer = None
+        if self._era == 0 and self.slots < self.max_slots and self._clock() >= self._not_before:
+            self._grow(self.slots * 4)
+            self._admit()
+            self._schedule_growth()
 
     def _admit(self) -> None:
         """Give free slots to the first in line; try again when a pause ends."""
@@ -294,9 +321,11 @@ class Limiters:
         self,
         max_slots: int = MAX_SLOTS,
         initial_slots: int = INITIAL_SLOTS,
+        growth_interval_s: float | None = None,
     ) -> None:
         self._max_slots = max_slots
         self._initial_slots = initial_slots
+        self._growth_interval_s = growth_interval_s
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = (
             WeakKeyDictionary()
         )
@@ -324,7 +353,9 @@ class Limiters:
         known = self._limiters.setdefault(asyncio.get_running_loop(), {})
         name = f"{kind} {endpoint}"
         if name not in known:
-            known[name] = Limiter(name, self._max_slots, self._initial_slots)
+            known[name] = Limiter(
+                name, self._max_slots, self._initial_slots, self._growth_interval_s
+            )
         return known[name]
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError, ConfigError
-from holodeck.lib.llm.limiter import Limiters, time_limit
+from holodeck.lib.llm.limiter import GROWTH_INTERVAL_S, Limiters, time_limit
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.text import describe
 from holodeck.models.config import ExecutionConfig, Setting
@@ -76,7 +76,7 @@ def build_limiters(execution: ExecutionConfig | None) -> Limiters:
         return _shared_limiters
     parallel = execution.parallel_test_cases if execution else None
     if isinstance(parallel, int):
-        return Limiters(parallel, initial_slots=parallel)
+        return Limiters(parallel, growth_interval_s=GROWTH_INTERVAL_S)
     return Limiters()
 
 

@@ -61,6 +61,30 @@ async def test_slots_double_with_each_clean_round_up_to_the_most():
     assert sorted(set(seen)) == [2, 4, 8, 16, 20]
 
 
+@pytest.mark.parametrize(
+    ("quiet_s", "complaints", "peak"), [(None, False, 4), (0.001, False, 20), (0.001, True, 4)]
+)
+async def test_silence_is_enough_to_grow_where_so_many_were_asked_for(quiet_s, complaints, peak):
+    limiter, released = (
+        Limiter("x", max_slots=20, initial_slots=4, growth_interval_s=quiet_s),
+        asyncio.Event(),
+    )
+    begun = []
+    tasks = [asyncio.create_task(hold(limiter, released, begun=begun)) for _ in range(30)]
+    await settle()
+    if complaints:
+        limiter.note_overload(begun[0])
+
+    async with asyncio.timeout(60):
+        while limiter.peak < peak:  # noqa: ASYNC110 - only time makes it grow
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+
+    assert limiter.peak == peak
+    released.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_a_wave_of_complaints_halves_once_and_growth_is_slow_from_there():
     limiter, released, begun = Limiter("x", max_slots=100, initial_slots=8), asyncio.Event(), []
     tasks = [asyncio.create_task(hold(limiter, released, begun=begun)) for _ in range(30)]
