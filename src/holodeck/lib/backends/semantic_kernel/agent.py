@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import PrivateAttr
 from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent
-from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
-from semantic_kernel.contents import ImageContent
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 from semantic_kernel.contents.function_result_content import FunctionResultContent
-from semantic_kernel.contents.utils.author_role import AuthorRole
 from semantic_kernel.functions import (
     KernelArguments,
     KernelFunctionFromMethod,
@@ -28,19 +25,18 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     SCHEMA,
     ResilientChat,
     TurnChat,
-    client_options,
 )
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
 from holodeck.lib.backends.semantic_kernel.model_chat import LocalCompletions, ModelChat
 from holodeck.lib.llm.client import ChatClient
-from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, endpoint_key, missing_api_key, sampling
+from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, endpoint_key, sampling
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.tools.base import Tool, run_tool
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
-    from semantic_kernel.contents import ChatHistory, ChatMessageContent
+    from semantic_kernel.contents import ChatHistory
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
         AutoFunctionInvocationContext,
     )
@@ -130,7 +126,9 @@ def build_kernel(
     kernel = ToolKernel()
     match llm.protocol:
         case "anthropic":
-            factory = partial(_anthropic_service, llm, limits)
+            from holodeck.lib.backends.semantic_kernel.anthropic_chat import anthropic_service
+
+            factory = partial(anthropic_service, llm, limits)
             kernel.add_service(
                 ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=True)
             )
@@ -246,19 +244,6 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     )
 
 
-def _anthropic_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
-    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-
-    if llm.api_key is None:
-        raise missing_api_key(llm)
-    key, timeout = llm.api_key.get_secret_value(), limits.attempt_timeout
-    http_client = DefaultAsyncHttpxClient(timeout=timeout, **client_options(limits.answer_bytes))
-    client = AsyncAnthropic(
-        base_url=llm.endpoint, api_key=key, max_retries=0, timeout=timeout, http_client=http_client
-    )
-    return AnthropicChat(ai_model_id=llm.name, api_key=key, async_client=client)
-
-
 def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings of each request, in the provider's own names."""
     if llm.protocol == "anthropic" and schema is not None:
@@ -267,49 +252,3 @@ def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[st
             "anthropic supports no schema; ask for the format in the instructions",
         )
     return sampling(llm, schema)
-
-
-class AnthropicChat(AnthropicChatCompletion):
-    """Sends the images of messages, and which results of tools are errors."""
-
-    def _prepare_chat_history_for_request(
-        self,
-        chat_history: "ChatHistory",
-        role_key: str = "role",
-        content_key: str = "content",
-        stream: bool = False,
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        messages, system = super()._prepare_chat_history_for_request(
-            chat_history, role_key, content_key, stream
-        )
-        # Results of tools are messages of the user, too, but hold no plain text.
-        of_users = (one for one in messages if isinstance(one[content_key], str))
-        sources = (one for one in chat_history.messages if one.role is AuthorRole.USER)
-        for message, source in zip(of_users, sources, strict=True):
-            if images := _image_blocks(source):
-                message[content_key] = [{"type": "text", "text": message[content_key]}, *images]
-        _mark_failed_results(messages, content_key)
-        return messages, system
-
-
-def _mark_failed_results(messages: list[dict[str, Any]], content_key: str) -> None:
-    """Tell the model which of its tools failed in this turn; Semantic Kernel does not."""
-    turn = current_turn.get()
-    failed = {call_id for call_id, run in turn.tool_runs.items() if run.error} if turn else set()
-    for message in messages:
-        blocks = message[content_key]
-        for block in blocks if isinstance(blocks, list) else ():
-            if block.get("type") == "tool_result" and block.get("tool_use_id") in failed:
-                block["is_error"] = True
-
-
-def _image_blocks(message: "ChatMessageContent") -> list[dict[str, Any]]:
-    """Return the images of a message as Anthropic's API takes them."""
-    return [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": item.mime_type, "data": item.data_string},
-        }
-        for item in message.items
-        if isinstance(item, ImageContent)
-    ]
