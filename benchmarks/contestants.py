@@ -1,4 +1,4 @@
-"""Who does the tasks: holodeck by each of its backends, and other harnesses."""
+"""Who does the tasks: holodeck by each of its backends, a bare loop, and other harnesses."""
 
 import json
 import os
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peers import Peer, Prepared
-from tasks import BURNING, CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL, Task
+from peers.workload import write_cases
+from tasks import BARE_LOOP, BURNING, CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL, Task
 
 REPORT = "report.json"
+BARE_LOOP_CODE = Path(__file__).with_name("bare_loop.py")
 MODEL = """\
 model: {{provider: openai, name: fake, endpoint: "{url}", api_key: x}}
 instructions: {{inline: "Do what the user says."}}
@@ -70,19 +72,6 @@ CASE = """\
         metric: contains
         value: "OK: Say case-{i:05} please"
 """
-TOOLS = """\
-tools:
-  - {type: function, name: note, description: Note it., file: tools.py, function: note}
-"""
-TOOL_CODE = '''\
-def note(text: str) -> str:
-    """Note a text.
-
-    Args:
-        text: What to note.
-    """
-    return f"noted: {text}"
-'''
 
 
 @dataclass(frozen=True)
@@ -135,8 +124,6 @@ class Holodeck:
     def prepare(self, job: Job) -> Prepared:
         task, folder = job.task, job.folder
         (folder / "agent.yaml").write_text(self._agent(job), "utf-8")
-        if task.with_tool:
-            (folder / "tools.py").write_text(TOOL_CODE, "utf-8")
         if self.backend in CODE:
             code = CODE[self.backend].format(url=job.url, seconds=task.latency_ms / 1000)
             (folder / "agent.py").write_text(code, "utf-8")
@@ -145,18 +132,36 @@ class Holodeck:
             command += ["--parallel", str(task.parallel)]
         if task.workers > 1:
             command += ["--workers", str(task.workers)]
-        if not task.is_recorded:
-            command.append("--no-record")
         return Prepared(command, dict(self.env))
 
     def _agent(self, job: Job) -> str:
-        tools = TOOLS if job.task.with_tool else ""
-        head = f"name: benchmark\n{AGENTS[self.backend].format(url=job.url)}{tools}test_cases:\n"
+        head = f"name: benchmark\n{AGENTS[self.backend].format(url=job.url)}test_cases:\n"
         return head + "".join(CASE.format(i=i) for i in range(job.task.cases))
 
     def passed(self, job: Job, output: str) -> int:
         del output  # the report is what counts
         return int(report_of(job.folder).get("summary", {}).get("passed", 0))
+
+
+@dataclass(frozen=True)
+class BareLoop:
+    """What a user would write without a harness: a loop over an agent of Semantic Kernel."""
+
+    env: Mapping[str, str]
+    name: str = field(default=BARE_LOOP, init=False)
+    is_peer: bool = field(default=False, init=False)
+
+    def takes(self, task: Task) -> bool:
+        return BARE_LOOP in task.backends
+
+    def prepare(self, job: Job) -> Prepared:
+        write_cases(job.folder, job.task.cases)
+        (job.folder / "agent.py").write_text(KERNEL_CODE.format(url=job.url), "utf-8")
+        return Prepared([sys.executable, str(BARE_LOOP_CODE)], {**self.env, "PYTHONPATH": "."})
+
+    def passed(self, job: Job, output: str) -> int:
+        del output  # the report is what counts
+        return int(report_of(job.folder).get("passed", 0))
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ class Rival:
 
 
 def report_of(folder: Path) -> dict[str, Any]:
-    """The report of holodeck's run; empty if there is none."""
+    """The report of a run; empty if there is none."""
     path = folder / REPORT
     return dict(json.loads(path.read_bytes())) if path.is_file() else {}
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab import NotCounted, Outcome, Run
-from startup import Startup
 from tap import Tapped
 from tasks import Task
 
@@ -24,9 +23,6 @@ class Seen:
 
     tasks: Mapping[str, Task]
     outcomes: Mapping[tuple[str, str], Outcome]
-    startups: Sequence[Startup]
-    python_s: float
-    """T0."""
     peers: Sequence[str]
     """Names of the other harnesses that took part."""
     tapped: Tapped | None = None
@@ -37,10 +33,6 @@ class Seen:
         if (who, task) not in self.outcomes:
             raise NotCounted("not run")
         return self.outcomes[who, task].checked()
-
-    def limit_s(self, task: str) -> float:
-        """P(N, C): what no harness can beat."""
-        return self.python_s + self.tasks[task].waits_s
 
     def each_cpu_ms(self, who: str, many: str, one: str) -> float:
         """CPU of each further case."""
@@ -53,41 +45,12 @@ Measure = Callable[[Seen, str], Figure]
 """The number of a contestant. Raises NotCounted."""
 
 
-def startup(flag: str) -> Measure:
-    def measure(seen: Seen, _: str) -> Figure:
-        one = next(one for one in seen.startups if one.flag == flag)
-        ours, click = one.ours_s * 1000, one.click_s * 1000
-        raw = f"{ours:.0f} ms against {click:.0f} ms, {one.times} pairs"
-        return Figure(one.ratio, raw, one.others)
-
-    return measure
-
-
-def wall_to_limit(task: str, reference: str | None = None) -> Measure:
-    """Wall time against P of the task, or of another one."""
-
-    def measure(seen: Seen, who: str) -> Figure:
-        run, limit = seen.of(who, task).middle, seen.limit_s(reference or task)
-        raw = f"{run.wall_s:.2f} s, P = {limit:.2f} s, {_counts(run)}"
-        return Figure(run.wall_s / limit, raw, run.others)
-
-    return measure
-
-
-def wall(task: str) -> Measure:
-    def measure(seen: Seen, who: str) -> Figure:
-        run = seen.of(who, task).middle
-        return Figure(run.wall_s, _counts(run), run.others)
-
-    return measure
-
-
-def wall_to_fastest_peer(task: str, reference: str | None = None) -> Measure:
-    """Wall time against that of the fastest peer in the task, or in another one."""
+def wall_to_fastest_peer(task: str) -> Measure:
+    """Wall time against that of the fastest peer in the task."""
 
     def measure(seen: Seen, who: str) -> Figure:
         ours = seen.of(who, task).middle
-        name, theirs = _fastest(seen, reference or task)
+        name, theirs = _fastest(seen, task)
         raw = f"{ours.wall_s:.2f} s against {name}'s {theirs.wall_s:.2f} s"
         return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))
 
@@ -118,18 +81,6 @@ def wall_to_task(task: str, other: str, of: str | None = None) -> Measure:
     return measure
 
 
-def added_to_case(task: str, who: str, other: str) -> Measure:
-    """Milliseconds that a case takes longer than in another way to reach the agent."""
-
-    def measure(seen: Seen, _: str) -> Figure:
-        ours, theirs = seen.of(who, task).middle, seen.of(other, task).middle
-        raw = f"{ours.wall_s:.2f} s against {theirs.wall_s:.2f} s"
-        each = (ours.wall_s - theirs.wall_s) * 1000 / seen.tasks[task].cases
-        return Figure(each, raw, max(ours.others, theirs.others))
-
-    return measure
-
-
 def tap_added(seen: Seen, _: str) -> Figure:
     """Raises NotCounted."""
     if seen.tapped is None:
@@ -148,19 +99,6 @@ def each_cpu(many: str, one: str) -> Measure:
     return measure
 
 
-def cpu_ratio(over: str, under: str, one: str) -> Measure:
-    """CPU of each further case in one task against that in another."""
-
-    def measure(seen: Seen, who: str) -> Figure:
-        high, low = (seen.each_cpu_ms(who, task, one) for task in (over, under))
-        others = _others(seen.of(who, over), seen.of(who, under))
-        if low <= 0:
-            raise NotCounted(f"not counted: {low:.2f} ms of CPU a case is no measure")
-        return Figure(high / low, f"{high:.2f} ms against {low:.2f} ms a case", others)
-
-    return measure
-
-
 def memory(task: str) -> Measure:
     def measure(seen: Seen, who: str) -> Figure:
         outcome = seen.of(who, task)
@@ -169,34 +107,9 @@ def memory(task: str) -> Measure:
     return measure
 
 
-def recording_cpu(seen: Seen, who: str) -> Figure:
-    with_it, without = seen.of(who, "many"), seen.of(who, "unrecorded")
-    each = (with_it.cpu_s - without.cpu_s) * 1000 / seen.tasks["many"].cases
-    raw = f"{with_it.cpu_s:.2f} s with a record, {without.cpu_s:.2f} s without"
-    return Figure(each, raw, _others(with_it, without))
-
-
-def after_last_answer(seen: Seen, who: str) -> Figure:
-    with_it, without = seen.of(who, "many"), seen.of(who, "unrecorded")
-    raw = f"without a record {without.after_answer_s * 1000:.0f} ms; the last cases included"
-    return Figure(with_it.after_answer_s * 1000, raw, _others(with_it))
-
-
 def requests_a_case(seen: Seen, who: str) -> Figure:
     run = seen.of(who, "limited").middle
     return Figure(run.requests / seen.tasks["limited"].cases, _counts(run), run.others)
-
-
-def throughput(seen: Seen, who: str) -> Figure:
-    """Milliseconds of a case when the answer comes at once."""
-    many, one = seen.of(who, "swift many"), seen.of(who, "swift one")
-    cases = seen.tasks["swift many"].cases - 1
-    seconds = many.middle.wall_s - one.middle.wall_s
-    if seconds <= 0:
-        raise NotCounted("not counted: too few cases to tell them from the start")
-    cpu_ms = (many.cpu_s - one.cpu_s) * 1000 / cases
-    raw = f"{cases / seconds:.0f} cases/s, {cpu_ms:.2f} ms CPU a case"
-    return Figure(seconds * 1000 / cases, raw, _others(many, one))
 
 
 def _counts(run: Run) -> str:

@@ -54,7 +54,6 @@ def _beneath(table: Table) -> list[str]:
         f"Made by `{table.command}` with Python {table.python} on {table.cores} cores."
         f" In brackets the goals{wider}; {len(table.missed)} missed,"
         f" {len(table.undecided)} undecided because others used the machine."
-        f" P begins with {table.python_s * 1000:.0f} ms for Python and click."
     )
     lines = [
         made,

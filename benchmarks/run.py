@@ -1,9 +1,8 @@
-"""How fast holodeck is against what is possible on this machine, and against others, in ratios.
+"""How fast holodeck is against other harnesses on this machine, in ratios.
 
     python benchmarks/run.py [--check] [--only S3,S13] [--backend chat] [--peers none]
 
-A server with a fixed latency answers; P(N, C) is the time no harness can beat: N/C rounds of
-waiting, and the start of Python with click. See benchmarks/README.md.
+A server with a fixed latency answers. See benchmarks/README.md.
 """
 
 import argparse
@@ -18,14 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from contest import Contest
-from contestants import Contestant, Holodeck, Rival, environment, holodeck_command
-from figures import Seen
-from lab import Lab, NotCounted
+from contestants import BareLoop, Contestant, Holodeck, Rival, environment, holodeck_command
+from figures import Seen, tap_added
+from lab import Lab
 from loopback import server
 from peers import PEERS
 from peers.homes import default_home
 from promises import PROMISES, Promise
-from startup import python_s, startups
 from table import HEAD, Judge, Table, rows_of
 from tap import measure_tap
 from tasks import (
@@ -52,11 +50,7 @@ def main() -> int:
     given = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends, too
     promises, started = chosen_promises(given.only), time.monotonic()
-    try:
-        table = benchmark(given, promises)
-    except NotCounted as error:
-        print(f"nothing can be measured: {error}", file=sys.stderr)
-        return MISSED
+    table = benchmark(given, promises)
     show(table, time.monotonic() - started)
     if given.json is not None:
         table.write(given.json)
@@ -87,22 +81,18 @@ def options() -> argparse.Namespace:
 
 
 def benchmark(given: argparse.Namespace, promises: Sequence[Promise]) -> Table:
-    """Measure everything. Raises NotCounted if the start of Python cannot be measured."""
+    """Measure everything."""
     rivals = chosen_peers(given.peers, given.peers_home.expanduser())
     with TemporaryDirectory() as home, server(given.latency_ms) as url:
         ours = holodecks(given, Path(home))
-        say("startup")
-        is_promised = any(promise.id == "S1" for promise in promises)
-        times = 5 * given.runs if is_promised else 2 * given.runs - 1
-        started = startups(shlex.split(given.command), Path(home), times)
         sizes = [int(one) for one in given.n.split(",")]
         what = tasks(sizes, given.latency_ms)
         lab = Lab(url, given.most_others)
         contest = Contest(lab, [*ours, *rivals], what, given.runs, say)
         wanted = frozenset(name for promise in promises for name in promise.needs)
         outcomes = contest.outcomes(wanted) if wanted else {}
-    seen = Seen(what, outcomes, started, python_s(started), [one.name for one in rivals])
-    if any(promise.id == "S17" for promise in promises):
+    seen = Seen(what, outcomes, [rival.name for rival in rivals])
+    if any(promise.measure is tap_added for promise in promises):
         say("tap")
         seen = replace(seen, tapped=measure_tap(100 * given.runs))
     judge = Judge(given.slack, given.most_others)
@@ -110,7 +100,6 @@ def benchmark(given: argparse.Namespace, promises: Sequence[Promise]) -> Table:
         command=spoken(sys.argv[1:]),
         python=".".join(map(str, sys.version_info[:3])),
         cores=os.cpu_count() or 1,
-        python_s=seen.python_s,
         slack=given.slack,
         versions={rival.name: rival.peer.version for rival in rivals},
         rows=list(rows_of(promises, seen, [one.name for one in ours], judge)),
@@ -143,7 +132,8 @@ def holodecks(given: argparse.Namespace, home: Path) -> list[Contestant]:
     fault = given.sabotage and [sys.executable, "-P", str(SABOTAGED[given.sabotage])]
     chosen = [backend for backend in BACKENDS if given.backend in {backend, "both"}]
     of_kernel = [KERNEL_OBJECT] if SEMANTIC_KERNEL in chosen else []
-    return [
+    bare = [BareLoop(env)] if SEMANTIC_KERNEL in chosen else []
+    return bare + [
         Holodeck(backend, fault if fault and backend == CHAT else usual, env)
         for backend in (*chosen, *of_kernel, FUNCTION, PROCESS, BURNING)
     ]
@@ -168,7 +158,7 @@ def say(what: str) -> None:
 def show(table: Table, seconds: float) -> None:
     peers = ", ".join(f"{name} {version}" for name, version in table.versions.items())
     print(f"Python {table.python}, {table.cores} cores; peers: {peers or 'none'}")
-    print(f"P(N, C) = {table.python_s:.3f} s + N/C rounds of waiting; others = cores they took")
+    print("others = cores that other processes took")
     print(HEAD)
     last = ""
     for row in table.rows:

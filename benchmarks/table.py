@@ -71,8 +71,6 @@ class Table:
     command: str
     python: str
     cores: int
-    python_s: float
-    """T0."""
     slack: float
     versions: dict[str, str]
     """Of the peers that took part, and of holodeck."""
