@@ -23,6 +23,7 @@ MAX_IDLE_S = 30.0
 """Load balancers drop idle connections without closing them."""
 
 
+BUFFER_BYTES = 65_536
 MAX_WAITING_BYTES = 256_000
 """Of what a server may send before its response is read."""
 
@@ -78,7 +79,7 @@ class Server:
         return f"http://{self.authority}{path}" if self.proxy and not self.is_secure else path
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection, for one request after the other.
 
     The server has to wait while too much of a response has not been taken.
@@ -174,8 +175,11 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
-        reader = self._reader
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - it is large enough
+        return self._pool.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data, reader = bytes(self._pool.buffer[:nbytes]), self._reader
         if reader is None or reader.is_complete:
             self.close()  # data without a request must not become the response to the next one
             return
@@ -215,6 +219,8 @@ class ConnectionPool:
     def __init__(self, server: Server, max_bytes: int) -> None:
         self._server = server
         self._max_bytes = max_bytes
+        # one for all connections, as allocating a buffer for each read takes longer than reading
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))
         self._idle: list[Connection] = []
         self._context: ssl.SSLContext | None = None
 
