@@ -88,8 +88,8 @@ class Environment(Mapping[str, str]):
         """
         replaced = _REFERENCE.sub(self._replacement, text)
         if replaced != text and len(replaced) <= _MAX_ADDRESS:
-            names = {match[2] for match in _REFERENCE.finditer(text)} & self.keys()
-            values = [self[name] for name in names if self[name] and not self.is_users(name)]
+            names = {match[2] for match in _REFERENCE.finditer(text) if match[2] is not None}
+            values = [self[name] for name in names if self.get(name) and not self.is_users(name)]
             if values:
                 values_in[replaced] = values
         return replaced
