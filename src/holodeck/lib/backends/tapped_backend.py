@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import (
@@ -33,6 +33,9 @@ from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.models.results.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.http_backend import HttpBackend
 
 LOCATION = "backend"
 UNUSED_URL = (
@@ -107,18 +110,10 @@ class TappedBackend(InContext, AgentBackend):
         raise NotImplementedError
 
 
-class ReachesTap(AgentBackend, Protocol):
-    """A backend that can tell its agent, for each conversation, where the tap is."""
-
-    def with_tap_url(self, url: str) -> AgentBackend:
-        """Return the backend for a conversation whose tap has that URL."""
-        ...
-
-
 class TappedServiceBackend(TappedBackend):
     """Gives each conversation a URL of its own, so that any number may run concurrently."""
 
-    _backend: ReachesTap
+    _backend: "HttpBackend"
 
     @contextmanager
     def conversation(self) -> Iterator[tuple[AgentBackend, TakeTurn]]:

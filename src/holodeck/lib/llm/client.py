@@ -280,9 +280,6 @@ class ChatClient:
         stats.meter.add(result.usage, self._model)
         yield result
 
-    async def prepare(self) -> None:
-        """Do nothing: the first request shows whether the endpoint answers."""
-
     async def close(self) -> None:
         """Close the connections of the running event loop; a later request opens new ones."""
         await self._http.close()

@@ -279,7 +279,6 @@ class AgentFactory:
             build_kernel,
             build_templated_agent,
         )
-        from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
         from holodeck.lib.local_models.store import ModelStore
 
         agent = self.agent_config
@@ -290,12 +289,9 @@ class AgentFactory:
         self._toolbox = _toolbox(agent, self._execution, force_ingest=self.force_ingest)
         self._are_tools_set = not self._toolbox.has_sources
         store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
+        find_weights = partial(store.resolve, base_dir=agent.own_dir, progress=DownloadProgress())
         self.kernel = build_kernel(
-            agent.model,
-            self._limits,
-            LocalWeights(store, agent.own_dir, DownloadProgress()),
-            self._limiters,
-            proxy_for,
+            agent.model, self._limits, find_weights, self._limiters, proxy_for
         )
         self._filters = filter_factory(agent, _embedder(agent, self._execution))
         self._filter: ToolFilterManager | None = None

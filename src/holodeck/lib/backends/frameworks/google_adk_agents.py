@@ -210,28 +210,15 @@ def to_events(messages: Sequence["Message"], agent: str) -> list[Any]:
         if role == "tool":
             call_id = message.get("tool_call_id", "")
             name = names.get(call_id, message.get("name", ""))
-            parts.append(_response_part(call_id, name, text))
+            response = types.FunctionResponse(id=call_id, name=name, response={"result": text})
+            parts.append(types.Part(function_response=response))
         for call in message.get("tool_calls", ()):
             function = call["function"]
             names[call["id"]] = function["name"]
-            parts.append(_call_part(call["id"], function))
-        is_user = role == "user"
+            arguments = json.loads(function["arguments"] or "{}")
+            part = types.FunctionCall(id=call["id"], name=function["name"], args=arguments)
+            parts.append(types.Part(function_call=part))
         content = types.Content(role="model" if role == "assistant" else "user", parts=parts)
-        author = "user" if is_user else agent
+        author = "user" if role == "user" else agent
         events.append(Event(invocation_id=str(uuid4()), author=author, content=content))
     return events
-
-
-def _call_part(call_id: str, function: dict[str, Any]) -> Any:
-    from google.genai import types
-
-    arguments = json.loads(function["arguments"] or "{}")
-    call = types.FunctionCall(id=call_id, name=function["name"], args=arguments)
-    return types.Part(function_call=call)
-
-
-def _response_part(call_id: str, name: str, text: str) -> Any:
-    from google.genai import types
-
-    response = types.FunctionResponse(id=call_id, name=name, response={"result": text})
-    return types.Part(function_response=response)

@@ -204,9 +204,12 @@ class _TurnReader:
     def __init__(self, turn: TurnRecord) -> None:
         self._turn = turn
         self._responses = 0
-        self._usage: Any = None
-        self._failed_calls: set[str] = set()
-        self._refused_calls: set[str] = set()
+        self.usage: Any = None
+        """Where the run adds up its token usage."""
+        self.failed_calls: set[str | None] = set()
+        """The calls whose results, still to come, are errors."""
+        self.refused_calls: set[str | None] = set()
+        """The calls that reach no function: unknown tool, or arguments that do not fit."""
 
     def note_response(self, response: Any, agent: str) -> None:
         """Note the tool calls of a response; the SDK counts handoffs among them."""
@@ -216,31 +219,18 @@ class _TurnReader:
             if _get(item, "type").endswith("_call"):
                 self._note_call(item, agent)
 
-    def note_context(self, context: Any) -> None:
-        """Note where the run adds up its token usage."""
-        self._usage = context.usage
-
     def note_output(self, call_id: str | None, output: Any) -> None:
         self._turn.add_result(
             call_id,
             output,
-            is_error=call_id in self._failed_calls,
-            is_refused=call_id in self._refused_calls,
+            is_error=call_id in self.failed_calls,
+            is_refused=call_id in self.refused_calls,
         )
 
     def note_tool(self, tool: Any) -> None:
         """Note a tool that runs; an agent as a tool runs without the hooks of this run."""
         if getattr(tool, "_is_agent_tool", False):
             self._turn.add_agent_tool(tool.name)
-
-    def note_failure(self, call_id: str | None) -> None:
-        """Note that the result of a call, still to come, is an error."""
-        if call_id is not None:
-            self._failed_calls.add(call_id)
-
-    def note_refusal(self, call_id: str) -> None:
-        """Note that a call reaches no function: unknown tool, or arguments that do not fit."""
-        self._refused_calls.add(call_id)
 
     def read_run(self, run: Any) -> None:
         """Read what the hooks did not see from a `RunResult`, or the data of a failed run."""
@@ -253,15 +243,15 @@ class _TurnReader:
 
     def note_usage(self) -> None:
         """Note the tokens of all requests; the SDK counts a request of unknown usage as 0."""
-        if self._usage is None or not self._usage.requests:
+        if self.usage is None or not self.usage.requests:
             return
-        known = [entry for entry in self._usage.request_usage_entries if entry.input_tokens]
+        known = [entry for entry in self.usage.request_usage_entries if entry.input_tokens]
         # The requests of an agent used as a tool are in its sum, but not in the responses.
         requests = self._responses
-        if len(known) < self._usage.requests:
+        if len(known) < self.usage.requests:
             self._turn.add_usage(None, None, requests=requests)
         else:
-            usage = self._usage
+            usage = self.usage
             self._turn.add_usage(usage.input_tokens, usage.output_tokens, requests=requests)
 
     def _note_call(self, item: Any, agent: str) -> None:
@@ -308,7 +298,7 @@ def _hooks(reader: _TurnReader, users: Any) -> Any:
         async def on_llm_start(
             self, context: Any, agent: Any, system_prompt: Any, input_items: Any
         ) -> None:
-            reader.note_context(context)
+            reader.usage = context.usage
             for item in input_items:
                 if _get(item, "type") == "function_call_output":
                     reader.note_output(_get(item, "call_id"), _get(item, "output"))
@@ -322,9 +312,9 @@ def _hooks(reader: _TurnReader, users: Any) -> Any:
             call_id = getattr(context, "tool_call_id", None)
             seconds = getattr(tool, "timeout_seconds", None) or 0.0
             late = default_tool_timeout_error_message(tool_name=tool.name, timeout_seconds=seconds)
-            if isinstance(result, str) and result in {failed, late}:
-                reader.note_failure(call_id)
             if call_id is not None:
+                if isinstance(result, str) and result in {failed, late}:
+                    reader.failed_calls.add(call_id)
                 reader.note_output(call_id, result)
             await inner.on_tool_end(context, agent, tool, result)
 
@@ -343,9 +333,9 @@ def _run_config(reader: _TurnReader, users: Any) -> Any:
     users_formatter = _get(given, "tool_error_formatter")
 
     def note_failure(failure: Any) -> Any:
-        reader.note_failure(failure.call_id)
+        reader.failed_calls.add(failure.call_id)
         if failure.kind == "tool_not_found" or isinstance(failure.error, ModelBehaviorError):
-            reader.note_refusal(failure.call_id)
+            reader.refused_calls.add(failure.call_id)
         return None if users_formatter is None else users_formatter(failure)
 
     if not isinstance(given, Mapping):

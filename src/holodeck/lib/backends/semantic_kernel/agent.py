@@ -27,7 +27,11 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     TurnChat,
 )
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
-from holodeck.lib.backends.semantic_kernel.model_chat import LocalCompletions, ModelChat
+from holodeck.lib.backends.semantic_kernel.model_chat import (
+    FindWeights,
+    LocalCompletions,
+    ModelChat,
+)
 from holodeck.lib.llm.client import ChatClient
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, endpoint_key, sampling
 from holodeck.lib.llm.limiter import Limiters
@@ -40,8 +44,6 @@ if TYPE_CHECKING:
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
         AutoFunctionInvocationContext,
     )
-
-    from holodeck.lib.backends.semantic_kernel.model_chat import LocalWeights
 
 
 class ToolKernel(Kernel):
@@ -110,7 +112,7 @@ class VerbatimAgent(ChatCompletionAgent):
 def build_kernel(
     llm: LLMProvider,
     limits: CallLimits,
-    weights: "LocalWeights",
+    find_weights: FindWeights,
     limiters: Limiters,
     proxy_for: ProxyFor | None = None,
 ) -> ToolKernel:
@@ -119,7 +121,7 @@ def build_kernel(
     Args:
         llm: The model.
         limits: Time limits of its requests.
-        weights: Finds the weights of a local model.
+        find_weights: Finds the weights of a local model.
         limiters: The limiters of the run.
         proxy_for: Returns the proxy for a URL.
     """
@@ -133,7 +135,7 @@ def build_kernel(
                 ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=True)
             )
         case "local":
-            local = LocalCompletions(llm.name, weights)
+            local = LocalCompletions(llm.name, find_weights)
             kernel.add_service(ModelChat.of(llm.name, local, takes_images=False))
         case "litellm":
             raise ConfigError("model.provider", f"{llm.provider.value} needs an 'endpoint'")
@@ -168,10 +170,15 @@ def _fields_of_agent(kernel: Kernel, name: str) -> dict[str, Any]:
 def build_arguments(
     kernel: Kernel, llm: LLMProvider, schema: dict[str, Any] | None
 ) -> KernelArguments:
-    """Return the request settings of every invocation."""
+    """Return the request settings of every invocation. Raises ConfigError."""
+    if llm.protocol == "anthropic" and schema is not None:
+        raise ConfigError(
+            "response_format",
+            "anthropic supports no schema; ask for the format in the instructions",
+        )
     service = kernel.get_service(type=TurnChat)
     settings = service.get_prompt_execution_settings_class()(
-        service_id=service.service_id, **request_settings(llm, schema)
+        service_id=service.service_id, **sampling(llm, schema)
     )
     return KernelArguments(settings=settings)
 
@@ -242,13 +249,3 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
         parameters=[],
         additional_metadata={SCHEMA: tool.parameters},
     )
-
-
-def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the settings of each request, in the provider's own names."""
-    if llm.protocol == "anthropic" and schema is not None:
-        raise ConfigError(
-            "response_format",
-            "anthropic supports no schema; ask for the format in the instructions",
-        )
-    return sampling(llm, schema)

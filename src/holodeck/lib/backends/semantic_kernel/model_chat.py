@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 from semantic_kernel.connectors.ai.function_calling_utils import (
@@ -35,37 +34,16 @@ from holodeck.lib.processes.threads import run_in_thread
 if TYPE_CHECKING:
     from semantic_kernel.contents import ChatHistory
 
-    from holodeck.lib.llm.client import RequestStats
+    from holodeck.lib.llm.client import ChatClient, RequestStats
     from holodeck.lib.llm.retry import RetryConfig
     from holodeck.lib.local_models.runtime import LocalModel
-    from holodeck.lib.local_models.store import ModelStore
 
 Body = dict[str, Any]
 """Of a request for a chat completion, in OpenAI's names."""
 
 
-class CompletionSource(Protocol):
-    """What completes a conversation: an endpoint (`ChatClient`), or weights in the process."""
-
-    async def complete_body(
-        self, body: Body, stats: "RequestStats", retry: "RetryConfig"
-    ) -> Completion:
-        """Return the completion. Raises RequestError."""
-        ...
-
-    def stream_body(
-        self, body: Body, stats: "RequestStats", retry: "RetryConfig"
-    ) -> AsyncIterator[str | Completion]:
-        """Yield the text in pieces, and at the end the completion. Raises RequestError."""
-        ...
-
-    async def prepare(self) -> None:
-        """Download and load what is needed before the first request."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections of the running event loop."""
-        ...
+FindWeights = Callable[[str], Path]
+"""Returns the weights of a local model, downloaded if missing. Raises ModelStoreError."""
 
 
 class RequestSettings(PromptExecutionSettings):
@@ -89,17 +67,20 @@ class RequestSettings(PromptExecutionSettings):
 class ModelChat(TurnChat):
     """Requests completions from our own client of the model."""
 
-    _source: CompletionSource = PrivateAttr()
+    _source: "ChatClient | LocalCompletions" = PrivateAttr()
 
     @classmethod
-    def of(cls, model: str, source: CompletionSource, *, takes_images: bool) -> "ModelChat":
+    def of(
+        cls, model: str, source: "ChatClient | LocalCompletions", *, takes_images: bool
+    ) -> "ModelChat":
         """Return the service of a model; with `takes_images`, it is sent images of tools."""
         chat = cls(ai_model_id=model, service_id=model)
         chat._source, chat._takes_images = source, takes_images
         return chat
 
     async def prepare(self) -> None:
-        await self._source.prepare()
+        if isinstance(self._source, LocalCompletions):
+            await self._source.prepare()
 
     async def close(self) -> None:
         await self._source.close()
@@ -234,33 +215,17 @@ def _tool_call(item: FunctionCallContent) -> Body:
     return {"id": item.id, "type": "function", "function": function}
 
 
-Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class LocalWeights:
-    """Finds and downloads the weights of local models."""
-
-    store: "ModelStore"
-    base_dir: Path
-    progress: Progress
-
-    def path_of(self, name: str) -> Path:
-        """Return the weights of a model, downloaded if missing. Raises ModelStoreError."""
-        return self.store.resolve(name, self.base_dir, self.progress)
-
-
 class LocalCompletions:
     """Completes conversations with a known model or a GGUF file; a grammar limits its calls.
 
     Args:
         name: The model, loaded at first use.
-        weights: Finds its weights.
+        find_weights: Finds its weights.
     """
 
-    def __init__(self, name: str, weights: LocalWeights) -> None:
+    def __init__(self, name: str, find_weights: FindWeights) -> None:
         self._name = name
-        self._weights = weights
+        self._find_weights = find_weights
         self._model: LocalModel | None = None
 
     async def prepare(self) -> None:
@@ -305,4 +270,4 @@ class LocalCompletions:
     def _load_now(self) -> "LocalModel":
         from holodeck.lib.local_models.runtime import LocalModel
 
-        return LocalModel.load(self._weights.path_of(self._name))
+        return LocalModel.load(self._find_weights(self._name))

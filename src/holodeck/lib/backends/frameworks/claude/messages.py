@@ -217,8 +217,8 @@ def _tokens_of_models(usage: Mapping[str, Mapping[str, Any]] | None) -> Tokens |
     if usage is None:
         return None
     names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    prompt = sum(one.get(name) or 0 for one in usage.values() for name in names)
-    return prompt, sum(one.get("outputTokens") or 0 for one in usage.values())
+    prompt = sum(model.get(name) or 0 for model in usage.values() for name in names)
+    return prompt, sum(model.get("outputTokens") or 0 for model in usage.values())
 
 
 def _text_of_event(event: Mapping[str, Any]) -> str:
@@ -229,8 +229,8 @@ def _text_of_event(event: Mapping[str, Any]) -> str:
 
 def _content(content: Any) -> Any:
     """Return what a tool returned; as text, if it is nothing else."""
-    if isinstance(content, list) and all(one.get("type") == "text" for one in content):
-        return "".join(one["text"] for one in content)
+    if isinstance(content, list) and all(block.get("type") == "text" for block in content):
+        return "".join(block["text"] for block in content)
     return content
 
 
@@ -248,14 +248,11 @@ def to_messages(messages: Sequence["Message"]) -> list[dict[str, Any]]:
             answered = message.get("tool_call_id", "")
             blocks = [{"type": "tool_result", "tool_use_id": answered, "content": text}]
         for call in message.get("tool_calls", ()):
-            blocks.append(_tool_use(call))
+            function = call["function"]
+            arguments = json.loads(function["arguments"] or "{}")
+            tool_use = {"type": "tool_use", "id": call["id"], "name": function["name"]}
+            blocks.append({**tool_use, "input": arguments})
         if blocks:
             author = "assistant" if role == "assistant" else "user"
             converted.append({"role": author, "content": blocks})
     return converted
-
-
-def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    arguments = json.loads(function["arguments"] or "{}")
-    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
