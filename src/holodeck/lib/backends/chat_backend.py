@@ -185,7 +185,7 @@ class ChatBackend(AgentBackend):
 
     def _opening(self, context: Sequence[Message] | None) -> list[ChatMessage]:
         """Return the first messages of a conversation: the instructions and the context."""
-        earlier: list[ChatMessage] = [dict(one) for one in context or ()]
+        earlier: list[ChatMessage] = [dict(message) for message in context or ()]
         if not self._instructions:
             return earlier
         return [{"role": "system", "content": self._instructions}, *earlier]

@@ -131,7 +131,9 @@ class TappedTurn:
 
     def end(self, unused: str) -> None:
         """Set the facts; `unused` says what it means if there was no request."""
-        requests = [one.model_request for one in self.exchanges if one.reading.calls_model]
+        requests = [
+            exchange.model_request for exchange in self.exchanges if exchange.reading.calls_model
+        ]
         problem = self.problem or self._find_problem(unused)
         if self.problem is not None:  # the requests may be those of another turn
             self.facts = TurnFacts(problem=problem)
@@ -153,7 +155,7 @@ class TappedTurn:
                 return UNFINISHED
             if not reading.is_readable and exchange.status is not None:
                 return BROKEN_OFF
-        if not any(one.may_request_tools for one in self.exchanges):
+        if not any(exchange.may_request_tools for exchange in self.exchanges):
             return NO_CONVERSATION
         return None
 
@@ -219,9 +221,9 @@ class Channel:
             self._has_begun = True
             self._turns.append(turn)
             if len(self._turns) > 1:
-                for one in self._turns:
-                    one.problem = AMBIGUOUS
-            elif any(one.is_under_way for one in self._left_over):
+                for open_turn in self._turns:
+                    open_turn.problem = AMBIGUOUS
+            elif any(exchange.is_under_way for exchange in self._left_over):
                 turn.problem = EARLIER_WORK
         try:
             yield turn
@@ -229,7 +231,7 @@ class Channel:
             with self._lock:
                 self._turns.remove(turn)
                 seen = (*self._left_over, *turn.exchanges)
-                self._left_over = [one for one in seen if one.is_under_way]
+                self._left_over = [exchange for exchange in seen if exchange.is_under_way]
                 if self._is_out_of_turn:
                     turn.problem = turn.problem or OUT_OF_TURN
                 turn.end(self._unused)

@@ -308,7 +308,7 @@ def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence
     found = parent.get(key)
     if found is None or (or_text and isinstance(found, str)):
         return ()
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+    if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
         raise UnreadableBody(f"its {key!r} are not a list of objects")
     return found
 

@@ -144,7 +144,7 @@ def _bytes(text: str) -> bytes:
 
 def _decodable_codings(accepted: bytes) -> bytes:
     """Return the codings of an `Accept-Encoding` header that the tap can decode."""
-    codings = [one.strip() for one in accepted.decode("latin-1").split(",")]
+    codings = [coding.strip() for coding in accepted.decode("latin-1").split(",")]
     known = [
         coding
         for coding in codings

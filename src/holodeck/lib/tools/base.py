@@ -282,8 +282,8 @@ def is_too_deep(value: Any, written: str | bytes) -> bool:
         return False  # spares the walk
     level, depth = [value], 0
     while level and depth <= MAX_DEPTH:
-        below = [inner for one in level if isinstance(one, dict) for inner in one.values()]
-        below += [inner for one in level if isinstance(one, list) for inner in one]
+        below = [inner for value in level if isinstance(value, dict) for inner in value.values()]
+        below += [inner for value in level if isinstance(value, list) for inner in value]
         level, depth = below, depth + 1
     return depth > MAX_DEPTH
 

@@ -136,7 +136,7 @@ class Signature:
         try:
             checked = self.model.model_validate(arguments, by_alias=True)
         except ValidationError as error:
-            problems = [self._problem(one) for one in error.errors(include_url=False)]
+            problems = [self._problem(problem) for problem in error.errors(include_url=False)]
             raise ToolArgumentError("; ".join(problems)) from error
         positional: list[Any] = []
         keyword: dict[str, Any] = dict(checked.model_extra or {})
@@ -169,8 +169,11 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
     descriptions = docstring_parameters(inspect.getdoc(function))
     fields: dict[str, Any] = {
-        f"p{index}": (hints.get(one.name, Any), _field(one, descriptions.get(one.name)))
-        for index, one in enumerate(named)
+        f"p{index}": (
+            hints.get(parameter.name, Any),
+            _field(parameter, descriptions.get(parameter.name)),
+        )
+        for index, parameter in enumerate(named)
     }
     config = ConfigDict(extra="allow" if takes_any else "forbid", arbitrary_types_allowed=False)
     try:

@@ -102,7 +102,9 @@ class KeywordIndex(Generic[K]):
         """
         scores = self._scores(count_terms(query))
         size = len(scores) if limit is None else limit
-        return nsmallest(size, scores.items(), key=lambda one: (-one[1], self._numbers[one[0]]))
+        return nsmallest(
+            size, scores.items(), key=lambda scored: (-scored[1], self._numbers[scored[0]])
+        )
 
     def _scores(self, query: Mapping[str, int]) -> dict[K, float]:
         scores: dict[K, float] = {}

@@ -129,12 +129,12 @@ def _searchable_text(tool: Tool) -> str:
     return "\n".join([tool.name.replace("_", " "), tool.description, *parameters])
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def _cosine(vector: Sequence[float], other: Sequence[float]) -> float:
     def dot(first: Sequence[float], second: Sequence[float]) -> float:
         return sum(a * b for a, b in zip(first, second, strict=True))
 
-    length = (dot(one, one) * dot(other, other)) ** 0.5
-    return dot(one, other) / length if length else 0.0
+    length = (dot(vector, vector) * dot(other, other)) ** 0.5
+    return dot(vector, other) / length if length else 0.0
 
 
 logger = logging.getLogger(__name__)

@@ -23,9 +23,11 @@ class Framework:
         values = vars(import_module(self.adapter)).values()
         classes = [value for value in values if inspect.isclass(value)]
         adapters = [
-            one for one in classes if issubclass(one, FrameworkAdapter) and "objects" in vars(one)
+            kind
+            for kind in classes
+            if issubclass(kind, FrameworkAdapter) and "objects" in vars(kind)
         ]
-        return sorted(adapters, key=lambda one: one.__module__ != self.adapter)  # its own first
+        return sorted(adapters, key=lambda kind: kind.__module__ != self.adapter)  # its own first
 
 
 FRAMEWORKS: tuple[Framework, ...] = (
@@ -63,7 +65,7 @@ def find_framework(value: object) -> Framework | None:
     value, _ = split_run(value)
     kind = value if inspect.isclass(value) else type(value)
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    return next((one for one in FRAMEWORKS if one.package in packages), None)
+    return next((framework for framework in FRAMEWORKS if framework.package in packages), None)
 
 
 def adapt(value: object) -> FrameworkAdapter | None:

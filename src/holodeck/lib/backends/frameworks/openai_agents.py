@@ -80,7 +80,7 @@ def _tool_names(agent: Any, seen: list[Any]) -> list[str] | None:
         names.append(_handoff_name(handoff))
         if target is None:
             return None
-        if not any(target is one for one in seen):
+        if not any(target is known for known in seen):
             further = _tool_names(target, seen)
             if further is None:
                 return None
@@ -355,4 +355,4 @@ def _has_trace_processor() -> bool:
         used = provider._multi_processor._processors  # noqa: SLF001 - the SDK has no getter
     except AttributeError:
         return True
-    return any(one is not processors._global_processor for one in used)  # noqa: SLF001
+    return any(processor is not processors._global_processor for processor in used)  # noqa: SLF001

@@ -187,7 +187,9 @@ def offer_only(
     kernel: Kernel, arguments: KernelArguments | None, tools: Sequence[str]
 ) -> KernelArguments:
     """Return a copy of the request settings with which the model is offered these tools only."""
-    names = [one.fully_qualified_name for one in kernel.get_full_list_of_function_metadata()]
+    names = [
+        function.fully_qualified_name for function in kernel.get_full_list_of_function_metadata()
+    ]
     # Semantic Kernel takes an empty list of included functions for all of them.
     withheld = [name for name in names if name not in tools]
     choice = FunctionChoiceBehavior.Auto(
@@ -195,8 +197,8 @@ def offer_only(
     )
     given = arguments or KernelArguments()
     settings = {
-        name: one.model_copy(update={"function_choice_behavior": choice})
-        for name, one in (given.execution_settings or {}).items()
+        name: setting.model_copy(update={"function_choice_behavior": choice})
+        for name, setting in (given.execution_settings or {}).items()
     }
     return KernelArguments(settings=settings, **given)
 
@@ -204,7 +206,7 @@ def offer_only(
 def calls_in(history: "ChatHistory") -> Counter[str]:
     """Return how often each tool was called in a conversation."""
     items = [item for message in history.messages for item in message.items]
-    return Counter(one.name or "" for one in items if isinstance(one, FunctionCallContent))
+    return Counter(item.name or "" for item in items if isinstance(item, FunctionCallContent))
 
 
 def with_retries(kernel: Kernel) -> Kernel:

@@ -62,7 +62,7 @@ def read_results(turn: TurnRecord, message: Any) -> None:
 def _provider_result(content: Any) -> Any:
     """Return the output of a tool of the provider; its text, where it has some."""
     output = getattr(content, "output", None) or getattr(content, "outputs", None)
-    texts = [getattr(one, "text", None) for one in output] if isinstance(output, list) else [None]
+    texts = [getattr(part, "text", None) for part in output] if isinstance(output, list) else [None]
     known = [text for text in texts if isinstance(text, str)]
     return "\n".join(known) if len(known) == len(texts) else str(output)
 

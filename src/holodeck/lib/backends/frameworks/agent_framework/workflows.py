@@ -201,9 +201,11 @@ class SharedWorkflow:
 
     async def _delete_others(self) -> None:
         """Delete the checkpoints to which no conversation returns."""
-        for one in await self._checkpoints.list_checkpoint_ids(workflow_name=self.workflow.name):
-            if one not in self._in_use:
-                await self._checkpoints.delete(one)
+        for checkpoint in await self._checkpoints.list_checkpoint_ids(
+            workflow_name=self.workflow.name
+        ):
+            if checkpoint not in self._in_use:
+                await self._checkpoints.delete(checkpoint)
 
     def _warn_of_changed_state(self) -> None:
         """Warn about the user's executors that are not as they were before the first case."""
@@ -348,9 +350,9 @@ def responses_of(data: Any) -> list[Any]:
     """Return the agent's responses among what its executor put out, or else sent on."""
     import agent_framework
 
-    put_out = [one for one in data or () if isinstance(one, agent_framework.AgentResponse)]
-    sent = [one for one in data or () if isinstance(one, agent_framework.AgentExecutorResponse)]
-    return put_out or [one.agent_response for one in sent]
+    put_out = [item for item in data or () if isinstance(item, agent_framework.AgentResponse)]
+    sent = [item for item in data or () if isinstance(item, agent_framework.AgentExecutorResponse)]
+    return put_out or [item.agent_response for item in sent]
 
 
 def response_of(outputs: Sequence[Any]) -> Any:
@@ -365,13 +367,15 @@ def response_of(outputs: Sequence[Any]) -> Any:
 def _as_answer(output: Any) -> Any:
     import agent_framework
 
-    if isinstance(output, list) and all(isinstance(one, agent_framework.Message) for one in output):
+    if isinstance(output, list) and all(
+        isinstance(message, agent_framework.Message) for message in output
+    ):
         output = agent_framework.AgentResponse(messages=output)
     if isinstance(output, agent_framework.Message):
         return output.text
     if not isinstance(output, agent_framework.AgentResponse):
         return output
-    authors = {one.author_name for one in output.messages if one.role == "assistant"}
+    authors = {message.author_name for message in output.messages if message.role == "assistant"}
     if len(authors) < 2:
         return answer(output)
     return "\n\n".join(

@@ -174,8 +174,8 @@ class ClaudeSession(StreamingSession):
         reader = ClaudeTurnReader(self.turn, self._tokens, self._reported)
         try:
             async with aclosing(self._ask({"role": "user", "content": message})) as messages:
-                async for one in messages:
-                    if piece := reader.read(one):
+                async for reply in messages:
+                    if piece := reader.read(reply):
                         yield piece
                     if reader.is_over:
                         break
@@ -201,8 +201,8 @@ class ClaudeSession(StreamingSession):
             return
         reader = ClaudeTurnReader(TurnRecord(), None, self._reported)
         async with aclosing(self._ask(message, shouldQuery=False)) as messages:
-            async for one in messages:
-                reader.read(one)
+            async for reply in messages:
+                reader.read(reply)
                 if reader.is_over:
                     break
 
@@ -211,8 +211,8 @@ class ClaudeSession(StreamingSession):
         assert self._process is not None  # noqa: S101 - it was started
         await self._write(message, **fields)
         async with aclosing(self._process.client.receive_messages()) as messages:
-            async for one in messages:
-                yield one
+            async for reply in messages:
+                yield reply
         raise FrameworkError(f"Claude Code ended within the turn{await self._process.tail()}")
 
     async def _write(self, message: dict[str, Any], **fields: Any) -> None:

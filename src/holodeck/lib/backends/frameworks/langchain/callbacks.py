@@ -192,7 +192,7 @@ class LangChainTurnReader:
         """Return the id of the oldest call with this one that has no result; None if none is."""
         answered = {result["call_id"] for result in self._turn.tool_results}
         ids = self._ids.get(call_id, ())
-        return next((one for one in ids if one not in answered and one not in taken), None)
+        return next((known for known in ids if known not in answered and known not in taken), None)
 
     def _note_result(self, message: Any, call_id: str | None) -> None:
         if any(message is read or (read.id and message.id == read.id) for read in self._results):

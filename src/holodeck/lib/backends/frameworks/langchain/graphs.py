@@ -272,7 +272,7 @@ class EntrypointSession(GraphSession):
         from langchain_core.messages import AIMessage
 
         said = _messages_in(state)
-        has_all = any(one is self._sent[-1] for one in said)
+        has_all = any(message is self._sent[-1] for message in said)
         text = state if isinstance(state, str) else json.dumps(state, default=str)
         messages = said if has_all else [*self._sent, *(said or [AIMessage(text)])]
         structured = _get(state, "structured_response")
@@ -287,7 +287,7 @@ def _messages_in(value: Any) -> list[Any]:
 
     found = _get(value, "messages") or value
     listed = found if isinstance(found, list | tuple) else [found]
-    return [one for one in listed if isinstance(one, BaseMessage)]
+    return [message for message in listed if isinstance(message, BaseMessage)]
 
 
 def _has_checkpointer(graph: Any) -> bool:

@@ -245,10 +245,10 @@ class ResponsesSession(FrameworkSession):
 
         callback = self._options.get("on_intermediate_message")
 
-        async def read(one: Any) -> None:
-            read_response(reader, one)
+        async def read(response: Any) -> None:
+            read_response(reader, response)
             if callback is not None:
-                await callback(one)
+                await callback(response)
 
         # A thread for each turn: if this one fails, the next begins where this one did.
         thread = ResponsesAgentThread(

@@ -53,7 +53,7 @@ class SemanticKernelTurnReader:
 
     def read(self, message: "ChatMessageContent") -> None:
         """Add a message of an agent or a tool to the record; one that was read before, not."""
-        if any(message is one for one in self._read):
+        if any(message is earlier for earlier in self._read):
             return
         self._read.append(message)
         agent = message.name if self.names_agents else None
@@ -72,7 +72,7 @@ class SemanticKernelTurnReader:
                     is_blocked=blocked,
                     name=item.name,
                 )
-        only_reasons = bool(items) and all(one.content_type == "reasoning" for one in items)
+        only_reasons = bool(items) and all(item.content_type == "reasoning" for item in items)
         if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
             if self._counts_usage:
@@ -80,7 +80,7 @@ class SemanticKernelTurnReader:
 
     def count(self, usage: Any) -> None:
         """Add the token usage of a request, unless it was counted before; None is unknown."""
-        if usage is None or not any(usage is one for one in self._counted):
+        if usage is None or not any(usage is counted for counted in self._counted):
             self._counted.append(usage)
             self.record.add_usage(*token_counts(usage))
 
@@ -170,12 +170,14 @@ class SemanticKernelTurnReader:
         if history is None:
             return
         messages = enumerate(history.messages)
-        begins = (index for index, one in messages if any(item is call for item in one.items))
+        begins = (
+            index for index, message in messages if any(item is call for item in message.items)
+        )
         start = next(begins, None)
         if start is None:  # one for the results only, as of agents whose service keeps the calls
             self._called.append(call)
             start = len(history.messages)
-        if not any(history is one for one, _ in self._histories):
+        if not any(history is known for known, _ in self._histories):
             self._histories.append((history, start))
 
 
@@ -183,8 +185,8 @@ def service_tools(agent: Any) -> list[str]:
     """Return the types of the tools that the service of an agent runs itself."""
     tools = getattr(agent, "definition", agent)
     kinds = [
-        str(one["type"] if isinstance(one, Mapping) else one.type)
-        for one in getattr(tools, "tools", None) or ()
+        str(tool["type"] if isinstance(tool, Mapping) else tool.type)
+        for tool in getattr(tools, "tools", None) or ()
     ]
     return [kind for kind in dict.fromkeys(kinds) if kind != "function"]
 
@@ -193,7 +195,7 @@ def names_of_tools(agent: Any) -> list[str]:
     """Return the names of the functions that an agent offers to its model."""
     settings = agent.arguments.execution_settings if agent.arguments else None
     behaviors = [setting.function_choice_behavior for setting in (settings or {}).values()]
-    chosen = next((one for one in behaviors if one is not None), None)
+    chosen = next((behavior for behavior in behaviors if behavior is not None), None)
     behavior = chosen or agent.function_choice_behavior
     if behavior is None or not behavior.enable_kernel_functions:
         return []

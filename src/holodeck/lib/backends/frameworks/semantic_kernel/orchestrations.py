@@ -91,7 +91,11 @@ class OrchestrationSession(FrameworkSession):
         except BaseException:
             reader.read_interrupted()
             raise
-        texts = [one for one in spoken if one.role.value == "assistant" and one.content]
+        texts = [
+            response
+            for response in spoken
+            if response.role.value == "assistant" and response.content
+        ]
         has_answer = is_handoff(self._agent) and texts
         # A hand-off without anybody to ask ends with a sentence of Semantic Kernel's own.
         reader.record.response = texts[-1].content if has_answer else plain_value(value)
@@ -131,9 +135,9 @@ class OrchestrationSession(FrameworkSession):
         users = self._agent._agent_response_callback
 
         async def note(message: Any) -> None:
-            for one in message if isinstance(message, list) else [message]:
-                reader.read(one)
-                spoken.append(one)
+            for part in message if isinstance(message, list) else [message]:
+                reader.read(part)
+                spoken.append(part)
             if users is not None:
                 answered = users(message)
                 if inspect.isawaitable(answered):
@@ -142,7 +146,7 @@ class OrchestrationSession(FrameworkSession):
         reader.record.tool_calls_problem = _unseen_calls(self._agent._members)
         orchestration: OrchestrationBase[Any, Any] = copy(self._agent)
         state: dict[str, Any] = vars(orchestration)
-        state["_members"] = [_read_member(one, reader) for one in state["_members"]]
+        state["_members"] = [_read_member(member, reader) for member in state["_members"]]
         state["_agent_response_callback"] = note
         for name in ("_input_transform", "_output_transform"):
             if getattr(state[name], "__self__", None) is self._agent:
@@ -163,7 +167,7 @@ def is_handoff(orchestration: Any) -> "TypeGuard[HandoffOrchestration[Any, Any]]
 def plain_value(value: Any) -> Any:
     """Return the result of an orchestration as text or plain data."""
     if isinstance(value, list):
-        return "\n\n".join(str(plain_value(one)) for one in value)
+        return "\n\n".join(str(plain_value(part)) for part in value)
     if hasattr(value, "items") and hasattr(value, "role"):
         return str(value.content or "")
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
@@ -223,7 +227,7 @@ async def _idle(runtime: "InProcessRuntime") -> None:
     try:
         await runtime.stop_when_idle()
     except Exception as error:  # the runtime takes its cause away; it is an argument, too
-        causes = [one for one in error.args if isinstance(one, BaseException)]
+        causes = [cause for cause in error.args if isinstance(cause, BaseException)]
         raise error from (causes[0] if causes else None)
 
 
