@@ -242,7 +242,11 @@ class ChatBackend(AgentBackend):
                 {"role": "tool", "tool_call_id": result["call_id"], "content": content}
             )
         if images:  # messages of tools hold text only
-            turn.messages.append(_images_message(images))
+            parts: list[dict[str, Any]] = [{"type": "text", "text": IMAGES_OF_TOOLS}]
+            parts += [
+                {"type": "image_url", "image_url": {"url": image.data_url}} for image in images
+            ]
+            turn.messages.append({"role": "user", "content": parts})
 
     async def _run_tool(
         self, call: RequestedCall, turn: ChatTurn, images: list[ToolImage]
@@ -295,12 +299,6 @@ def _user_message(message: str) -> ChatMessage:
         return {"role": "user", "content": message}
     images = [image.part for image in message.images]
     return {"role": "user", "content": [{"type": "text", "text": str(message)}, *images]}
-
-
-def _images_message(images: Sequence[ToolImage]) -> ChatMessage:
-    parts: list[dict[str, Any]] = [{"type": "text", "text": IMAGES_OF_TOOLS}]
-    parts += [{"type": "image_url", "image_url": {"url": image.data_url}} for image in images]
-    return {"role": "user", "content": parts}
 
 
 def _calls_in(messages: Sequence[ChatMessage]) -> Counter[str]:

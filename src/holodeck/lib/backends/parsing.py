@@ -59,6 +59,7 @@ def parse_result(value: Any) -> ExecutionResult:
     if isinstance(value, Mapping):
         _check_keys(value, RESULT_KEYS, "the agent returned")
     calls, results = _tools_used(value)
+    problem = first_present(value, ("tool_calls_problem",), None)
     return ExecutionResult(
         response=as_text(text),
         structured_output=None if isinstance(text, str) else to_json_value(text),
@@ -66,7 +67,7 @@ def parse_result(value: Any) -> ExecutionResult:
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
         agents=parse_agents(first_present(value, ("agents",), None)),
-        tool_calls_problem=_text_or_none(first_present(value, ("tool_calls_problem",), None)),
+        tool_calls_problem=None if problem is None else str(problem),
         left_out=frozenset(map(str, first_present(value, ("left_out",), ()))),
         source="adapter",
     )
@@ -99,10 +100,6 @@ def _tools_used(value: Any) -> tuple[list[RequestedCall] | None, list[ToolResult
             "the agent returned 'tool_results' without 'tool_calls'; return both"
         )
     return calls, results
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def _check_keys(value: Any, known: Sequence[str], subject: str) -> None:

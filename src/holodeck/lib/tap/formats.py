@@ -185,7 +185,8 @@ class AnthropicMessage(Reader):
                 blocks[event["index"]][1].append(_text(event["delta"], "partial_json"))
             case "message_delta":
                 usage = event.get("usage") or {}
-                self.usage = _anthropic_usage({**self._prompt, **_without_none(usage)})
+                known = {key: count for key, count in usage.items() if count is not None}
+                self.usage = _anthropic_usage({**self._prompt, **known})
                 for block, pieces in blocks.values():
                     self._add_block(block, "".join(pieces) or _json(block.get("input") or {}))
                 blocks.clear()
@@ -297,10 +298,6 @@ def _anthropic_usage(usage: Any) -> TokenUsage | None:
         usage.get(name) or 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens")
     )
     return TokenUsage.of(found.prompt_tokens + cached, found.completion_tokens)
-
-
-def _without_none(values: JsonObject) -> JsonObject:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence[JsonObject]:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -190,8 +190,10 @@ class _Lines(_Pieces):
     """One JSON document a line."""
 
     def _read(self) -> None:
-        for line in self._whole_lines():
-            self._read_line(line)
+        if b"\n" in self._buffer:
+            *lines, self._buffer = self._buffer.split(b"\n")
+            for line in lines:
+                self._read_line(bytes(line))
 
     def _finish(self) -> None:
         self._read_line(bytes(self._buffer))
@@ -201,12 +203,6 @@ class _Lines(_Pieces):
     def _read_line(self, line: bytes) -> None:
         if line.strip():
             self._reader.read_event(_json_object(line))
-
-    def _whole_lines(self) -> Iterator[bytes]:
-        if b"\n" in self._buffer:
-            *lines, rest = self._buffer.split(b"\n")
-            self._buffer = rest
-            yield from (bytes(line) for line in lines)
 
 
 class _ServerSentEvents(_Lines):

@@ -181,7 +181,10 @@ async def run_tool(
         reply = returned if isinstance(returned, ToolReply) else None
         if reply is not None and reply.is_error:
             current.fail("ToolError", reply.text)
-        value, text = _value_and_text(returned) if reply is None else _of_reply(reply)
+        value, text = _value_and_text(returned if reply is None else reply.value)
+        if reply is not None:
+            text = _shorten(reply.text)
+            value = text if reply.value is None else value
         set_content(current, names.TOOL_RESULT, text)
         if reply is None:
             return ToolOutcome(text, value, None, duration_ms, server=tool.server)
@@ -228,12 +231,6 @@ def _value_and_text(value: Any) -> tuple[Any, str]:
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     short = _shorten(text)
     return (plain, text) if short == text else (short, short)
-
-
-def _of_reply(reply: ToolReply) -> tuple[Any, str]:
-    """Return the value for reports, and the text for the model."""
-    text = _shorten(reply.text)
-    return text if reply.value is None else _value_and_text(reply.value)[0], text
 
 
 def _shorten(text: str) -> str:

@@ -125,7 +125,8 @@ class Signature:
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments, of type object and without references."""
         raw = self.model.model_json_schema(by_alias=True, schema_generator=_UntitledSchema)
-        schema = _without_references(raw)
+        definitions = raw.pop("$defs", {})
+        schema = {key: _expand(value, definitions, ()) for key, value in raw.items()}
         return {"properties": {}, **{key: schema[key] for key in schema if key != "title"}}
 
     def bind(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -217,13 +218,8 @@ class _UntitledSchema(GenerateJsonSchema):
         return False
 
 
-def _without_references(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace every `$ref` by its definition; a type inside itself becomes anything."""
-    definitions = schema.get("$defs", {})
-    return {key: _expand(value, definitions, ()) for key, value in schema.items() if key != "$defs"}
-
-
 def _expand(node: Any, definitions: dict[str, Any], within: tuple[str, ...]) -> Any:
+    """Replace every `$ref` by its definition; a type inside itself becomes anything."""
     if isinstance(node, list):
         return [_expand(item, definitions, within) for item in node]
     if not isinstance(node, dict):

@@ -141,7 +141,7 @@ class McpServer:
     def _tools(self, offered: Iterable[Any]) -> list[Tool]:
         tools: dict[str, Tool] = {}
         for tool in offered:
-            name = _unique(_valid(f"{self._config.tool_prefix or ''}{tool.name}"), tools)
+            name = _valid(f"{self._config.tool_prefix or ''}{tool.name}", tools)
             tools[name] = Tool(
                 name=name,
                 description=tool.description or tool.title or "",
@@ -246,13 +246,12 @@ def _plain(values: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: value.get_secret_value() for name, value in (values or {}).items()}
 
 
-def _valid(name: str) -> str:
-    """Return the name with `_` for characters that the APIs of models do not take."""
-    return re.sub(r"[^0-9A-Za-z_-]", "_", name)[:_MAX_NAME] or "tool"
+def _valid(name: str, taken: Container[str]) -> str:
+    """Return the name with `_` for characters that the APIs of models do not take.
 
-
-def _unique(name: str, taken: Container[str]) -> str:
-    """Return the name, with a number if another tool of the server has become the same."""
+    It gets a number if another tool of the server has become the same.
+    """
+    name = re.sub(r"[^0-9A-Za-z_-]", "_", name)[:_MAX_NAME] or "tool"
     numbered = (f"{name[: _MAX_NAME - 4]}_{number}" for number in count(2))
     return next(unique for unique in chain([name], numbered) if unique not in taken)
 

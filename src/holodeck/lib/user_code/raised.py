@@ -149,7 +149,7 @@ def source_excerpt(file: str, line: int) -> list[str]:
     indent = min(_indent(text) for _, text in rows if text)
     marks = {line: ">"}
     return [
-        f"{marks.get(number, ' ')} {number:{digits}} | {_shown_code(text[indent:])}".rstrip()
+        f"{marks.get(number, ' ')} {number:{digits}} | {_escaped(text[indent:])}".rstrip()
         for number, text in rows
     ]
 
@@ -158,12 +158,10 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _shown_code(text: str) -> str:
-    """Return a line as printable text; a note if it is too long."""
-    return "… (a long line)" if len(text) > _LINE_LIMIT else _escaped(text)
-
-
 def _escaped(text: str) -> str:
+    """Return a line as printable text; a note if it is too long."""
+    if len(text) > _LINE_LIMIT:
+        return "… (a long line)"
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

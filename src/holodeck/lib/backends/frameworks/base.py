@@ -6,7 +6,7 @@ functions: the worker of a process backend loads them in environments without ho
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -193,18 +193,6 @@ class TurnRecord:
         if work.requests:
             self.add_usage(*work.usage, requests=len(work.requests))
 
-    def mark_blocked(self, ran: Container[str | None]) -> None:
-        """Mark the results of functions that did not run, because middleware answered instead."""
-        for result in self.tool_results:
-            is_function = result["call_id"] in self.traced_functions
-            if is_function and result["call_id"] not in ran and not result.get("is_error"):
-                result["blocked"] = True
-
-    def make_unknown(self, problem: str) -> None:
-        """Note that there may be further calls and requests, of which nothing is known."""
-        self.tool_calls_problem = self.tool_calls_problem or problem
-        self.add_usage(None, None, requests=0)
-
 
 class FrameworkSession(ABC):
     """One conversation with an agent of a framework."""
@@ -248,13 +236,17 @@ class FrameworkSession(ABC):
         turn = self.turn
         work = trace.other_work(turn.tool_calls or (), turn.requests, turn.left_out)
         if turn.traced_functions and (ran := trace.tools_that_ran()) is not None:
-            turn.mark_blocked(ran)
+            for result in turn.tool_results:  # middleware answered instead of the function
+                is_function = result["call_id"] in turn.traced_functions
+                if is_function and result["call_id"] not in ran and not result.get("is_error"):
+                    result["blocked"] = True
         if work is not None:
             turn.add_other_work(work)
         has_run_tools = bool(turn.tool_results) and not self.tools_run_no_agents
         problem = trace.blind_spot(has_run_tools=has_run_tools)
         if problem is not None:
-            turn.make_unknown(problem)
+            turn.tool_calls_problem = turn.tool_calls_problem or problem
+            turn.add_usage(None, None, requests=0)
 
     @abstractmethod
     async def send(self, message: str) -> TurnRecord:
@@ -297,8 +289,9 @@ class StreamingSession(FrameworkSession):
         has_text = False
         async with aclosing(self._answer(message, streams=True)) as pieces:
             async for piece in pieces:
-                has_text = True
-                yield piece
+                if piece:
+                    has_text = True
+                    yield piece
         if not has_text:
             from pydantic_core import to_json  # each framework has it
 

@@ -71,13 +71,16 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
 
 
 def _tool_names(agent: Any, seen: list[Any]) -> list[str] | None:
+    from agents import Handoff
+
     if agent.mcp_servers or any(tool.name == "hosted_mcp" for tool in agent.tools):
         return None
     seen.append(agent)
     names = [getattr(tool, "trace_name", tool.name) for tool in agent.tools]
     for handoff in agent.handoffs:
         target = handoff if _is_agent(handoff) else _target(handoff)
-        names.append(_handoff_name(handoff))
+        name = Handoff.default_tool_name(handoff) if _is_agent(handoff) else handoff.tool_name
+        names.append(str(name))
         if target is None:
             return None
         if not any(target is known for known in seen):
@@ -92,12 +95,6 @@ def _target(handoff: Any) -> Any:
     """Return the agent of a `Handoff`; None if it is only known when it happens."""
     reference = getattr(handoff, "_agent_ref", None)
     return None if reference is None else reference()
-
-
-def _handoff_name(handoff: Any) -> str:
-    from agents import Handoff
-
-    return Handoff.default_tool_name(handoff) if _is_agent(handoff) else str(handoff.tool_name)
 
 
 class OpenAIAgentsSession(StreamingSession):

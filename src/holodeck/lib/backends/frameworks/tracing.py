@@ -140,10 +140,13 @@ _switched = ExitStack()
 @contextmanager
 def watch_turn(framework: str) -> Iterator[TurnTrace]:
     """Yield the trace of the turn that an agent of the framework takes in the block."""
-    trace = TurnTrace(framework, imported_frameworks)
+    trace = TurnTrace(framework, lambda: frozenset(SWITCHES.keys() & sys.modules.keys()))
     with _lock:
         open_turns.append(trace)
-        _switch_on(trace.packages)
+        for package in trace.packages - _switched_on:
+            if not SWITCHES[package](_switched):
+                _unheard.add(package)
+            _switched_on.add(package)
         trace.unheard = trace.packages & _unheard
     try:
         with in_turn(trace), steps.langchain_handler(trace):
@@ -155,18 +158,6 @@ def watch_turn(framework: str) -> Iterator[TurnTrace]:
                 _switched_on.clear()
                 _unheard.clear()
                 _switched.close()
-
-
-def imported_frameworks() -> frozenset[str]:
-    """Return the packages of frameworks that this process has imported."""
-    return frozenset(package for package in SWITCHES if package in sys.modules)
-
-
-def _switch_on(packages: frozenset[str]) -> None:
-    for package in packages - _switched_on:
-        if not SWITCHES[package](_switched):
-            _unheard.add(package)
-        _switched_on.add(package)
 
 
 def _semantic_kernel(stack: ExitStack) -> bool:
@@ -195,6 +186,8 @@ def _pydantic_ai(stack: ExitStack) -> bool:
     from pydantic_ai import Agent, models
     from pydantic_ai.models.instrumented import InstrumentationSettings
 
+    from holodeck.lib.support import process_tracer
+
     is_heard = _listen(stack)
     if models.ALLOW_MODEL_REQUESTS:
         stack.enter_context(models.override_allow_model_requests(_RequestSwitch()))
@@ -204,7 +197,7 @@ def _pydantic_ai(stack: ExitStack) -> bool:
     # Another's exporter gets no content that the user did not ask for.
     settings = InstrumentationSettings(
         meter_provider=NoOpMeterProvider(),
-        include_content=_has_our_provider(),
+        include_content=process_tracer.process_provider() is None,
         include_binary_content=False,
     )
     Agent.instrument_all(settings)
@@ -235,12 +228,6 @@ def _listen(stack: ExitStack) -> bool:
     is_heard = process_tracer.listen(_listener)
     stack.callback(process_tracer.leave)
     return is_heard
-
-
-def _has_our_provider() -> bool:
-    from holodeck.lib.support import process_tracer
-
-    return process_tracer.process_provider() is None
 
 
 def listen_to_tracer(tracer: Any) -> bool:

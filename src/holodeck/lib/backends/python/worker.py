@@ -259,7 +259,7 @@ class Worker:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def begin(lines: list[bytes]) -> None:  # those that arrive together wake the loop once
-            loop.call_soon_threadsafe(self._begin_all, [json.loads(line) for line in lines])
+            loop.call_soon_threadsafe(self._begin, [json.loads(line) for line in lines])
 
         def end() -> None:  # the process, even if the event loop hangs
             timer = threading.Timer(EXIT_S, os._exit, (1,))
@@ -276,18 +276,15 @@ class Worker:
         if self._host is not None:
             await self._host.close()
 
-    def _begin_all(self, requests: list[dict[str, Any]]) -> None:
+    def _begin(self, requests: list[dict[str, Any]]) -> None:
         for request in requests:
-            self._begin(request)
-
-    def _begin(self, request: dict[str, Any]) -> None:
-        if request["method"] == "cancel":
+            if request["method"] != "cancel":
+                self._tasks[request["id"]] = asyncio.ensure_future(self._answer(request))
+                continue
             number = request["params"]["id"]
             if number in self._tasks:
                 self._cancelled.add(number)
                 self._tasks[number].cancel()
-            return
-        self._tasks[request["id"]] = asyncio.ensure_future(self._answer(request))
 
     async def _answer(self, request: dict[str, Any]) -> None:
         number, params = request["id"], request["params"]

@@ -171,7 +171,10 @@ class SharedWorkflow:
             self._current = after
             self._in_use.discard(checkpoint)
             self._in_use.add(after)
-            await self._delete_others()
+            name = self.workflow.name
+            for other in await self._checkpoints.list_checkpoint_ids(workflow_name=name):
+                if other not in self._in_use:  # no conversation returns to it
+                    await self._checkpoints.delete(other)
             return result, after
 
     async def _restore(self, checkpoint: str | None) -> None:
@@ -198,14 +201,6 @@ class SharedWorkflow:
             self._initial = str(uuid4())
             self._in_use.add(self._initial)
             await self._checkpoints.save(replace(first, checkpoint_id=self._initial, messages={}))
-
-    async def _delete_others(self) -> None:
-        """Delete the checkpoints to which no conversation returns."""
-        for checkpoint in await self._checkpoints.list_checkpoint_ids(
-            workflow_name=self.workflow.name
-        ):
-            if checkpoint not in self._in_use:
-                await self._checkpoints.delete(checkpoint)
 
     def _warn_of_changed_state(self) -> None:
         """Warn about the user's executors that are not as they were before the first case."""

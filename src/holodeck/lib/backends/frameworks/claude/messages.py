@@ -72,7 +72,9 @@ class ClaudeTurnReader:
         import claude_agent_sdk as sdk
 
         if isinstance(message, sdk.StreamEvent):
-            return "" if message.parent_tool_use_id else _text_of_event(message.event)
+            delta = message.event.get("delta") or {}
+            is_text = not message.parent_tool_use_id and delta.get("type") == "text_delta"
+            return str(delta["text"]) if is_text else ""
         if isinstance(message, sdk.AssistantMessage):
             self._read_response(message)
         elif isinstance(message, sdk.UserMessage):
@@ -83,7 +85,9 @@ class ClaudeTurnReader:
         elif isinstance(message, sdk.TaskStartedMessage):
             self._note_task(message)
         elif isinstance(message, sdk.TaskNotificationMessage):
-            self._note_end_of_task(message)
+            call_id = message.tool_use_id or message.task_id
+            if call_id in self._used:
+                self._used[call_id] = (message.usage or {}).get("tool_uses")
         elif isinstance(message, sdk.SystemMessage):
             self._read_system(message)
         return ""
@@ -179,11 +183,6 @@ class ClaudeTurnReader:
         self._names.setdefault(call_id, name)
         self._used[call_id] = None
 
-    def _note_end_of_task(self, message: Any) -> None:
-        call_id = message.tool_use_id or message.task_id
-        if call_id in self._used:
-            self._used[call_id] = (message.usage or {}).get("tool_uses")
-
     def _has_started(self, call_id: str) -> bool:
         """Whether a call of a tool was not refused."""
         results = self._turn.tool_results
@@ -219,12 +218,6 @@ def _tokens_of_models(usage: Mapping[str, Mapping[str, Any]] | None) -> Tokens |
     names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
     prompt = sum(model.get(name) or 0 for model in usage.values() for name in names)
     return prompt, sum(model.get("outputTokens") or 0 for model in usage.values())
-
-
-def _text_of_event(event: Mapping[str, Any]) -> str:
-    """Return the text that an event of the model's stream adds."""
-    delta = event.get("delta") or {}
-    return str(delta["text"]) if delta.get("type") == "text_delta" else ""
 
 
 def _content(content: Any) -> Any:

@@ -60,19 +60,14 @@ def adapt(value: object) -> "GraphAdapter | None":
             )
     if "__previous__" in getattr(graph, "channels", ()):
         return EntrypointAdapter(graph, options)
-    keys = _input_keys(graph)
+    builder = getattr(graph, "builder", None)
+    schemas = getattr(builder, "schemas", {})
+    keys = list(schemas.get(getattr(builder, "input_schema", None), {}))
     if "messages" not in keys:
         raise FrameworkError(
             f"the graph's input has no key 'messages', only {', '.join(keys) or 'one value'}{_WRAP}"
         )
     return GraphAdapter(graph, options)
-
-
-def _input_keys(graph: Any) -> list[str]:
-    """Return the keys of the state that the graph takes as input."""
-    builder = getattr(graph, "builder", None)
-    schemas = getattr(builder, "schemas", {})
-    return list(schemas.get(getattr(builder, "input_schema", None), {}))
 
 
 class GraphAdapter(FrameworkAdapter):
@@ -160,7 +155,8 @@ class GraphSession(StreamingSession):
         self, graph: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
         self._known: set[str] = set()
-        self._threads = [uuid4().hex] if _has_checkpointer(graph) else []
+        has_checkpointer = not (graph.checkpointer is None or isinstance(graph.checkpointer, bool))
+        self._threads = [uuid4().hex] if has_checkpointer else []
         """The last one is the conversation's; a failed turn leaves others behind."""
         self._checkpoint: str | None = None
         """The state of the thread after the latest turn that succeeded."""
@@ -198,7 +194,7 @@ class GraphSession(StreamingSession):
                         _note_update(reader, payload)
                     elif mode == "values" and not namespace:
                         state = payload
-                    elif mode == "messages" and _is_text(payload[0]):
+                    elif mode == "messages" and payload[0].type in {"ai", "AIMessageChunk"}:
                         yield str(payload[0].text)
             await self._finish(state)
         except BaseException:
@@ -290,10 +286,6 @@ def _messages_in(value: Any) -> list[Any]:
     return [message for message in listed if isinstance(message, BaseMessage)]
 
 
-def _has_checkpointer(graph: Any) -> bool:
-    return not (graph.checkpointer is None or isinstance(graph.checkpointer, bool))
-
-
 def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None:
     """Note the messages of the nodes in an update. Raises FrameworkError for an interrupt."""
     from langchain_core.messages import BaseMessage, convert_to_messages
@@ -318,8 +310,3 @@ def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None
 def _get(state: Any, name: str) -> Any:
     """Return a value of a state, which is a mapping or an object; None without it."""
     return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
-
-
-def _is_text(message: Any) -> bool:
-    """Whether a streamed message is text of a model."""
-    return message.type in {"ai", "AIMessageChunk"} and bool(str(message.text))

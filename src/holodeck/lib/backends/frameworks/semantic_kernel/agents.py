@@ -4,7 +4,7 @@
 `(agent, thread)` and `partial(agent.invoke, thread=…)` begin every conversation with a thread.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ from holodeck.lib.backends.frameworks.semantic_kernel.orchestrations import Orch
 if TYPE_CHECKING:
     from semantic_kernel import Kernel
     from semantic_kernel.agents import AgentThread, ChatCompletionAgent, OpenAIResponsesAgent
-    from semantic_kernel.agents.orchestration.orchestration_base import OrchestrationBase
     from semantic_kernel.contents import ChatHistory, ChatMessageContent
     from semantic_kernel.functions import KernelArguments
 
@@ -54,6 +53,11 @@ def adapt(value: object) -> FrameworkAdapter | None:
             " holodeck no longer reads; use an OpenAIResponsesAgent, or name a function that asks"
             " the agent, with 'tap: true' for its tool calls"
         )
+    if "Kernel" in bases:
+        from semantic_kernel.agents import ChatCompletionAgent
+
+        check_options(agent, "Kernel", options)
+        return ChatAgentAdapter(ChatCompletionAgent(kernel=agent))
     for kind, adapter in _ADAPTERS.items():
         if kind in bases:
             check_options(agent, kind, options)
@@ -323,22 +327,9 @@ def _plain(item: Any) -> dict[str, Any]:
     return plain
 
 
-def _adapt_kernel(kernel: "Kernel", _: Mapping[str, Any]) -> FrameworkAdapter:
-    from semantic_kernel.agents import ChatCompletionAgent
-
-    return ChatAgentAdapter(ChatCompletionAgent(kernel=kernel))
-
-
-def _adapt_orchestration(
-    orchestration: "OrchestrationBase[Any, Any]", _: Mapping[str, Any]
-) -> FrameworkAdapter:
-    return OrchestrationAdapter(orchestration)
-
-
-_ADAPTERS: dict[str, Callable[[Any, Mapping[str, Any]], FrameworkAdapter]] = {
+_ADAPTERS: dict[str, type[FrameworkAdapter]] = {
     "ChatCompletionAgent": ChatAgentAdapter,
     "OpenAIResponsesAgent": ResponsesAgentAdapter,
-    "Kernel": _adapt_kernel,
-    "OrchestrationBase": _adapt_orchestration,
+    "OrchestrationBase": OrchestrationAdapter,
 }
-"""What adapts the objects of a class of Semantic Kernel, with the arguments that a user chose."""
+"""What adapts the objects of a class of Semantic Kernel."""

@@ -62,12 +62,12 @@ class SemanticKernelTurnReader:
             if item.content_type == "function_call":
                 self.record.add_call(item.name or "", item.arguments, item.id, agent)
             elif item.content_type == "function_result":
-                refused = self._sees_functions and self.is_refused(item.id)
+                refused = self._sees_functions and item.id not in self._invoked
                 blocked = item.id in self._invoked - self._ran - self._failed
                 self.record.add_result(
                     item.id,
                     item.result,
-                    is_error=self.has_raised(item.id),
+                    is_error=item.id in self._failed,
                     is_refused=refused,
                     is_blocked=blocked,
                     name=item.name,
@@ -116,14 +116,6 @@ class SemanticKernelTurnReader:
                 ],
             }
         )
-
-    def has_raised(self, call_id: str | None) -> bool:
-        """Whether the function of a call raised."""
-        return call_id in self._failed
-
-    def is_refused(self, call_id: str | None) -> bool:
-        """Whether Semantic Kernel called no function: unknown, or arguments that do not fit."""
-        return call_id not in self._invoked
 
     # Semantic Kernel copies the filters of a kernel deeply; of all callables, only functions stay
     # the same.

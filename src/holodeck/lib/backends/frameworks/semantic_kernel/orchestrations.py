@@ -7,7 +7,7 @@ callbacks are read. The next turn is given what was said before.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
@@ -27,7 +27,7 @@ from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
 )
 
 if TYPE_CHECKING:
-    from semantic_kernel.agents import Agent, HandoffOrchestration
+    from semantic_kernel.agents import HandoffOrchestration
     from semantic_kernel.agents.orchestration.orchestration_base import OrchestrationBase
     from semantic_kernel.agents.runtime import InProcessRuntime
     from semantic_kernel.contents import ChatMessageContent
@@ -52,9 +52,9 @@ class OrchestrationAdapter(FrameworkAdapter):
     )
     reads = ALL - {"streaming"}
 
-    def __init__(self, orchestration: "OrchestrationBase[Any, Any]") -> None:
-        super().__init__(orchestration)
-        for member in orchestration._members:
+    def __init__(self, agent: Any, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(agent, options)
+        for member in agent._members:
             if "definition" in type(member).model_fields:
                 raise FrameworkError(
                     f"the member {member.name!r} keeps its conversations in threads of a service,"
@@ -146,7 +146,10 @@ class OrchestrationSession(FrameworkSession):
         reader.record.tool_calls_problem = _unseen_calls(self._agent._members)
         orchestration: OrchestrationBase[Any, Any] = copy(self._agent)
         state: dict[str, Any] = vars(orchestration)
-        state["_members"] = [_read_member(member, reader) for member in state["_members"]]
+        state["_members"] = [
+            member.model_copy(update={"kernel": reader.kernel(member.kernel)})
+            for member in state["_members"]
+        ]
         state["_agent_response_callback"] = note
         for name in ("_input_transform", "_output_transform"):
             if getattr(state[name], "__self__", None) is self._agent:
@@ -190,10 +193,6 @@ def _unseen_calls(members: "Sequence[Agent]") -> str | None:
         for kind in service_tools(member):
             return f"those of {kind} are not seen, which the service of {member.name!r} runs"
     return None
-
-
-def _read_member(member: "Agent", reader: SemanticKernelTurnReader) -> "Agent":
-    return member.model_copy(update={"kernel": reader.kernel(member.kernel)})
 
 
 def _copy_of_manager(manager: Any) -> Any:
