@@ -187,7 +187,7 @@ def _as_text(message: "ChatMessageContent") -> "ChatMessageContent":
     return plain
 
 
-def _unseen_calls(members: "Sequence[Agent]") -> str | None:
+def _unseen_calls(members: Sequence[Any]) -> str | None:
     """Return whose tool calls Semantic Kernel does not report of members; None if it does."""
     for member in members:
         for kind in service_tools(member):
