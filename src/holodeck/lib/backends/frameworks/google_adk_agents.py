@@ -125,10 +125,10 @@ class AdkConversation(StreamingSession):
         event: Any = None
         async with aclosing(running) as events:
             async for event in events:
-                if not event.partial:
+                if event.partial:
+                    yield text_of(event)
+                else:
                     self._read(event)
-                elif text := text_of(event):
-                    yield text
         if event is not None and event.error_code and not event.content:  # not an exception
             raise FrameworkError(f"{event.error_code}: {event.error_message or 'no message'}")
         self._session = await self._runner.session_service.get_session(

@@ -101,8 +101,7 @@ class AgentFrameworkConversation(StreamingSession):
             return
         stream = run(stream=True)
         async for update in stream:
-            if text := new_text(update):
-                yield text
+            yield new_text(update)
         self._finish(session, await stream.get_final_response())
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:

@@ -175,8 +175,7 @@ class ClaudeSession(StreamingSession):
         try:
             async with aclosing(self._ask({"role": "user", "content": message})) as messages:
                 async for reply in messages:
-                    if piece := reader.read(reply):
-                        yield piece
+                    yield reader.read(reply)
                     if reader.is_over:
                         break
         finally:

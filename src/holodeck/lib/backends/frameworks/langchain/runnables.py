@@ -136,8 +136,7 @@ class RunnableSession(StreamingSession):
             async with aclosing(self._agent.astream(value, config)) as pieces:
                 async for piece in pieces:
                     output = piece if output is None else output + piece
-                    if text := _text_of(piece):
-                        yield text
+                    yield _text_of(piece) or ""
             self._finish(message, output)
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
