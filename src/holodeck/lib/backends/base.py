@@ -81,7 +81,7 @@ class Message(_RoleAndContent, total=False):
 
 @dataclass
 class ExecutionResult:
-    """What an agent did and answered in one turn.
+    """What an agent did and answered in a turn.
 
     `is_error` means that the agent answered, but with a failure (`error_reason`); a backend that
     cannot reach its agent raises instead. `attempts` holds the attempts that failed.
@@ -159,7 +159,7 @@ class AgentBackend(Protocol):
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """Return the response to one message, after the earlier messages of `context`.
+        """Return the response to a message, after the earlier messages of `context`.
 
         Raises BackendError; its `attempts` attribute, where present, holds the attempts made.
         """
@@ -297,7 +297,7 @@ class AcceptsContext(Protocol):
     """A backend that can pass the context of a test case to its agent."""
 
     def in_context(self, context: CaseContext) -> AgentBackend:
-        """Return the backend for one case with that context."""
+        """Return the backend for a case with that context."""
         ...
 
 
@@ -307,7 +307,7 @@ class InContext:
     case_context: CaseContext | None = None
 
     def in_context(self, context: CaseContext) -> Self:
-        """Return the backend for one case, which shares all else with the others."""
+        """Return the backend for a case, which shares all else with the others."""
         bound = copy(self)
         bound.case_context = context
         return bound

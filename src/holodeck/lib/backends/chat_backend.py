@@ -166,7 +166,7 @@ class ChatBackend(AgentBackend):
     async def answer(
         self, message: str, history: Sequence[ChatMessage]
     ) -> tuple[ExecutionResult, list[ChatMessage]]:
-        """Return the result of one turn, and the history with all its messages.
+        """Return the result of a turn, and the history with all its messages.
 
         Raises BackendError.
         """
@@ -226,7 +226,7 @@ class ChatBackend(AgentBackend):
         return completion
 
     async def _run_tools(self, calls: Sequence[RawToolCall], turn: ChatTurn) -> None:
-        """Run the calls of one round concurrently; results keep the order of the calls."""
+        """Run the calls of a round concurrently; results keep the order of the calls."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
         images: list[ToolImage] = []
 

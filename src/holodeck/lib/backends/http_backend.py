@@ -243,7 +243,7 @@ def _check_url(url: str) -> None:
 
 
 class _JsonPoster:
-    """Posts JSON to one URL and reads up to `max_bytes` of JSON; one client per event loop."""
+    """Posts JSON to a URL and reads up to `max_bytes` of JSON; one client per event loop."""
 
     def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
         self._url = url

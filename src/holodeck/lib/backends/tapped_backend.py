@@ -215,7 +215,7 @@ class ProcessTaps:
 
 @dataclass(frozen=True)
 class ProcessTap:
-    """The channel of one process, which has one turn at a time."""
+    """The channel of a process, which has one turn at a time."""
 
     take_turn: TakeTurn
     variables: Mapping[str, str]

@@ -13,7 +13,7 @@ from holodeck.models.token_usage import TokenUsage, UsageMeter
 
 @dataclass
 class ToolWork:
-    """What happened inside of the tools of one turn."""
+    """What happened inside of the tools of a turn."""
 
     by_call: dict[str, OtherWork] = field(default_factory=dict)
     """By the id of the call of a tool of our own."""

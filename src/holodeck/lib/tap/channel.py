@@ -108,7 +108,7 @@ class TappedExchange:
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """What the tap saw of one turn."""
+    """What the tap saw of a turn."""
 
     calls: Sequence[tuple[RawToolCall, ReturnedResult | None]] = ()
     """The tool calls that models requested, in order, each with its result if that came back;
@@ -121,7 +121,7 @@ class TurnFacts:
 
 @dataclass(eq=False)
 class TappedTurn:
-    """The requests of one turn."""
+    """The requests of a turn."""
 
     exchanges: list[TappedExchange] = field(default_factory=list)
     problem: str | None = None

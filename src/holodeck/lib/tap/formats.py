@@ -30,7 +30,7 @@ class ReturnedResult:
 
 @dataclass
 class Reader:
-    """Reads one response, whole or as events in order; what it read so far is in its fields."""
+    """Reads a response, whole or as events in order; what it read so far is in its fields."""
 
     calls: list[RawToolCall] = field(default_factory=list)
     """The tool calls that the model requested; complete once `has_all_calls`."""

@@ -26,7 +26,7 @@ from holodeck.models.llm import ProviderEnum
 logger = logging.getLogger(__name__)
 
 MAX_READ_BYTES = 16_000_000
-"""Of one decoded response; more passes, but is not read."""
+"""Of a decoded response; more passes, but is not read."""
 _DONE = b"[DONE]"
 _UNREADABLE = (UnreadableBody, MalformedHttp, TooLarge)
 """Errors whose messages quote nothing of the body."""
@@ -63,7 +63,7 @@ def find_reader(method: str, path: str) -> type[Reader] | None:
 
 
 class Reading:
-    """What is known of one request and its response so far; nothing in it raises.
+    """What is known of a request and its response so far; nothing in it raises.
 
     Args:
         request: The request, read to its end.

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64_000
 MAX_REQUEST_BYTES = 64_000_000
-"""Of one body; models read no larger ones."""
+"""Of a body; models read no larger ones."""
 MAX_WAITING_BYTES = 64_000
 """Of what a client may send before it has read the response."""
 

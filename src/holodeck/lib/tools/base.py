@@ -22,7 +22,7 @@ from holodeck.models.token_usage import UsageMeter
 IMAGES_OF_TOOLS = "The images that the tools returned:"
 """The text before the images in a message of the user; those of tools hold text only."""
 MAX_CONCURRENT_TOOLS = 32
-"""Tools of one agent call in flight; each that is not async has a thread of its own."""
+"""Tools of an agent call in flight; each that is not async has a thread of its own."""
 MAX_CHARACTERS = 1_000_000
 MAX_ITEMS = 10_000
 """Of an iterator, which may be endless."""
@@ -43,7 +43,7 @@ class Tool:
     """Takes the arguments as the model wrote them, returns a value or a ToolReply, and may raise
     anything."""
     timeout: float | None = None
-    """Seconds that one call may take; None for no limit."""
+    """Seconds that a call may take; None for no limit."""
     source: str = "function"
     """The `type` of its entry in the agent.yaml."""
     entry: str = ""
@@ -92,7 +92,7 @@ class ToolReply:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """What one call of a tool returned or raised."""
+    """What a call of a tool returned or raised."""
 
     result_text: str
     """The result or the error, for the model."""

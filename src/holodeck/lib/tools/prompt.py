@@ -79,7 +79,7 @@ def prompt_schema(config: PromptTool) -> dict[str, Any]:
 
 
 class PromptSource:
-    """The tool of one prompt.
+    """The tool of a prompt.
 
     Args:
         config: The entry of the agent.yaml.

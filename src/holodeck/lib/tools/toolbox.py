@@ -225,7 +225,7 @@ SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
 
 
 class Toolbox:
-    """The tools of one agent, opened once and shared by its cases.
+    """The tools of an agent, opened once and shared by its cases.
 
     Args:
         context: The agent, and what its tools need. Files of functions are imported at once.

@@ -52,7 +52,7 @@ class AssertLoader(SourceFileLoader):
 
 
 class _Record:
-    """The values of one assert that runs."""
+    """The values of an assert that runs."""
 
     def __init__(self, line: int) -> None:
         self.values: dict[tuple[int, int, int | None, int | None], Any] = {}

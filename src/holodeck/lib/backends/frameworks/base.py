@@ -71,7 +71,7 @@ async def per_conversation(value: Any) -> Any:
 
 @dataclass
 class TurnRecord:
-    """What a framework reported of one turn, as an agent returns it (see `parse_result`)."""
+    """What a framework reported of a turn, as an agent returns it (see `parse_result`)."""
 
     response: Any = ""
     """Text, or the structured answer."""

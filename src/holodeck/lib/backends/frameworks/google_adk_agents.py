@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
 
 TRANSFER = "transfer_to_agent"
-"""The tool by which one agent hands over to another."""
+"""The tool by which an agent hands over to another."""
 REQUEST = "adk_request_"
 """Begins the names of the calls by which the framework asks a person."""
 REFUSAL = re.compile(

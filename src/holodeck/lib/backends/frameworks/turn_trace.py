@@ -119,7 +119,7 @@ def _sum(counts: list[int | None]) -> int | None:
 
 
 class TurnTrace:
-    """The steps of one turn, from any thread.
+    """The steps of a turn, from any thread.
 
     Args:
         framework: The framework whose adapter takes the turn.

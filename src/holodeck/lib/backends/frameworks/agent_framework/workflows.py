@@ -330,7 +330,7 @@ def _agent_of(leader: Any) -> Any:
 
 
 def leave_out_handoffs(turn: TurnRecord) -> None:
-    """Remove the calls by which one agent hands over to another; `agents` tells these."""
+    """Remove the calls by which an agent hands over to another; `agents` tells these."""
     names = {call["name"] for call in turn.tool_calls or ()}
     turn.left_out += sorted(name for name in names if name.startswith(HANDOFF))
     turn.tool_calls = [

@@ -218,10 +218,10 @@ class ClaudeSession(StreamingSession):
         assert self._process is not None  # noqa: S101 - it was started
         kept = {"type": message["role"], "message": message, "uuid": str(uuid4()), **fields}
 
-        async def one() -> AsyncIterator[dict[str, Any]]:
+        async def input_stream() -> AsyncIterator[dict[str, Any]]:
             yield {**kept, "parent_tool_use_id": None, "session_id": "default"}
 
-        await self._process.client.query(one())
+        await self._process.client.query(input_stream())
 
     def _finish(self, reader: ClaudeTurnReader) -> None:
         """Read the result of a turn, and continue from there."""

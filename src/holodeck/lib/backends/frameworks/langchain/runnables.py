@@ -54,7 +54,7 @@ class Input:
     history_key: str | None = None
     """Of a mapping: where earlier messages belong, or all of them without `text_key`."""
     takes_text: bool = False
-    """Whether it takes the text of one message."""
+    """Whether it takes the text of a single message."""
 
     def build(self, history: Sequence[Any], message: str) -> Any:
         """Return the input. Raises FrameworkError if earlier messages would be lost."""

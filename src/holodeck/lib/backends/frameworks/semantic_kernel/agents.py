@@ -177,7 +177,7 @@ class ChatAgentSession(StreamingSession):
 
     @contextmanager
     def _reading(self, message: str) -> Iterator[SemanticKernelTurnReader]:
-        """Read one turn; if it does not end, the history is as it was before."""
+        """Read a turn; if it does not end, the history is as it was before."""
         reader = SemanticKernelTurnReader(names_agents=self._is_named)
         self.turn = reader.record
         before = len(self._history.messages)

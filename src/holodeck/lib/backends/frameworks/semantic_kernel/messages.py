@@ -26,7 +26,7 @@ _running: ContextVar[tuple[Any, "FunctionCallContent"] | None] = ContextVar(
 
 
 class SemanticKernelTurnReader:
-    """Reads what agents do in one turn into a record.
+    """Reads what agents do in a turn into a record.
 
     Args:
         names_agents: Whether the names in the messages are those that the user gave.
@@ -200,7 +200,7 @@ def names_of_tools(agent: Any) -> list[str]:
 
 
 def token_counts(usage: Any) -> tuple[int | None, int | None]:
-    """Return prompt and completion tokens of one request; None where unknown."""
+    """Return prompt and completion tokens of a request; None where unknown."""
     return _count(usage, PROMPT_TOKENS), _count(usage, COMPLETION_TOKENS)
 
 
