@@ -62,11 +62,30 @@ def _is_thread(value: object) -> bool:
     return any(base.__name__ == "AgentThread" for base in type(value).__mro__)
 
 
-async def per_conversation(value: Any) -> Any:
-    """Return what a function or a class that the user named makes, or another value itself."""
-    if inspect.isroutine(value) or inspect.isclass(value):
-        value = value()
-    return await value if inspect.isawaitable(value) else value
+def check_options(options: Mapping[str, Any], method: str, *choices: str) -> None:
+    """Raise FrameworkError for arguments of a method that a user cannot choose."""
+    for name in options:
+        if name not in choices:
+            raise FrameworkError(
+                f"{name!r} cannot be chosen for {method}; write {' or '.join(choices)}"
+            )
+
+
+def refuse_options(options: Mapping[str, Any], *names: str) -> None:
+    """Raise FrameworkError for arguments of `run` that an adapter sets."""
+    for name in names:
+        if name in options:
+            raise FrameworkError(f"holodeck sets {name!r} of run() itself; leave it out")
+
+
+async def for_conversation(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for a conversation; a `context` that can be called is called for it."""
+    context = options.get("context")
+    if inspect.isroutine(context) or inspect.isclass(context):
+        context = context()
+    if inspect.isawaitable(context):
+        context = await context
+    return {**options, "context": context} if "context" in options else dict(options)
 
 
 @dataclass

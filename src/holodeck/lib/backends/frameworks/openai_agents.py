@@ -14,7 +14,8 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
-    per_conversation,
+    check_options,
+    for_conversation,
     split_run,
 )
 
@@ -40,10 +41,7 @@ def adapt(value: object) -> "OpenAIAgentsAdapter | None":
                 f"{name!r} would let test cases share a conversation; leave it out: each case has"
                 " a conversation of its own"
             )
-        if name not in OPTIONS:
-            raise FrameworkError(
-                f"{name!r} cannot be chosen for Runner.run; write {', '.join(OPTIONS)}"
-            )
+    check_options(options, "Runner.run", *OPTIONS)
     return OpenAIAgentsAdapter(agent, options)
 
 
@@ -59,11 +57,7 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
     objects: ClassVar[tuple[str, ...]] = ("Agent",)
 
     async def open(self, context: Sequence["Message"]) -> "OpenAIAgentsSession":
-        """Return a new conversation; a `context` that can be called is called for it."""
-        options = dict(self._options)
-        if "context" in options:
-            options["context"] = await per_conversation(options["context"])
-        return OpenAIAgentsSession(self._agent, options, context)
+        return OpenAIAgentsSession(self._agent, await for_conversation(self._options), context)
 
     def tools(self) -> list[str] | None:
         """Return the names of the tools and handoffs of all agents; None with an MCP server."""

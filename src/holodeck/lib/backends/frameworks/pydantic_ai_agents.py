@@ -18,6 +18,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
+    refuse_options,
     split_run,
 )
 from holodeck.lib.backends.frameworks.tracing import listen_to_tracer
@@ -39,9 +40,7 @@ def adapt(value: object) -> FrameworkAdapter | None:
     agent, options = split_run(value)
     if not isinstance(agent, pydantic_ai.agent.AbstractAgent):
         return None
-    for name in OWN_OPTIONS:
-        if name in options:
-            raise FrameworkError(f"holodeck sets {name!r} of run() itself; leave it out")
+    refuse_options(options, *OWN_OPTIONS)
     kind = getattr(agent, "deps_type", object)
     if "deps" not in options and kind not in (object, type(None)):
         shown = getattr(kind, "__name__", kind)

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.agent_framework.messages import (
+    OWN_OPTIONS,
     answer,
-    check_options,
     has_client,
     new_text,
     note_agent_tools,
@@ -32,6 +32,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     StreamingSession,
     TurnRecord,
+    refuse_options,
     split_run,
 )
 
@@ -44,7 +45,7 @@ def adapt(value: object) -> FrameworkAdapter | None:
     import agent_framework
 
     agent, options = split_run(value)
-    check_options(options)
+    refuse_options(options, *OWN_OPTIONS)
     function: FunctionalWorkflowAdapter | None = adapt_function(agent, options)
     workflow = function or adapt_workflow(agent, options)
     if workflow is not None:

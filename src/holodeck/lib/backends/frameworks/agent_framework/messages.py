@@ -14,13 +14,6 @@ REFUSALS = ("Error: Requested function ", "Error: Argument parsing failed.")
 """How the framework begins the result of a call that reaches no function."""
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raise FrameworkError for an argument of `run` that holodeck sets itself."""
-    for name in OWN_OPTIONS:
-        if name in options:
-            raise FrameworkError(f"holodeck sets {name!r} of run() itself; leave it out")
-
-
 def has_client(agent: Any) -> bool:
     """Whether the framework itself calls the model, and the tools that it requests."""
     import agent_framework

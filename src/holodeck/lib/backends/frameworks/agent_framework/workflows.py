@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from holodeck.lib.backends.frameworks.agent_framework.messages import (
+    OWN_OPTIONS,
     answer,
-    check_options,
     note_agent_tools,
     read_response,
     to_messages,
@@ -27,6 +27,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     FrameworkSession,
     TurnRecord,
+    refuse_options,
     split_run,
 )
 
@@ -51,7 +52,7 @@ logger = logging.getLogger(__name__)
 def adapt(value: object) -> FrameworkAdapter | None:
     """Return the adapter of a workflow or of its builder; None for any other object."""
     target, options = split_run(value)
-    check_options(options)
+    refuse_options(options, *OWN_OPTIONS)
     return adapt_workflow(target, options)
 
 

@@ -17,7 +17,8 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
-    per_conversation,
+    check_options,
+    for_conversation,
     split_run,
 )
 from holodeck.lib.backends.frameworks.langchain.callbacks import (
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 Shape = Literal["text", "messages", "state"]
 """What an entrypoint takes: the message as text, all messages, or a mapping with `messages`."""
-OPTIONS = ("config", "context")
-"""Arguments of `graph.ainvoke()` that a user may choose."""
 _WRAP = (
     "; write a function around it:\n"
     "    async def agent(message, context):\n"
@@ -53,11 +52,7 @@ def adapt(value: object) -> "GraphAdapter | None":
         raise FrameworkError("the graph is not compiled; name what graph.compile() returns")
     if "Pregel" not in kinds:
         return None
-    for name in options:
-        if name not in OPTIONS:
-            raise FrameworkError(
-                f"{name!r} cannot be chosen for graph.ainvoke; write {' or '.join(OPTIONS)}"
-            )
+    check_options(options, "graph.ainvoke", "config", "context")
     if "__previous__" in getattr(graph, "channels", ()):
         return EntrypointAdapter(graph, options)
     builder = getattr(graph, "builder", None)
@@ -76,14 +71,7 @@ class GraphAdapter(FrameworkAdapter):
     objects: ClassVar[tuple[str, ...]] = ("CompiledStateGraph",)
 
     async def open(self, context: Sequence["Message"]) -> "GraphSession":
-        return GraphSession(self._agent, await self._chosen(), context)
-
-    async def _chosen(self) -> dict[str, Any]:
-        """Return the options of a conversation; a `context` that can be called is called for it."""
-        options = dict(self._options)
-        if "context" in options:
-            options["context"] = await per_conversation(options["context"])
-        return options
+        return GraphSession(self._agent, await for_conversation(self._options), context)
 
     def tools(self) -> list[str] | None:
         """Return the tools of an agent of `create_agent`; None where a node may call others."""
@@ -108,7 +96,8 @@ class EntrypointAdapter(GraphAdapter):
         self._shape = _shape_of(graph)
 
     async def open(self, context: Sequence["Message"]) -> "EntrypointSession":
-        return EntrypointSession(self._agent, await self._chosen(), self._shape, context)
+        options = await for_conversation(self._options)
+        return EntrypointSession(self._agent, options, self._shape, context)
 
     def tools(self) -> list[str] | None:
         """Return None: only a run shows what the function calls."""

@@ -14,6 +14,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
+    check_options,
     split_run,
 )
 from holodeck.lib.backends.frameworks.langchain.callbacks import (
@@ -39,9 +40,7 @@ def adapt(value: object) -> "RunnableAdapter | None":
     kinds = {base.__name__ for base in type(runnable).__mro__}
     if "Runnable" not in kinds or kinds.intersection(_PARTS):
         return None
-    for name in options:
-        if name != "config":
-            raise FrameworkError(f"{name!r} cannot be chosen for ainvoke; write config")
+    check_options(options, "ainvoke", "config")
     return RunnableAdapter(runnable, options)
 
 
