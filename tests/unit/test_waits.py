@@ -58,11 +58,9 @@ TIMESTAMPS = {
     "lib/llm/retry.py": "dates in Retry-After",
     "lib/records/recorder.py": "when a run began",
     "lib/test_runner/executor.py": "when a report was made",
-    "lib/test_runner/grading/grade.py": "when a case was graded",
+    "lib/test_runner/case_state.py": "when a case was graded",
     "lib/judge_check/judge_check.py": "when a judge was checked",
-    "lib/test_runner/scheduling/repeats.py": "when a case was graded",
     "lib/test_runner/rescore.py": "when a report was made",
-    "lib/test_runner/scheduling/stop_policy.py": "when a case was left out",
     "suite/results.py": "when a report was made",
 }
 """File → what it needs the time of day for, which is no duration."""
