@@ -64,20 +64,17 @@ def measure_set(subject: CheckedJudge, name: str) -> int:
     """Print the table; 1 if the judge could not answer everything."""
     kinds = read_kinds(name)
     labels = [label for kind in kinds.values() for label in kind]
-    check = asyncio.run(measured(subject, labels))
+    check = asyncio.run(measured(subject, labels, repeats=1))
     print(render_kinds(check, kinds, name))
     for error in sorted(set(check.errors)):
         print(printable(error), file=sys.stderr)
     return 1 if check.errors else 0
 
 
-async def measured(
-    subject: CheckedJudge, labels: list[Label], repeats: int | None = None
-) -> JudgeCheckResult:
-    """Return what the check found; without repeats, with one call per label."""
+async def measured(subject: CheckedJudge, labels: list[Label], repeats: int) -> JudgeCheckResult:
+    """Return what the check found."""
     try:
-        checker = subject.checker(labels, tell)
-        return await (checker.quick() if repeats is None else checker.run(repeats))
+        return await subject.checker(labels, tell).run(repeats)
     finally:
         await subject.judges.close()
 

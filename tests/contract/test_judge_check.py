@@ -141,7 +141,7 @@ def label(**changes):
 async def checked(path, name, labels):
     subject = load_agent_judge(str(path), name, lambda _: None)
     try:
-        return await subject.checker(labels, lambda *_: None).quick()
+        return await subject.checker(labels, lambda *_: None).run(1)
     finally:
         await subject.judges.close()
 

@@ -19,10 +19,8 @@ ROWS = [
 
 @pytest.fixture
 def server(fake_openai):
-    """Says yes to euros, and always prefers A."""
-    by_euros = lambda request: yes(0.9 if "euros" in request.prompt else 0.2)  # noqa: E731
-    fake_openai.when("Reply with JSON only", '{"answer": "A"}')
-    return fake_openai.otherwise(by_euros)
+    """Says yes to euros."""
+    return fake_openai.otherwise(lambda request: yes(0.9 if "euros" in request.prompt else 0.2))
 
 
 @pytest.fixture
@@ -37,23 +35,20 @@ def check(server, tmp_path):
     return checked
 
 
-def test_a_check_tells_agreement_and_what_order_and_length_do(check, server, tmp_path):
+def test_a_check_tells_agreement_and_whether_verdicts_stay_the_same(check, server, tmp_path):
     ran = check("--json", "check.json")
 
     assert ran.code == 0
     assert "accuracy                    0.75 (3 of 4; 95 %: 0.30 to 0.95)" in ran.stdout
     assert "Cohen's kappa               0.50 ± 0.43" in ran.stdout
     assert "people say fail, the judge 0.90: Does it name a price? Ask euros." in ran.stdout
-    assert "judged 20 of 20" in ran.stderr
+    assert "judged 12 of 12" in ran.stderr
     found = json.loads((tmp_path / "check.json").read_text())
     assert found["judge"] == "openai/wise"
     assert found["true_positive_rate"]["value"] == 1
     assert found["true_negative_rate"]["value"] == 0.5
     assert found["same_each_time"]["value"] == 1
-    assert found["order"]["same_choice"]["value"] == 0
-    assert found["order"]["first_chosen"]["value"] == 1
-    assert found["length"]["changed"]["count"] == 0
-    assert found["calls"] == len(server.requests) == 20
+    assert found["calls"] == len(server.requests) == 12
     assert [one["agrees"] for one in found["judgements"]] == [True, True, True, False]
 
 
@@ -63,7 +58,7 @@ def test_a_quick_check_asks_once_for_each_answer(check, server):
     assert ran.code == 0
     assert len(server.requests) == 4
     assert "accuracy                    0.75" in ran.stdout
-    assert "both orders" not in ran.stdout
+    assert "same verdict each time" not in ran.stdout
 
 
 def labels(good, bad, wrong=0):
@@ -203,7 +198,7 @@ def test_a_ground_truth_is_shown_where_there_is_one(check, server):
     check("--repeats", "1")
 
     shown = ["reference" in one.prompt for one in server.requests if "logprobs" in one.body]
-    assert sum(shown) == 4
+    assert sum(shown) == 2
 
 
 def test_what_cannot_be_judged_is_listed_and_is_exit_4(check, server):

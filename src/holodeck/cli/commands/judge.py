@@ -72,7 +72,7 @@ judge.add_command(label)
 @click.option(
     "--quick",
     is_flag=True,
-    help="Measure agreement only, with one call per response.",
+    help="Judge each response once, as `--repeats 1` does.",
 )
 @click.option(
     "--probe",
@@ -166,7 +166,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     if metric is not None:
         _check_writable(subject.agent.base_dir / CHECKS_FILE, CHECKS_FILE)
     result = look.result(
-        asyncio.run(_check(subject, selected, None if quick else repeats, is_probed=probe))
+        asyncio.run(_check(subject, selected, 1 if quick else repeats, is_probed=probe))
     )
     pair = None if other is None else compare_judges(result, other)
     write_text(sys.stdout, cli_context.clean(render_table(result, limits, people, pair)))
@@ -219,12 +219,11 @@ def _check_writable(path: Path, name: str) -> None:
 
 
 async def _check(
-    subject: CheckedJudge, labels: list[Label], repeats: int | None, *, is_probed: bool
+    subject: CheckedJudge, labels: list[Label], repeats: int, *, is_probed: bool
 ) -> JudgeCheckResult:
-    """Run the check; with `repeats` None, a quick check."""
+    """Run the check, and close the judge."""
     try:
-        checker = subject.checker(labels, _Progress(), is_probed=is_probed)
-        return await (checker.quick() if repeats is None else checker.run(repeats))
+        return await subject.checker(labels, _Progress(), is_probed=is_probed).run(repeats)
     finally:
         await subject.judges.close()
 

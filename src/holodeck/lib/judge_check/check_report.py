@@ -2,16 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import groupby
 from typing import Any
 
-from holodeck.lib.judge_check.check_result import (
-    JudgeCheckResult,
-    LengthEffect,
-    OrderEffect,
-    ProbedResponse,
-)
+from holodeck.lib.judge_check.check_result import JudgeCheckResult, ProbedResponse
 from holodeck.lib.judge_check.gate import DEFAULT_LIMITS, GateDecision, alpha_of
 from holodeck.lib.judge_check.judge_pair import JudgePair, describe_pair, pair_to_json
 from holodeck.lib.judge_check.labels import Label, PeopleAgreement
@@ -74,8 +68,6 @@ def to_json(
         },
         "repeats": check.repeats,
         "same_each_time": _as_json(check.same_each_time),
-        "order": _as_json(check.order),
-        "length": _as_json(check.length),
         "injected_passes": _as_json(check.injected_passes),
         "probes": [_probe_to_json(probed) for _, probed in _by_probe(check.probed)],
         "people": None if people is None else _people_to_json(people),
@@ -98,13 +90,11 @@ def to_json(
     }
 
 
-def _as_json(value: Proportion | OrderEffect | LengthEffect | float | None) -> Any:
-    if isinstance(value, Proportion):
-        counts = {"value": value.value, "count": value.count, "of": value.of}
-        return {**counts, "interval_95": value.interval}
-    if isinstance(value, OrderEffect | LengthEffect):
-        return {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
-    return value
+def _as_json(share: Proportion | None) -> dict[str, Any] | None:
+    if share is None:
+        return None
+    counts = {"value": share.value, "count": share.count, "of": share.of}
+    return {**counts, "interval_95": share.interval}
 
 
 def _probe_to_json(probed: Sequence[ProbedResponse]) -> dict[str, Any]:
@@ -163,7 +153,7 @@ def render_table(
         ("inconclusive", str(check.inconclusive)),
         ("errors", str(len(check.errors))),
         *([] if people is None else describe_people(people, limits)),
-        *_effects(check),
+        *_repetitions(check),
         ("cost", _cost(check.usage)),
         *_look(check, gate),
         ("may it gate?", describe_gate(gate)),
@@ -269,24 +259,12 @@ def _threshold(check: JudgeCheckResult) -> str:
     return f"{_number(best_threshold(check.scores))} (now {check.threshold:.2f}){right}"
 
 
-def _effects(check: JudgeCheckResult) -> list[Row]:
-    rows = []
-    if check.same_each_time is not None:
-        times = plural(check.repeats, "time")
-        words = "worded differently" if check.has_wordings else "in the same words"
-        text = f"{_shown(check.same_each_time)}, asked {times}, {words}"
-        rows.append(("same verdict each time", text))
-    if check.order is not None:
-        rows += [
-            ("same choice in both orders", _shown(check.order.same_choice)),
-            ("first of two chosen", f"{_shown(check.order.first_chosen)}, 0.50 is fair"),
-        ]
-    if check.length is not None:
-        shifts = (check.length.shift_of_good, check.length.shift_of_bad)
-        good, bad = (_number(shift, sign=True) for shift in shifts)
-        changed = f"{_shown(check.length.changed)}; scores of good {good}, of bad {bad}"
-        rows.append(("changed by mere length", changed))
-    return rows
+def _repetitions(check: JudgeCheckResult) -> list[Row]:
+    if check.same_each_time is None:
+        return []
+    words = "worded differently" if check.has_wordings else "in the same words"
+    text = f"{_shown(check.same_each_time)}, asked {plural(check.repeats, 'time')}, {words}"
+    return [("same verdict each time", text)]
 
 
 def _shown(share: Proportion) -> str:
@@ -296,10 +274,8 @@ def _shown(share: Proportion) -> str:
     return f"{share.value:.2f} ({share.count} of {share.of}; 95 %: {low:.2f} to {high:.2f})"
 
 
-def _number(value: float | None, *, sign: bool = False) -> str:
-    if value is None:
-        return "–"
-    return f"{value:+.2f}" if sign else f"{value:.2f}"
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _cost(usage: UsageMeter) -> str:

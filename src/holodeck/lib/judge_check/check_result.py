@@ -41,28 +41,6 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class OrderEffect:
-    """The choices between a good and a bad response, each pair shown in both orders."""
-
-    pairs: int
-    same_choice: Proportion
-    """Pairs for which the order did not matter."""
-    right_both_times: Proportion
-    first_chosen: Proportion
-    """The share of choices for the first response; 0.5 is fair."""
-
-
-@dataclass(frozen=True)
-class LengthEffect:
-    """The effect of meaningless sentences appended to every response."""
-
-    changed: Proportion
-    """The share of verdicts that changed."""
-    shift_of_good: float | None
-    shift_of_bad: float | None
-
-
-@dataclass(frozen=True)
 class ProbedResponse:
     """The verdicts on a response and on its variant."""
 
@@ -96,10 +74,6 @@ class JudgeCheckResult:
     """Whether each repetition used other words; otherwise they were the same."""
     same_each_time: Proportion | None = None
     """Responses with the same verdict each time; None without repeats."""
-    order: OrderEffect | None = None
-    """None without pairs, and for a quick check."""
-    length: LengthEffect | None = None
-    """None for a quick check."""
     probed: Sequence[ProbedResponse] = ()
     """The variants of the responses; empty without probes."""
     look: int = 1

@@ -259,20 +259,6 @@ def _why_so_few(look: int, reused: int) -> str:
     return f" ({listed})" if listed else ""
 
 
-def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
-    """Pair good and bad responses to the same input by the same criterion, in the file's order."""
-    bad: dict[tuple[str, str | None], list[Label]] = {}
-    for label in labels:
-        if not label.is_good:
-            bad.setdefault((label.input, label.criterion), []).append(label)
-    pairs = []
-    for label in labels:
-        unpaired = bad.get((label.input, label.criterion))
-        if label.is_good and unpaired:
-            pairs.append((label, unpaired.pop(0)))
-    return pairs
-
-
 @dataclass(frozen=True)
 class PeopleAgreement:
     """How far the people agree who labelled the same responses."""
