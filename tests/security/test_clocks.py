@@ -52,3 +52,21 @@ def test_a_folder_with_another_name_is_no_run(record_at, tmp_path):
     (tmp_path / recorder.RUNS_FOLDER / "99991231-235959-999999-x").mkdir(parents=True)
 
     assert record_at(NOW).startswith("20300506-070809-000010-")
+
+
+def test_a_run_after_the_clock_was_put_back_is_compared_with_the_one_before(agent_dir):
+    agent_dir.write_agent()
+    agent_dir.run("test")
+    [record] = agent_dir.path.glob(".holodeck/runs/*/run.jsonl")
+    today, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=400)
+    text = record.read_text().replace(today.strftime("%Y-%m-%d"), later.strftime("%Y-%m-%d"))
+    record.write_text(text.replace(today.strftime("%Y%m%d"), later.strftime("%Y%m%d")))
+    record.parent.rename(record.parent.parent / later.strftime("%Y%m%d-%H%M%S-%f-abc123"))
+    agent_dir.run("test")
+
+    in_order = agent_dir.run("compare", "previous", "last")
+    reversed_order = agent_dir.run("compare", "last", "previous")
+
+    assert later.strftime("%Y-%m-%d") in text
+    assert (in_order.code, reversed_order.code) == (0, 2), in_order.stderr
+    assert "is older than BASE" in reversed_order.stderr

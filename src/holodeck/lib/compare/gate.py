@@ -5,6 +5,7 @@ runs, five fail in each run. So a case that passed before and fails now runs aga
 most of these runs decide. `benchmarks/gate.py` simulates how often that is wrong.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from holodeck.models.test_result import TestReport, TestResult
 
 DEFAULT_CONFIRM = 3
 _MAX_NAMES = 300
+_RUN_ID = re.compile(r"\d{8}-\d{6}-\d{6}-[0-9a-f]{6}")
 
 State = Literal["regression", "flaky", "not confirmed"]
 
@@ -65,7 +67,8 @@ def require_later(base: ComparedRun, head: ComparedRun) -> None:
     """Raise ConfigError unless HEAD is another run than BASE, and not an older run.
 
     A test run that could not begin records nothing, and `last` is then the run before it, which
-    may be the baseline itself.
+    may be the baseline itself. Ids of runs in a folder sort as the runs began, also after the
+    clock was put back; times only decide where a side has no record.
     """
     is_same = set(head.ids) <= set(base.ids) if head.ids else head.source == base.source
     if is_same:
@@ -74,7 +77,11 @@ def require_later(base: ComparedRun, head: ComparedRun) -> None:
             f"is the run that BASE is, too ({head.title}), so nothing can differ; if"
             " `holodeck test` ran since, it recorded nothing: see why, and run it again",
         )
-    if _time(head) < _time(base):
+    is_older = _time(head) < _time(base)
+    before, now = (max(filter(_RUN_ID.fullmatch, side.ids), default="") for side in (base, head))
+    if before and now:
+        is_older = now < before
+    if is_older:
         raise ConfigError(
             "HEAD",
             f"({head.title}) is older than BASE ({base.title}); run `holodeck test` again,"

@@ -332,12 +332,29 @@ def test_a_run_that_is_part_of_the_baseline_is_not_compared_with_it(base, head, 
     ],
 )
 def test_a_run_older_than_the_baseline_is_refused_whatever_its_time_zone(base, head, is_refused):
-    sides = run_of({}, timestamp=base, run="1"), run_of({}, timestamp=head, run="2")
+    sides = run_of({}, timestamp=base), run_of({}, timestamp=head, source="head.json")
     if not is_refused:
         require_later(*sides)
         return
     with pytest.raises(ConfigError, match="is older than BASE"):
         require_later(*sides)
+
+
+def test_ids_say_which_run_is_older_whatever_the_clock_said():
+    late, early = "2026-01-01T00:00:01Z", "2026-01-01T00:00:00Z"
+    first = run_of({}, timestamp=late, run="20260101-000001-000000-ffffff")
+    second = run_of({}, timestamp=early, run="20260101-000001-000001-000000")
+
+    require_later(first, second)
+    with pytest.raises(ConfigError, match="is older than BASE"):
+        require_later(second, first)
+
+
+def test_the_name_of_a_file_in_a_baseline_is_no_id():
+    first = run_of({}, run="report.json")
+    second = run_of({}, timestamp="2026-01-02T00:00:00Z", run="20260102-000000-000000-000000")
+
+    require_later(first, second)
 
 
 def test_a_time_that_is_none_is_an_error_with_the_name_of_the_report():
