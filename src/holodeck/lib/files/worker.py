@@ -6,6 +6,7 @@ files, and ends with the program that started it.
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -14,9 +15,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from queue import SimpleQueue
-
-if sys.platform != "win32":
-    import resource
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.files.documents import Job, document_as_markdown
@@ -34,7 +32,7 @@ from holodeck.lib.support.environment import process_variables
 MAX_PROCESSES = 4
 MAX_ANSWER_BYTES = 100_000_000
 _PROGRAM = "from holodeck.lib.files.worker import main; main()"
-_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "SYSTEMROOT", "TESSDATA_PREFIX", "TMPDIR")
+_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TESSDATA_PREFIX", "TMPDIR")
 """What the process gets to know of the environment: no secrets."""
 
 
@@ -169,9 +167,7 @@ def _text_in_image(data: bytes, program: str) -> str:
 
 
 def _limit_resources() -> None:
-    """Limit memory, and forbid files and core dumps, where the system can."""
-    if sys.platform == "win32":
-        return
+    """Limit memory, and forbid files and core dumps."""
     for name, limit in (("AS", MAX_MEMORY_BYTES), ("FSIZE", 0), ("CORE", 0)):
         _, hardest = resource.getrlimit(kind := getattr(resource, f"RLIMIT_{name}"))
         resource.setrlimit(kind, (limit, hardest))
@@ -182,8 +178,6 @@ def _limit_time(seconds: float) -> None:
 
     Whoever waits for the answer ends it earlier; this holds if nobody is left.
     """
-    if sys.platform == "win32":
-        return
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
     _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
