@@ -7,7 +7,7 @@ import pytest
 
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
-from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS
+from holodeck.lib.knowledge.stores.semantic_kernel_store import connector_arguments
 from holodeck.models.tools.database import DatabaseConfig
 from support.store_servers import PASSWORD, free_port
 from support.vector_stores import StoreFactory
@@ -31,7 +31,7 @@ class Late(InMemoryCollection):
 def test_settings_become_the_arguments_of_connectors():
     def arguments(provider, **keys):
         config = DatabaseConfig.model_validate({"provider": provider, **keys})
-        return CONNECTORS[provider].arguments(config)
+        return connector_arguments(config)
 
     sql = "Driver={ODBC Driver 18 for SQL Server};Server=db;Pwd=x"
     mongo = "mongodb://me:x@host:10255"
@@ -70,7 +70,7 @@ def test_settings_that_a_connector_cannot_use_are_errors(keys, message):
     config = DatabaseConfig.model_validate(keys)
 
     with pytest.raises(ConfigError, match=message):
-        CONNECTORS[keys["provider"]].arguments(config)
+        connector_arguments(config)
 
 
 @pytest.mark.parametrize(

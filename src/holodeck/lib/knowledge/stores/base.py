@@ -14,7 +14,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.support.text import one_line
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -355,12 +355,18 @@ _CREDENTIALS = (
 )
 
 
+def settings_of(config: DatabaseConfig) -> dict[str, Any]:
+    """Return the keys that a store has, with their values; secrets are text."""
+    values = config.model_dump(include={*CLASS_KEYS} - {"options"}, exclude_none=True)
+    for name in {"connection_string", "api_key"} & values.keys():
+        values[name] = values[name].get_secret_value()
+    return values
+
+
 def server_url(config: DatabaseConfig, *schemes: str) -> str:
     """Return the address of the server. Raises ConfigError if it has none of the schemes."""
     key = "url" if config.url is not None else "connection_string"
-    url = config.url or ""
-    if config.connection_string is not None:
-        url = config.connection_string.get_secret_value()
+    url: str = settings_of(config).get(key, "")
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0

@@ -22,6 +22,7 @@ from holodeck.lib.knowledge.stores.base import (
     VectorStore,
     no_answer,
     normalise,
+    settings_of,
 )
 from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS, SemanticKernelAdapter
 from holodeck.lib.processes.threads import run_in_thread
@@ -29,7 +30,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import path_inside
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.registry import Registry
-from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig, VectorStoreProvider
+from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +57,7 @@ def open_class(build: Any, config: DatabaseConfig, context: StoreContext) -> Vec
 
 def arguments_of(config: DatabaseConfig, context: StoreContext) -> dict[str, Any]:
     """Return the keys of the configuration as the arguments of a class."""
-    names = [name for name in CLASS_KEYS if name != "options"]
-    values = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
-    for name in {"connection_string", "api_key"} & values.keys():
-        values[name] = values[name].get_secret_value()
+    values = settings_of(config)
     if config.path is not None:
         values["path"] = str(path_inside(config.path, context.base_dir))
     return {**values, **(config.options or {})}

@@ -8,9 +8,9 @@ each has, from which their keys follow.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -26,6 +26,7 @@ from holodeck.lib.knowledge.stores.base import (
     digest,
     explain_connection,
     no_answer,
+    settings_of,
 )
 from holodeck.lib.support.text import describe, one_line
 from holodeck.models.tools.database import DatabaseConfig
@@ -42,96 +43,87 @@ class Connector:
 
     target: str
     extra: str
-    arguments: Callable[[DatabaseConfig], dict[str, Any]]
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Setting → argument, where they differ."""
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    """Return the arguments for those with the values of settings."""
     index: str = "default"
-    client: str | None = None
+    client: str = "semantic_kernel"
     """A module that the connector imports only when it connects."""
 
 
-def _secret(config: DatabaseConfig, name: str) -> str | None:
-    value = getattr(config, name)
-    return None if value is None else str(value.get_secret_value())
-
-
-def address_of(config: DatabaseConfig) -> str:
-    """Return the URL or connection string of a store; empty if it has none."""
-    return config.url or _secret(config, "connection_string") or ""
-
-
-def _weaviate(config: DatabaseConfig) -> dict[str, Any]:
-    parts = urlsplit(address_of(config))
+def _weaviate(arguments: dict[str, Any]) -> dict[str, Any]:
+    parts = urlsplit(arguments["url"])
     if parts.scheme == "https":
-        return {"url": parts.geturl(), "api_key": _secret(config, "api_key")}
-    if config.api_key is not None:
+        return arguments
+    if "api_key" in arguments:
         raise ConfigError("database.api_key", "is sent by Semantic Kernel to https:// only")
     return {"local_host": parts.hostname, "local_port": parts.port or 8080}
 
 
-def _pinecone(config: DatabaseConfig) -> dict[str, Any]:
+def _pinecone(arguments: dict[str, Any]) -> dict[str, Any]:
     """Key and namespace may be in `pinecone://KEY@NAMESPACE`. Raises ConfigError."""
-    if config.connection_string is None:
-        return {"api_key": _secret(config, "api_key"), "namespace": config.namespace or ""}
-    parts = urlsplit(address_of(config))
+    if "connection_string" not in arguments:
+        return arguments
+    parts = urlsplit(arguments["connection_string"])
     if parts.scheme != "pinecone" or not parts.username:
         problem = "is none of pinecone; write pinecone://KEY@NAMESPACE"
         raise ConfigError("database.connection_string", problem)
     return {"api_key": unquote(parts.username), "namespace": parts.netloc.rpartition("@")[2]}
 
 
-def _cosmos_nosql(config: DatabaseConfig) -> dict[str, Any]:
-    address = _secret(config, "connection_string") or ""
-    values = dict(part.partition("=")[::2] for part in address.split(";"))
-    return {
-        "url": config.url or values.get("AccountEndpoint"),
-        "key": _secret(config, "api_key") or values.get("AccountKey"),
-        "database_name": config.database or "holodeck",
-        "create_database": True,
-    }
+def _cosmos_nosql(arguments: dict[str, Any]) -> dict[str, Any]:
+    text = arguments.pop("connection_string", "")
+    account = dict(part.partition("=")[::2] for part in text.split(";"))
+    names = {"AccountEndpoint": "url", "AccountKey": "key"}
+    values = {names[name]: value for name, value in account.items() if name in names}
+    return {"database_name": "holodeck", "create_database": True, **values, **arguments}
 
 
-_PACKAGE = "semantic_kernel.connectors"
 CONNECTORS = {
-    "weaviate": Connector(f"{_PACKAGE}.weaviate:WeaviateCollection", "weaviate", _weaviate),
-    "pinecone": Connector(f"{_PACKAGE}.pinecone:PineconeCollection", "pinecone", _pinecone),
+    "weaviate": Connector(
+        "weaviate:WeaviateCollection", "weaviate", {"connection_string": "url"}, _weaviate
+    ),
+    "pinecone": Connector("pinecone:PineconeCollection", "pinecone", adapt=_pinecone),
     "azure-ai-search": Connector(
-        f"{_PACKAGE}.azure_ai_search:AzureAISearchCollection",
+        "azure_ai_search:AzureAISearchCollection",
         "azure-ai-search",
-        lambda config: {
-            "search_endpoint": address_of(config),
-            "api_key": _secret(config, "api_key"),
-        },
+        {"url": "search_endpoint", "connection_string": "search_endpoint"},
         index="flat",
     ),
     "azure-cosmos-nosql": Connector(
-        f"{_PACKAGE}.azure_cosmos_db:CosmosNoSqlCollection", "azure-cosmos", _cosmos_nosql
+        "azure_cosmos_db:CosmosNoSqlCollection",
+        "azure-cosmos",
+        {"api_key": "key", "database": "database_name"},
+        _cosmos_nosql,
     ),
     "azure-cosmos-mongo": Connector(
-        f"{_PACKAGE}.azure_cosmos_db:CosmosMongoCollection",
+        "azure_cosmos_db:CosmosMongoCollection",
         "azure-cosmos",
-        lambda config: {
-            "connection_string": address_of(config),
-            "database_name": config.database or "holodeck",
-        },
+        {"database": "database_name"},
+        lambda arguments: {"database_name": "holodeck", **arguments},
     ),
-    "sql-server": Connector(
-        f"{_PACKAGE}.sql_server:SqlServerCollection",
-        "sql-server",
-        lambda config: {"connection_string": address_of(config)},
-        client="pyodbc",
-    ),
+    "sql-server": Connector("sql_server:SqlServerCollection", "sql-server", client="pyodbc"),
 }
+
+
+def connector_arguments(config: DatabaseConfig) -> dict[str, Any]:
+    """Return the arguments of a product's connector. Raises ConfigError."""
+    product = CONNECTORS[config.provider]
+    settings = settings_of(config)
+    return product.adapt({product.names.get(key, key): settings[key] for key in settings})
 
 
 def load_connector(provider: str) -> Any:
     """Return the class of a product's connector. Raises ConfigError, or MissingExtra."""
-    known = CONNECTORS[provider]
-    module, _, name = known.target.partition(":")
+    product = CONNECTORS[provider]
+    name, _, attribute = product.target.partition(":")
+    module = f"semantic_kernel.connectors.{name}"
     try:
-        if known.client is not None:
-            import_module(known.client)
-        return getattr(import_module(module), name)
+        import_module(product.client)
+        return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise MissingExtra(known.extra, f"vector store {provider}") from error
+        raise MissingExtra(product.extra, f"vector store {provider}") from error
     except (ImportError, AttributeError) as error:
         message = f"{provider}: {error}; {versions_for(module)}"
         raise ConfigError("database.provider", message) from error
@@ -139,16 +131,13 @@ def load_connector(provider: str) -> Any:
 
 def versions_for(module: str) -> str:
     """Return the versions of Semantic Kernel and of the clients of a connector's module."""
-    installed = {package.name: package.version for package in metadata.distributions()}
     extra = module.rpartition(".")[2].partition("_")[0]  # Semantic Kernel's name for the clients
-    clients = [
-        re.split(r"[^\w.-]", text)[0]
-        for text in metadata.requires("semantic-kernel") or ()
-        if re.search(rf"extra == .{extra}", text)
-    ]
-    packages = [name for name in ("semantic-kernel", *clients) if name in installed]
-    versions = " and ".join(f"{name} {installed[name]}" for name in packages)
-    return f"its connector and its client may not fit: {versions}"
+    requirements = "\n".join(metadata.requires("semantic-kernel") or ())
+    clients = re.findall(rf"(?m)^([\w.-]+).*extra == .{extra}", requirements)
+    versions = {package.name: package.version for package in metadata.distributions()}
+    packages = [name for name in ("semantic-kernel", *clients) if name in versions]
+    texts = " and ".join(f"{name} {versions[name]}" for name in packages)
+    return f"its connector and its client may not fit: {texts}"
 
 
 _PER_REQUEST = 100
@@ -174,19 +163,19 @@ class SemanticKernelAdapter:
         arguments: dict[str, Any] | None = None,
     ) -> None:
         """Prepare a product of the table, or a connector that the configuration names."""
-        known = CONNECTORS.get(config.provider)
+        product = CONNECTORS.get(config.provider)
         self._connector: Any = connector or load_connector(config.provider)
-        self._arguments = known.arguments(config) if known else arguments or {}
-        self._index = known.index if known else "default"
-        places = {"cloud": config.cloud, "region": config.region}
-        self._new = {name: place for name, place in places.items() if place}
+        self._arguments = connector_arguments(config) if product else arguments or {}
+        self._index = product.index if product else "default"
+        self._new = config.model_dump(include={"cloud", "region"}, exclude_none=True)
         # no product rejects a name of letters and digits
         self._name = f"holodeck{digest(context.collection)[:24]}"
         self._limit_s = config.timeout * 0.8  # ends before the limit of the call
-        parts = urlsplit(address_of(config))
-        self.address = parts.netloc.rpartition("@")[2] if parts.scheme != "pinecone" else ""
+        settings = settings_of(config)
+        url = settings.get("url") or settings.get("connection_string", "")
+        self.address = urlsplit(url).netloc.rpartition("@")[2]
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._open_clients = AsyncExitStack()
+        self._clients = AsyncExitStack()
         self._chunks: Any = None
         self._manifest: Any = None
         self._pages: dict[int, dict[str, _Document]] = {}
@@ -228,7 +217,7 @@ class SemanticKernelAdapter:
             collection_name=name,
             **self._arguments,
         )
-        await self._open_clients.enter_async_context(collection)
+        await self._clients.enter_async_context(collection)
         if empty and await collection.collection_exists():
             await collection.ensure_collection_deleted()
         await collection.ensure_collection_exists(**self._new)
@@ -246,16 +235,15 @@ class SemanticKernelAdapter:
         return [record for batch in _batches(keys) for record in self._ask(_get(collection, batch))]
 
     def _remove(self, collection: Any, keys: Sequence[str]) -> None:
-        for batch in _batches(keys):
-            # removing what is not there is an error of some products
-            stored = [record["id"] for record in self._ask(_get(collection, batch))]
-            if stored:
-                self._ask(collection.delete(stored))
+        # removing what is not there is an error of some products
+        stored = [record["id"] for record in self._get(collection, keys)]
+        for batch in _batches(stored):
+            self._ask(collection.delete(list(batch)))
 
     def _store(self, collection: Any, records: Sequence[dict[str, Any]]) -> None:
+        # the connectors of some products keep a record that is there
+        self._remove(collection, [record["id"] for record in records])
         for batch in _batches(records):
-            # the connectors of some products keep a record that is there
-            self._remove(collection, [record["id"] for record in batch])
             self._ask(collection.upsert(list(batch)))
 
     def _load(self) -> dict[str, _Document]:
@@ -328,14 +316,13 @@ class SemanticKernelAdapter:
         self._note(document, self._known(document).chunks, fingerprint)
 
     def close(self) -> None:
-        loop, clients = self._loop, self._open_clients
-        if loop is None:
+        if self._loop is None:
             return
         try:
-            self._ask(clients.aclose())
+            self._ask(self._clients.aclose())
         finally:
-            self._loop, self._open_clients = None, AsyncExitStack()
-            loop.close()
+            self._loop.close()
+            self._loop = None
 
     def explain(self, error: Exception) -> str | None:
         if isinstance(error, TimeoutError):
