@@ -3,16 +3,14 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from holodeck.errors import MissingExtra, VectorStoreError
-from holodeck.lib.knowledge.stores.base import StoreProblem, digest, explain_connection, host_of
+from holodeck.lib.knowledge.stores.base import digest, explain_connection, host_of
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import describe
 from holodeck.models.tools.knowledge import KeywordIndexConfig
-
-T = TypeVar("T")
 
 
 class OpenSearchIndex:
@@ -37,8 +35,8 @@ class OpenSearchIndex:
         self._owner = owner
         self._name = config.index_name or ""
         self._credentials = "password" if config.api_key is None else "api_key"
-        secrets = (config.password, config.api_key)
-        password, key = (secret.get_secret_value() if secret else "" for secret in secrets)
+        password = config.password.get_secret_value() if config.password else ""
+        key = config.api_key.get_secret_value() if config.api_key else ""
         self._redactor = Redactor(filter(None, (password, key)))
         self._client: Any = OpenSearch(
             [endpoint],
@@ -56,11 +54,9 @@ class OpenSearchIndex:
 
     async def search(self, query: str, limit: int) -> list[tuple[int, float]]:
         """Return positions of the best texts with their scores. Raises VectorStoreError."""
-        order = ["_score", {"position": "asc"}]
-        body = {"query": {"match": {"text": query}}, "size": limit, "sort": order}
-        response = await self._run(
-            partial(self._client.search, index=self._name, body={**body, "_source": False})
-        )
+        match = {"query": {"match": {"text": query}}, "size": limit, "_source": False}
+        body = {**match, "sort": ["_score", {"position": "asc"}]}
+        response = await self._run(partial(self._client.search, index=self._name, body=body))
         return [(int(hit["_id"]), hit["_score"]) for hit in response["hits"]["hits"]]
 
     def close(self) -> None:
@@ -71,17 +67,16 @@ class OpenSearchIndex:
         from opensearchpy import NotFoundError, helpers
 
         state, indices = {"owner": self._owner, "texts": digest(*texts)}, self._client.indices
-        mappings: list[Any] = []
-        with suppress(NotFoundError):  # for an alias, it is the mapping of its index
-            mappings += indices.get_mapping(index=self._name).values()
-        for mapping in mappings:
-            known = (mapping["mappings"].get("_meta") or {}).get("holodeck") or {}
-            if known == state:
-                return
-            if known.get("owner") != self._owner:
-                problem = f"the index {self._name!r} is of another tool or program"
-                raise StoreProblem(f"{problem}; write another 'index_name'")
-            indices.delete(index=self._name)
+        with suppress(NotFoundError):
+            # for an alias, it is the mapping of its index
+            for mapping in indices.get_mapping(index=self._name).values():
+                known = (mapping["mappings"].get("_meta") or {}).get("holodeck") or {}
+                if known == state:
+                    return
+                if known.get("owner") != self._owner:
+                    problem = f"the index {self._name!r} is of another tool or program"
+                    raise VectorStoreError(f"{problem}; write another 'index_name'")
+                indices.delete(index=self._name)
         unfinished = {"holodeck": {"owner": self._owner}}
         fields = {"text": {"type": "text"}, "position": {"type": "integer"}}
         mapping = {"_meta": unfinished, "dynamic": "strict", "properties": fields}
@@ -92,11 +87,10 @@ class OpenSearchIndex:
         indices.refresh(index=self._name)
         indices.put_mapping(index=self._name, body={"_meta": {"holodeck": state}})
 
-    async def _run(self, call: Callable[[], T]) -> T:
+    async def _run(self, call: Callable[[], Any]) -> Any:
         try:
             return await run_in_thread(call, "holodeck-keyword-index")
         except Exception as error:
             problem = explain_connection(error, self._credentials) or describe(error)
-            problem = str(error) if isinstance(error, StoreProblem) else problem
             message = f"keyword index opensearch at {self._address}: {problem}"
             raise VectorStoreError(self._redactor.redact(message)) from error
