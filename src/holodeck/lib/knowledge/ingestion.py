@@ -227,8 +227,9 @@ class Ingestion:
         location = f"tools.{self.tool}.source"
         try:
             async with asyncio.timeout(self.timeout):
-                read = partial(_read_and_split, document, self.split)
-                passages = await run_in_thread(read, "holodeck-documents")
+                passages = await run_in_thread(
+                    lambda: self.split(document.read()), "holodeck-documents"
+                )
         except TimeoutError as error:
             late = ValueError(
                 f"could not be read within {self.timeout:g} s (execution.file_timeout)"
@@ -277,12 +278,6 @@ class Ingestion:
             parts += [plural(meter.requests, "request", form=","), f"{tokens} tokens"]
         parts += [f"{time.perf_counter() - started:.1f} s"]
         self.report(", ".join(parts))
-
-
-def _read_and_split(
-    document: Document, split: Callable[[list[Section]], list[Passage]]
-) -> list[Passage]:
-    return split(document.read())
 
 
 def _metadata(passage: Passage, document: Document) -> dict[str, Any]:
