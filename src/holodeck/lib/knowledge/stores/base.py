@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.errors import error_chain
@@ -218,6 +219,11 @@ def collection_name(text: str) -> str:
 def digest(*parts: str | int) -> str:
     """Return a SHA-256 of the parts, in hexadecimal digits."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+
+
+def uuid_of(*parts: str | int) -> str:
+    """Return a UUID for the parts, a key that every product accepts."""
+    return str(UUID(digest(*parts)[:32]))
 
 
 def normalise(embedding: Sequence[float], dimensions: int) -> "Vector":

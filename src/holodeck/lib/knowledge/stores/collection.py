@@ -221,6 +221,8 @@ class Collection:
         """Return the error with the store's name and address, without secrets."""
         if exceeded is not None:
             problem = no_answer(exceeded)
+        elif isinstance(error, TimeoutError):  # of the client
+            problem = no_answer(self._limit)
         elif isinstance(error, StoreProblem):
             problem = str(error)
         else:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.knowledge.stores.base import (
@@ -17,10 +16,10 @@ from holodeck.lib.knowledge.stores.base import (
     StoredChunk,
     StoreProblem,
     collection_name,
-    digest,
     explain_connection,
     host_of,
     server_url,
+    uuid_of,
 )
 from holodeck.lib.support.files import make_folder, try_lock
 from holodeck.models.tools.database import DatabaseConfig
@@ -108,9 +107,7 @@ class QdrantAdapter:
         from qdrant_client import models
 
         points = [
-            models.PointStruct(
-                id=_point_id(*row.key), vector=vector.tolist(), payload=_payload(row)
-            )
+            models.PointStruct(id=uuid_of(*row.key), vector=vector.tolist(), payload=_payload(row))
             for row, vector in zip(rows, vectors, strict=True)
         ]
         self.delete(document)
@@ -157,7 +154,7 @@ class QdrantAdapter:
     def set_manifest(self, document: str, fingerprint: str | None) -> None:
         from qdrant_client import models
 
-        point = _point_id(document)
+        point = uuid_of(document)
         with self._using() as client:
             if fingerprint is None:
                 client.delete(self._manifest, models.PointIdsList(points=[point]), wait=True)
@@ -214,10 +211,6 @@ def _close_folder(folder: Path) -> None:
             _folders[folder] = (client, users - 1)
         else:
             client.close()
-
-
-def _point_id(document: str, *position: int) -> str:
-    return str(UUID(digest(document, *position)[:32]))
 
 
 def _payload(row: StoredChunk) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
-from uuid import UUID
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.knowledge.stores.base import (
@@ -25,8 +24,8 @@ from holodeck.lib.knowledge.stores.base import (
     StoreProblem,
     digest,
     explain_connection,
-    no_answer,
     settings_of,
+    uuid_of,
 )
 from holodeck.lib.support.text import describe, one_line
 from holodeck.models.tools.database import DatabaseConfig
@@ -188,9 +187,11 @@ class SemanticKernelAdapter:
         # the last number marks embeddings of zeros, which have no direction of their own
         self._chunks = self._ask(self._open(self._name, dimensions + 1, empty=empty))
         self._manifest = self._ask(self._open(f"{self._name}documents", 2, empty=empty))
-        stored = self._get(self._manifest, [_key("dimensions")])
+        stored = self._get(self._manifest, [uuid_of("dimensions")])
         if not stored:
-            self._store(self._manifest, [_record(_key("dimensions"), "", dimensions, (1.0, 0.0))])
+            self._store(
+                self._manifest, [_record(uuid_of("dimensions"), "", dimensions, (1.0, 0.0))]
+            )
         elif (size := json.loads(stored[0]["about"])) != dimensions:
             self.close()
             raise OtherDimensions(size, dimensions)
@@ -249,7 +250,7 @@ class SemanticKernelAdapter:
     def _load(self) -> dict[str, _Document]:
         """Read and return what the second collection says."""
         self._pages = {}
-        for record in self._get(self._manifest, [_key("page", page) for page in range(_PAGES)]):
+        for record in self._get(self._manifest, [uuid_of("page", page) for page in range(_PAGES)]):
             for name, values in json.loads(record["about"]).items():
                 self._pages.setdefault(_page(name), {})[name] = _Document(*values)
         return {name: known for page in self._pages.values() for name, known in page.items()}
@@ -266,7 +267,7 @@ class SemanticKernelAdapter:
         page[document] = _Document(chunks, fingerprint)
         if not chunks and fingerprint is None:
             del page[document]
-        self._store(self._manifest, [_record(_key("page", number), "", page, (1.0, 0.0))])
+        self._store(self._manifest, [_record(uuid_of("page", number), "", page, (1.0, 0.0))])
 
     def replace(
         self, document: str, rows: Sequence[StoredChunk], vectors: Sequence["Vector"]
@@ -325,8 +326,6 @@ class SemanticKernelAdapter:
             self._loop = None
 
     def explain(self, error: Exception) -> str | None:
-        if isinstance(error, TimeoutError):
-            return no_answer(self._limit_s)
         known = explain_connection(error, "connection_string' or 'api_key")
         versions = versions_for(self._connector.__module__)
         return known or f"{one_line(describe(error), 300)}; {versions}"
@@ -348,18 +347,13 @@ def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + _PER_REQUEST]
 
 
-def _key(*parts: str | int) -> str:
-    """Return a key as every product accepts it."""
-    return str(UUID(digest(*parts)[:32]))
-
-
 def _page(document: str) -> int:
     """Return the number of the record for a document: no product takes a record with all."""
     return int(digest(document)[:8], 16) % _PAGES
 
 
 def _chunk_keys(document: str, chunks: int) -> list[str]:
-    return [_key("chunk", document, position) for position in range(chunks)]
+    return [uuid_of("chunk", document, position) for position in range(chunks)]
 
 
 def _record(key: str, text: str, about: Any, vector: Sequence[float]) -> dict[str, Any]:
