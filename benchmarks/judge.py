@@ -74,7 +74,7 @@ def measure_set(subject: CheckedJudge, name: str) -> int:
 async def measured(subject: CheckedJudge, labels: list[Label], repeats: int) -> JudgeCheckResult:
     """Return what the check found."""
     try:
-        return await subject.checker(labels, tell).run(repeats)
+        return await subject.check(labels, repeats, tell)
     finally:
         await subject.judges.close()
 

@@ -141,7 +141,7 @@ def label(**changes):
 async def checked(path, name, labels):
     subject = load_agent_judge(str(path), name, lambda _: None)
     try:
-        return await subject.checker(labels, lambda *_: None).run(1)
+        return await subject.check(labels, 1, lambda *_: None)
     finally:
         await subject.judges.close()
 
@@ -194,7 +194,7 @@ async def test_repeats_never_use_a_wording_twice(server, agent_file):
     path = agent_file({"metrics": [JUDGE]})
     subject = load_agent_judge(str(path), "dogs", lambda _: None)
 
-    found = await subject.checker([label()], lambda *_: None).run(repeats=5)
+    found = await subject.check([label()], 5, lambda *_: None)
     await subject.judges.close()
 
     assert found.repeats == 3  # ten wordings make three rounds of three votes

@@ -223,7 +223,7 @@ async def _check(
 ) -> JudgeCheckResult:
     """Run the check, and close the judge."""
     try:
-        return await subject.checker(labels, _Progress(), is_probed=is_probed).run(repeats)
+        return await subject.check(labels, repeats, _Progress(), is_probed=is_probed)
     finally:
         await subject.judges.close()
 

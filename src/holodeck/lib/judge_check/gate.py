@@ -16,6 +16,7 @@ distribution of the looks, which the exact tests do not have.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -237,7 +238,10 @@ def _fewest_refusals(good: int, bad: int, kappa: float) -> tuple[list[int], list
     share = good / (good + bad)
 
     def fewest(hits: int, limit: float) -> int:
-        return _first(bad, lambda refused: _kappa(share, hits / good, refused / bad) >= limit)
+        counts = range(bad + 1)
+        return bisect_left(
+            counts, limit, key=lambda refused: _kappa(share, hits / good, refused / bad)
+        )
 
     return (
         [fewest(hits, kappa - 1e-12) for hits in range(good + 1)],
@@ -245,27 +249,15 @@ def _fewest_refusals(good: int, bad: int, kappa: float) -> tuple[list[int], list
     )
 
 
-def _first(last: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number up to `last` for which `holds` is true, else `last` + 1."""
-    low, high = 0, last + 1
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 def _judges_at(share: float, limit: float) -> list[tuple[float, float]]:
     """Return judges (sensitivity, specificity) whose kappa is `limit`, evenly spread."""
     least = _solve(lambda rate: _kappa(share, rate, 1.0) >= limit)
     rates = [least + (1 - least) * step / _GRID for step in range(_GRID + 1)]
-    return [(rate, _specificity_at(share, rate, limit)) for rate in rates]
 
+    def specificity_at(sensitivity: float) -> float:
+        return _solve(lambda rate: _kappa(share, sensitivity, rate) >= limit)
 
-def _specificity_at(share: float, sensitivity: float, limit: float) -> float:
-    return _solve(lambda rate: _kappa(share, sensitivity, rate) >= limit)
+    return [(rate, specificity_at(rate)) for rate in rates]
 
 
 def _kappa_bound(counts: Agreement, alpha: float, *, is_lower: bool) -> float:

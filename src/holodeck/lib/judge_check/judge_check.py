@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -48,83 +49,6 @@ ProgressCallback = Callable[[int, int], None]
 """Gets the numbers of answered and of planned questions."""
 
 
-class JudgeChecker:
-    """One check of a judge.
-
-    Args:
-        judge: The judge.
-        labels: What people said.
-        cases: The same labels as test cases.
-        threshold: The score that passes; for reports.
-        on_progress: Called after each question.
-        is_probed: Whether variants of the responses are judged, too.
-    """
-
-    def __init__(
-        self,
-        judge: Judge,
-        labels: Sequence[Label],
-        cases: LabelledCases,
-        threshold: float,
-        on_progress: ProgressCallback,
-        *,
-        is_probed: bool = False,
-    ) -> None:
-        self._judge = judge
-        self._labels = labels
-        self._cases = cases
-        self._threshold = threshold
-        self._on_progress = on_progress
-        self._probes = probes_of(labels) if is_probed else []
-        self._slots = asyncio.Semaphore(MAX_CONCURRENCY)
-        self._done = 0
-        self._planned = 0
-        self._errors: list[str] = []
-
-    async def run(self, repeats: int) -> JudgeCheckResult:
-        """Judge every label `repeats` times, and then the variants.
-
-        There are fewer repetitions if the metric has not enough different wordings.
-        """
-        rounds = self._cases.rounds
-        repeats = repeats if rounds is None else min(repeats, rounds)
-        self._planned = len(self._labels) * repeats + len(self._probes)
-        judged = [await self._judge_all(words) for words in range(repeats)]
-        variants = await gather_all(
-            self._judge_label(probe.original, variant=probe.label) for probe in self._probes
-        )
-        return JudgeCheckResult(
-            judge=self._judge.name,
-            threshold=self._threshold,
-            judgements=judged[0],
-            errors=self._errors,
-            usage=self._cases.usage,
-            repeats=repeats,
-            has_wordings=rounds is not None,
-            same_each_time=_consistency(judged) if repeats > 1 else None,
-            probed=[
-                ProbedResponse(probe, judged[0][probe.original], after)
-                for probe, after in zip(self._probes, variants, strict=True)
-            ],
-        )
-
-    async def _judge_all(self, words: int) -> list[Judgement]:
-        return await gather_all(
-            self._judge_label(at, words=words) for at in range(len(self._labels))
-        )
-
-    async def _judge_label(
-        self, at: int, *, words: int = 0, variant: Label | None = None
-    ) -> Judgement:
-        async with self._slots:
-            judgement = await self._cases.judge(at, words=words, variant=variant)
-        if judgement.error is not None:
-            self._errors.append(judgement.error)
-        self._done += 1
-        self._on_progress(self._done, self._planned)
-        return judgement
-
-
 def _consistency(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
     """Count responses with the same verdict in all rounds, of those with a verdict in each."""
     responses = zip(*rounds, strict=True)
@@ -148,14 +72,61 @@ class CheckedJudge:
     metric: MetricSettings | str | None = None
     """None for yes-or-no questions with default settings; `criteria` for those of test cases."""
 
-    def checker(
-        self, labels: list[Label], on_progress: ProgressCallback, *, is_probed: bool = False
-    ) -> JudgeChecker:
-        """Return a check on these labels. Raises ConfigError if they do not fit the metric."""
+    async def check(
+        self,
+        labels: Sequence[Label],
+        repeats: int,
+        on_progress: ProgressCallback,
+        *,
+        is_probed: bool = False,
+    ) -> JudgeCheckResult:
+        """Compare the judge with the people who wrote these labels.
+
+        Args:
+            labels: What people said.
+            repeats: How often each label is judged, with other words each time. There are fewer
+                repetitions if the metric has not enough different wordings.
+            on_progress: Called after each question.
+            is_probed: Whether variants of the responses are judged, too.
+
+        Raises ConfigError if the labels do not fit the metric.
+        """
         cases = LabelledCases(self.agent, self.metric, labels, self.judges)
+        repeats = repeats if cases.rounds is None else min(repeats, cases.rounds)
+        probes = probes_of(labels) if is_probed else []
+        slots, done = asyncio.Semaphore(MAX_CONCURRENCY), count(1)
+        planned = len(labels) * repeats + len(probes)
+
+        async def judge(at: int, *, words: int = 0, variant: Label | None = None) -> Judgement:
+            async with slots:
+                judgement = await cases.judge(at, words=words, variant=variant)
+            on_progress(next(done), planned)
+            return judgement
+
+        rounds = [
+            await gather_all(judge(at, words=words) for at in range(len(labels)))
+            for words in range(repeats)
+        ]
+        variants = await gather_all(judge(probe.original, variant=probe.label) for probe in probes)
         threshold = self.metric.threshold if isinstance(self.metric, MetricSettings) else None
-        shown = DEFAULT_THRESHOLD if threshold is None else threshold
-        return JudgeChecker(self.judge, labels, cases, shown, on_progress, is_probed=is_probed)
+        return JudgeCheckResult(
+            judge=self.judge.name,
+            threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
+            judgements=rounds[0],
+            errors=[
+                judgement.error
+                for judgement in chain(*rounds, variants)
+                if judgement.error is not None
+            ],
+            usage=cases.usage,
+            repeats=repeats,
+            has_wordings=cases.rounds is not None,
+            same_each_time=_consistency(rounds) if repeats > 1 else None,
+            probed=[
+                ProbedResponse(probe, rounds[0][probe.original], after)
+                for probe, after in zip(probes, variants, strict=True)
+            ],
+        )
 
     def plan(self, labels: Sequence[Label]) -> PlannedLook:
         """Return which of the labels count, and which look at them it is.
