@@ -95,7 +95,12 @@ def read_side(name: str, store: RunStore, agent_folder: Path) -> ComparedRun:
         FileNotFoundError: There is no such file.
     """
     if name == BASELINE:
-        return read_baseline(agent_folder / BASELINE_FILE)
+        path = agent_folder / BASELINE_FILE
+        if not path.is_file():
+            raise errors.FileNotFoundError(
+                str(path), "there is no baseline; `holodeck bless` makes the last run the baseline"
+            )
+        return _side_of_file(path)
     if name == MAIN:
         return _side_of_baseline(_committed_baseline(agent_folder), f"{BASELINE_FILE} on main")
     if is_report(name):
@@ -140,15 +145,6 @@ def side_of_run(run: Run) -> ComparedRun:
         versions={} if started is None else started.versions,
         case_hashes={key: planned[at] for at, key in keys if at in planned},
     )
-
-
-def read_baseline(path: Path) -> ComparedRun:
-    """Return the baseline in a file. Raises FileNotFoundError or ConfigError."""
-    if not path.is_file():
-        raise errors.FileNotFoundError(
-            str(path), "there is no baseline; `holodeck bless` makes the last run the baseline"
-        )
-    return _side_of_file(path)
 
 
 def side_of_report(report: TestReport, name: str) -> ComparedRun:

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import OfferedTool, Score, Turn
@@ -188,7 +188,7 @@ def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> LibraryE
 
     Blocks; raises MissingExtra. `with_query` is for groundedness, which has a second prompt.
     """
-    evaluator = _class(name)(UNUSED_ENDPOINT, credential=NoCredential())
+    evaluator = evaluator_class(name)(UNUSED_ENDPOINT, credential=NoCredential())
     if with_query:
         evaluator._ensure_query_prompty_loaded()  # noqa: SLF001 - only its sync call does it
     evaluator._flow = JudgedPrompt(evaluator._flow, ask)  # noqa: SLF001 - see docs/decisions
@@ -196,26 +196,18 @@ def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> LibraryE
     return called
 
 
-def load_safety_evaluator(
-    name: str, project: str | Mapping[str, str], credential: Any
-) -> Callable[..., Any]:
-    """Return an evaluator that calls a project in Azure. It blocks; raises MissingExtra."""
-    evaluator: Callable[..., Any] = _class(name)(credential, project)
-    return evaluator
-
-
 _LABELS = ("true", "false")
 
 
 def load_labelling_evaluator(
-    name: str, project: str | Mapping[str, str], credential: Any
+    name: str, credential: Any, project: str | Mapping[str, str]
 ) -> Callable[..., Any]:
     """Return an evaluator that asks a project in Azure for a label.
 
     For a reply without a label the library reports a label that says "nothing found"; here the
     evaluator raises EvaluationError. Blocks; raises MissingExtra.
     """
-    evaluator: Any = load_safety_evaluator(name, project, credential)
+    evaluator = evaluator_class(name)(credential, project)
     parse = evaluator._parse_eval_result  # noqa: SLF001 - only there the reply is seen
 
     def parse_labelled(reply: Any) -> Any:
@@ -229,17 +221,7 @@ def load_labelling_evaluator(
         return parsed
 
     evaluator._parse_eval_result = parse_labelled  # noqa: SLF001 - as above
-    labelling: Callable[..., Any] = evaluator
-    return labelling
-
-
-def load_retrieval_evaluator() -> Callable[..., Any]:
-    """Return the evaluator of document retrieval, which sends nothing.
-
-    Blocks; raises MissingExtra.
-    """
-    evaluator: Callable[..., Any] = _class("DocumentRetrievalEvaluator")()
-    return evaluator
+    return cast("Callable[..., Any]", evaluator)
 
 
 def credential() -> Any:
@@ -290,7 +272,8 @@ def _library(needed_by: str) -> Any:
     return library
 
 
-def _class(name: str) -> Any:
+def evaluator_class(name: str) -> Any:
+    """Return an evaluator class of the library. Blocks; raises MissingExtra."""
     return getattr(_library(name), name)
 
 

@@ -11,9 +11,8 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.azure_adapter import (
     Scale,
     credential,
+    evaluator_class,
     load_labelling_evaluator,
-    load_retrieval_evaluator,
-    load_safety_evaluator,
 )
 from holodeck.lib.evaluators.base import ONE_IS_GOOD, Score, ScoredEvaluator
 from holodeck.lib.evaluators.param_spec import takes
@@ -79,9 +78,9 @@ class ProjectEvaluator(ScoredEvaluator):
     def _load_services(self) -> dict[str, Service]:
         """Return the library's evaluators; may block."""
 
-    def _access(self) -> tuple[str | Mapping[str, str], Any]:
-        """Return the project and the credential for it."""
-        return self._project, self._credential or credential()
+    def _access(self) -> tuple[Any, str | Mapping[str, str]]:
+        """Return the credential and the project that it is for."""
+        return self._credential or credential(), self._project
 
 
 class SafetyEvaluator(ProjectEvaluator):
@@ -92,7 +91,7 @@ class SafetyEvaluator(ProjectEvaluator):
 
     def _load_services(self) -> dict[str, Service]:
         access = self._access()
-        return {harm: load_safety_evaluator(name, *access) for harm, name in self.harms.items()}
+        return {harm: evaluator_class(name)(*access) for harm, name in self.harms.items()}
 
     async def _evaluate_impl(self, **kwargs: Any) -> Score:
         text = {"query": kwargs.get("query") or "", "response": kwargs["response"]}
@@ -262,7 +261,8 @@ class DocumentRetrievalEvaluator(ScoredEvaluator, metric="document_retrieval"):
 
     async def prepare(self) -> None:
         if self._evaluator is None:
-            self._evaluator = await run_in_thread(load_retrieval_evaluator, "holodeck-azure")
+            load = partial(evaluator_class, "DocumentRetrievalEvaluator")
+            self._evaluator = (await run_in_thread(load, "holodeck-azure"))()
 
     async def _evaluate_impl(self, **kwargs: Any) -> Score:
         passages: Sequence[str] = kwargs["retrieval_context"]

@@ -29,7 +29,7 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.grader_process import GraderProcess
-    from holodeck.lib.evaluators.nlp_metrics import TextSimilarity
+    from holodeck.lib.local_models.runtime import EmbeddingModel
 
 
 def build_evaluator(
@@ -38,7 +38,7 @@ def build_evaluator(
     *,
     location: str = "evaluations",
     judge: Judge | None = None,
-    embeddings: "Callable[[], TextSimilarity] | None" = None,
+    embeddings: "Callable[[], EmbeddingModel] | None" = None,
     graders: "Callable[[], GraderProcess] | None" = None,
 ) -> BaseEvaluator:
     """Return the evaluator of a configured metric. Raises ConfigError.

@@ -6,12 +6,13 @@ import threading
 import unicodedata
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import ComparingEvaluator, Score, quote
@@ -21,6 +22,9 @@ from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import plural
 from holodeck.lib.ui.activity import loading
 from holodeck.models.metrics.text import ROUGEMetric, Tokenize, Variant, WordMetric
+
+if TYPE_CHECKING:
+    from holodeck.lib.local_models.runtime import EmbeddingModel
 
 _VARIANTS: tuple[Variant, ...] = get_args(Variant)
 _ASCII_WORDS = re.compile(r"[^\W_]+")
@@ -210,44 +214,37 @@ def _require_words(words: Sequence[object], reference: str, metric: str) -> None
         )
 
 
-def _sacrebleu() -> Any:
-    try:
-        with loading("sacrebleu", "sacrebleu"):
-            import sacrebleu
-    except ImportError as error:
-        raise MissingExtra("nlp", "metric bleu") from error
-    return sacrebleu
-
-
 _nltk_imports = threading.Lock()
 """Held while nltk is imported: its modules import each other, which fails in two threads."""
 
 
-def _rouge() -> Any:
+@contextmanager
+def _importing(metric: str, library: str, module: str) -> Iterator[None]:
+    """Import the library of a metric inside the block. Raises MissingExtra."""
     try:
-        with loading("rouge-score", "rouge_score.rouge_scorer"), _nltk_imports:
-            from rouge_score.rouge_scorer import RougeScorer
+        with loading(library, module), _nltk_imports:
+            yield
     except ImportError as error:
-        raise MissingExtra("nlp", "metric rouge") from error
+        raise MissingExtra("nlp", f"metric {metric}") from error
+
+
+def _sacrebleu() -> Any:
+    with _importing("bleu", "sacrebleu", "sacrebleu"):
+        import sacrebleu
+    return sacrebleu
+
+
+def _rouge() -> Any:
+    with _importing("rouge", "rouge-score", "rouge_score.rouge_scorer"):
+        from rouge_score.rouge_scorer import RougeScorer
     return RougeScorer
 
 
 def _meteor() -> Any:
-    try:
-        with loading("nltk", "nltk.translate.meteor_score"), _nltk_imports:
-            from nltk.tokenize.destructive import NLTKWordTokenizer
-            from nltk.translate.meteor_score import meteor_score
-    except ImportError as error:
-        raise MissingExtra("nlp", "metric meteor") from error
+    with _importing("meteor", "nltk", "nltk.translate.meteor_score"):
+        from nltk.tokenize.destructive import NLTKWordTokenizer
+        from nltk.translate.meteor_score import meteor_score
     return meteor_score, NLTKWordTokenizer()
-
-
-class TextSimilarity(Protocol):
-    """Compares texts by meaning."""
-
-    def similarity(self, text: str, other: str) -> float:
-        """Return the similarity of two texts from 0 to 1."""
-        ...
 
 
 class SemanticSimilarityEvaluator(OverlapEvaluator, metric="semantic_similarity"):
@@ -272,14 +269,14 @@ class SemanticSimilarityEvaluator(OverlapEvaluator, metric="semantic_similarity"
         self,
         threshold: float | None = None,
         *,
-        embeddings: Callable[[], TextSimilarity] | None = None,
+        embeddings: Callable[[], "EmbeddingModel"] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(threshold, **options)
         self._embeddings = embeddings or embedding_model
 
     @cached_property
-    def _model(self) -> TextSimilarity:
+    def _model(self) -> "EmbeddingModel":
         return self._embeddings()
 
     async def prepare(self) -> None:

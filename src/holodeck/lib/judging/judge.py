@@ -460,17 +460,15 @@ class Judges:
         Raises ConfigError.
         """
         if llm.provider is ProviderEnum.LOCAL:
-            return self._local(llm)
-        if options.client is not None or llm.protocol == "litellm":
-            return self._by_library(llm, kind, options)
+            # Imported here because few judges run locally.
+            from holodeck.lib.local_models.chat import LocalChatModel
+
+            store = _store(self._is_offline)
+            weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
+            return LocalChatModel(llm, weights, self._limits.timeout)
         # Imported here because most runs ask no judge.
-        from holodeck.lib.llm.chat_models import HttpChatModel  # noqa: PLC0415
-
-        return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for, options)
-
-    def _by_library(self, llm: LLMProvider, kind: str, options: RequestOptions) -> ChatModel:
-        # Imported here because few models are called by a library.
         from holodeck.lib.llm.chat_models import (  # noqa: PLC0415
+            HttpChatModel,
             LibraryChatModel,
             create_with_client,
             create_with_litellm,
@@ -478,18 +476,12 @@ class Judges:
 
         if options.client is not None:
             create = create_with_client(options)
-        else:
+        elif llm.protocol == "litellm":
             set_variables(LITELLM_VARIABLES)
             create = create_with_litellm(llm, options)
+        else:
+            return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for, options)
         return LibraryChatModel(llm, create, self._limits, self._limiters, kind, options)
-
-    def _local(self, llm: LLMProvider) -> ChatModel:
-        # Imported here because few judges run locally.
-        from holodeck.lib.local_models.chat import LocalChatModel
-
-        store = _store(self._is_offline)
-        weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
-        return LocalChatModel(llm, weights, self._limits.timeout)
 
     def embeddings(self) -> "EmbeddingModel":
         """Return the embedding model; a failed download is not tried again for every case."""

@@ -10,7 +10,7 @@ from holodeck.suite.scenario import Scenario
 from holodeck.suite.scorers.base import SIMILARITY, BuiltInScorer
 
 if TYPE_CHECKING:
-    from holodeck.lib.evaluators.nlp_metrics import TextSimilarity
+    from holodeck.lib.local_models.runtime import EmbeddingModel
 
 MODEL = "all-MiniLM-L6-v2"
 DEFAULT_THRESHOLD = 0.7
@@ -36,7 +36,7 @@ class SimilarityScorer(BuiltInScorer):
         self.threshold = _checked_threshold("threshold", threshold)
 
     @cached_property
-    def _model(self) -> "TextSimilarity":
+    def _model(self) -> "EmbeddingModel":
         return Judges().embeddings()
 
     def _score(self, scenario: Scenario, result: AgentResult) -> ScoreResult:
