@@ -257,15 +257,6 @@ def find_log(checks: JudgeChecks, metric: str, judge: str) -> LookLog:
     return next(logs, LookLog(metric=metric, judge=judge))
 
 
-def with_log(checks: JudgeChecks, log: LookLog) -> JudgeChecks:
-    """Return the checks with a log in place of that of the same metric and judge."""
-    others = [
-        other for other in checks.looks if (other.metric, other.judge) != (log.metric, log.judge)
-    ]
-    looks = sorted([*others, log], key=lambda log: (log.metric, log.judge))
-    return checks.model_copy(update={"looks": looks})
-
-
 def _hash_labels(labels: Sequence[Label]) -> str:
     """Return a hash of different labels in any order; a corrected verdict is another label."""
     texts = {f"{label.question}\0{label.label}" for label in labels}

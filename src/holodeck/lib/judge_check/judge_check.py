@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -23,7 +24,6 @@ from holodeck.lib.judge_check.check_result import (
     PlannedLook,
     ProbedResponse,
     find_log,
-    with_log,
 )
 from holodeck.lib.judge_check.labelled_cases import LabelledCases, with_one_criterion
 from holodeck.lib.judge_check.labels import Label
@@ -34,7 +34,7 @@ from holodeck.lib.test_runner.grading.judge_trust import (
     fingerprint_of_judge,
     hash_settings,
     read_checks,
-    with_check,
+    with_entry,
     write_checks,
 )
 from holodeck.models.agent import IN_PYTHON, Agent
@@ -145,10 +145,14 @@ class CheckedJudge:
             raise ValueError("without a metric there is nothing to store")
         looks = self._look_keeper(self.metric)
         folder = self.agent.base_dir
-        checks = with_log(read_checks(folder), looks.add(planned, result, limits))
+        checks = read_checks(folder)
+        update: dict[str, Any] = {
+            "looks": with_entry(checks.looks, looks.add(planned, result, limits))
+        }
         if is_trusted:
-            checks = with_check(checks, self._check(self.metric, result, limits))
-        return write_checks(folder, checks)
+            check = self._check(self.metric, result, limits)
+            update["metrics"] = with_entry(checks.metrics, check)
+        return write_checks(folder, checks.model_copy(update=update))
 
     def _look_keeper(self, metric: MetricSettings | str) -> LookKeeper:
         folder, known = self.agent.base_dir, dict[str | None, str]()

@@ -14,7 +14,6 @@ from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.lib.test_runner.grading.judge_trust import (
     RunTrust,
     fingerprint_of_judge,
-    with_check,
     write_checks,
 )
 from holodeck.models.llm import LLMProvider
@@ -49,7 +48,7 @@ def test_swapped_local_weights_are_not_checked(tmp_path):
         checked="2026-01-01",
         holodeck_version="0",
     )
-    write_checks(tmp_path, with_check(JudgeChecks(), check))
+    write_checks(tmp_path, JudgeChecks(metrics=[check]))
 
     def trust():
         checks = EvaluatorSet(agent, judge_trust=RunTrust("require", is_default=False))

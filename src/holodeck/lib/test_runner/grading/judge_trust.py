@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -34,6 +34,7 @@ from holodeck.models.metrics.judge_trust import (
     JudgeChecks,
     JudgeTrust,
     Limits,
+    LookLog,
     MetricCheck,
     TrustSetting,
     strictest_limits,
@@ -88,17 +89,14 @@ def write_checks(folder: Path, checks: JudgeChecks) -> Path:
     return folder / CHECKS_FILE
 
 
-def with_check(checks: JudgeChecks, check: MetricCheck) -> JudgeChecks:
-    """Return the checks with another in place of that of the same metric and judge."""
-    others = [
-        other
-        for other in checks.metrics
-        if (other.metric, other.judge) != (check.metric, check.judge)
-    ]
-    metrics = sorted(
-        [*others, check], key=lambda metric_check: (metric_check.metric, metric_check.judge)
-    )
-    return checks.model_copy(update={"metrics": metrics})
+Entry = TypeVar("Entry", MetricCheck, LookLog)
+
+
+def with_entry(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
+    """Return the entries with another in place of that of the same metric and judge."""
+    by_name = {(other.metric, other.judge): other for other in entries}
+    by_name[entry.metric, entry.judge] = entry
+    return [by_name[name] for name in sorted(by_name)]
 
 
 @dataclass(frozen=True)
