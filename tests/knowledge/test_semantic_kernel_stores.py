@@ -40,6 +40,7 @@ def test_settings_become_the_arguments_of_connectors():
 
     assert arguments("pinecone", connection_string=f"pinecone://{PASSWORD}@n") == PINECONE
     assert arguments("pinecone", api_key=PASSWORD, namespace="n") == PINECONE
+    assert arguments("pinecone", api_key=PASSWORD) == {**PINECONE, "namespace": ""}
     assert arguments("weaviate", url="http://box:81") == {"local_host": "box", "local_port": 81}
     assert arguments("weaviate", url="https://w", api_key="x") == {
         "url": "https://w",

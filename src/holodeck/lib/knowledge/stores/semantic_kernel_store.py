@@ -63,7 +63,7 @@ def _weaviate(arguments: dict[str, Any]) -> dict[str, Any]:
 def _pinecone(arguments: dict[str, Any]) -> dict[str, Any]:
     """Key and namespace may be in `pinecone://KEY@NAMESPACE`. Raises ConfigError."""
     if "connection_string" not in arguments:
-        return arguments
+        return {"namespace": "", **arguments}  # instead of that of the environment
     parts = urlsplit(arguments["connection_string"])
     if parts.scheme != "pinecone" or not parts.username:
         problem = "is none of pinecone; write pinecone://KEY@NAMESPACE"
