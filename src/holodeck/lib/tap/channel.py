@@ -1,6 +1,5 @@
 """Channels: which turn of which conversation a request through the tap belongs to."""
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,9 +7,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from holodeck.lib.llm.completion import RawToolCall
-from holodeck.lib.tap.exchange import Request, TappedResponse
+from holodeck.lib.tap.exchange import Request
 from holodeck.lib.tap.formats import ReturnedResult
-from holodeck.lib.tap.reading import Reading
+from holodeck.lib.tap.reading import TappedExchange
 from holodeck.models.results.outcome import ModelRequest
 
 UNFINISHED = "a request of the agent to its model had not ended when the agent answered"
@@ -22,88 +21,6 @@ AMBIGUOUS = "several turns were under way, so that their requests cannot be told
 EARLIER_WORK = "work of an earlier turn was not over, so that the requests cannot be told apart"
 BROKEN_OFF = "a response of the model broke off"
 NO_CONVERSATION = "of the requests through the tap, none asked a model for an answer"
-
-MAX_UNREAD_BYTES = 64_000
-"""Of a response, what is kept until somebody asks what it says."""
-
-
-class TappedExchange:
-    """A request that passes through the tap, its response, and what is known of both.
-
-    Bytes are only kept while they pass, so that the agent need not wait for them to be read.
-    """
-
-    def __init__(self, request: Request, lock: Lock) -> None:
-        self._lock = lock
-        self._started = time.perf_counter()
-        self._reading = Reading(request)
-        self._unread = bytearray()
-        """What was noted of the body and not read yet."""
-        self._has_whole_body = False
-        self.status: int | None = None
-        """The status of the response; None if none came."""
-        self.elapsed_ms = 0
-        self.is_over = False
-
-    def read_request(self) -> None:
-        """Read the request, which has been sent on meanwhile."""
-        with self._lock:
-            self._reading.read_request()
-
-    def begin(self, response: TappedResponse) -> None:
-        """Note the head of the response."""
-        with self._lock:
-            self.status = response.status
-            self._reading.begin(response)
-
-    def feed(self, piece: bytes, *, is_last: bool = False) -> None:
-        """Note a piece of the body, before the agent gets it."""
-        with self._lock:
-            self.elapsed_ms = round((time.perf_counter() - self._started) * 1000)
-            self._has_whole_body |= is_last
-            if self._reading.reads_body:
-                self._unread += piece
-                if len(self._unread) > MAX_UNREAD_BYTES:
-                    self._read()
-
-    def end(self) -> None:
-        """Note that nothing more will come."""
-        with self._lock:
-            self.is_over = True
-
-    @property
-    def may_request_tools(self) -> bool:
-        """Whether a model answers the request, for all that is known."""
-        return self._reading.may_request_tools
-
-    @property
-    def reading(self) -> Reading:
-        """What the bytes say that were noted until now; needs the lock."""
-        self._read()
-        return self._reading
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether something may come that is not known yet; needs the lock."""
-        return not self.is_over and not self.reading.is_readable
-
-    @property
-    def model_request(self) -> ModelRequest:
-        """The request as reports show it; needs the lock."""
-        return ModelRequest(
-            model=self.reading.model,
-            status=self.status,
-            elapsed_ms=self.elapsed_ms,
-            token_usage=self.reading.reader.usage,
-        )
-
-    def _read(self) -> None:
-        self._reading.read_request()
-        if self._unread:
-            self._reading.feed(bytes(self._unread))
-            self._unread.clear()
-        if self._has_whole_body:
-            self._reading.end()
 
 
 @dataclass(frozen=True)
@@ -131,9 +48,7 @@ class TappedTurn:
 
     def end(self, unused: str) -> None:
         """Set the facts; `unused` says what it means if there was no request."""
-        requests = [
-            exchange.model_request for exchange in self.exchanges if exchange.reading.calls_model
-        ]
+        requests = [exchange.model_request for exchange in self.exchanges if exchange.calls_model]
         problem = self.problem or self._find_problem(unused)
         if self.problem is not None:  # the requests may be those of another turn
             self.facts = TurnFacts(problem=problem)
@@ -141,19 +56,18 @@ class TappedTurn:
             self.facts = TurnFacts(requests=requests, problem=problem)
         else:
             results = self._results()
-            calls = [call for exchange in self.exchanges for call in exchange.reading.reader.calls]
+            calls = [call for exchange in self.exchanges for call in exchange.reader.calls]
             self.facts = TurnFacts([(call, results.get(id(call))) for call in calls], requests)
 
     def _find_problem(self, unused: str) -> str | None:
         if not self.exchanges:
             return unused
         for exchange in self.exchanges:
-            reading = exchange.reading
-            if reading.problem is not None:
-                return reading.problem
+            if exchange.problem is not None:
+                return exchange.problem
             if exchange.is_under_way:
                 return UNFINISHED
-            if not reading.is_readable and exchange.status is not None:
+            if not exchange.is_readable and exchange.status is not None:
                 return BROKEN_OFF
         if not any(exchange.may_request_tools for exchange in self.exchanges):
             return NO_CONVERSATION
@@ -169,15 +83,14 @@ class TappedTurn:
         found = dict[int, ReturnedResult]()
         for exchange in self.exchanges:
             told = defaultdict[str, list[ReturnedResult]](list)
-            for result in exchange.reading.results:
+            for result in exchange.results:
                 told[result.call_id or result.name].append(result)
             for key, results in told.items():
                 for call, result in zip(reversed(calls[key]), reversed(results), strict=False):
                     found.setdefault(id(call), result)
-            reader = exchange.reading.reader
-            for call in reader.calls:
+            for call in exchange.reader.calls:
                 calls[call.id or call.name].append(call)
-            for result in reader.results:
+            for result in exchange.reader.results:
                 for call in calls[result.call_id][-1:]:
                     found.setdefault(id(call), result)
         return found

@@ -2,7 +2,10 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +25,7 @@ from holodeck.lib.tap.formats import (
     returned_results,
 )
 from holodeck.models.llm import ProviderEnum
+from holodeck.models.results.outcome import ModelRequest
 
 logger = logging.getLogger(__name__)
 
@@ -62,20 +66,30 @@ def find_reader(method: str, path: str) -> type[Reader] | None:
     return next((reader for end, reader in _READERS if path.endswith(end)), None)
 
 
-class Reading:
-    """What is known of a request and its response so far; nothing in it raises.
+class TappedExchange:
+    """A request that passes through the tap, its response, and what is known of both so far.
+
+    Nothing in it raises. Its properties need the lock.
 
     Args:
         request: The request, read to its end.
+        lock: Held while anything is noted.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, lock: Lock) -> None:
+        self._lock = lock
+        self._started = time.perf_counter()
+        self._name = f"{request.method} {urlsplit(request.path).path}"
+        self._pieces: _Pieces | None = None
+        """Reads the body of the response, until its end."""
         self.results: list[ReturnedResult] = []
         """The results of tools that the request tells the model."""
         self.model = ""
         """The model as prices name it: `openai/gpt-4o`; "" if the request names none."""
-        self.problem: str | None = None
-        """Why the response cannot be read; None if it can."""
+        self.status: int | None = None
+        """The status of the response; None if none came."""
+        self.elapsed_ms = 0
+        self.is_over = False
         kind = find_reader(request.method, request.path)
         self.may_request_tools = kind not in {OtherRequest, Embeddings}
         """Whether a model answers it, for all that is known."""
@@ -83,12 +97,37 @@ class Reading:
         """Whether it costs tokens, for all that is known."""
         self.reader = OtherRequest() if kind is None else kind()
         """What was read of the response."""
-        self._name = f"{request.method} {urlsplit(request.path).path}"
-        self._pieces: _Pieces | None = None
-        if kind is None:
-            self.problem = f"the tap cannot read {self._name}"
-        self._unread = request if kind not in {None, OtherRequest} else None
-        """The request, until it is read."""
+        self.problem = f"the tap cannot read {self._name}" if kind is None else None
+        """Why the response cannot be read; None if it can."""
+        if kind not in {None, OtherRequest}:
+            with self._noting_problems():
+                self._read_request(request)
+
+    def begin(self, response: TappedResponse) -> None:
+        """Note the head of the response."""
+        with self._lock:
+            self.status = response.status
+            if response.status >= 400:  # an error requests nothing
+                self.reader, self.problem = OtherRequest(), None
+            elif not isinstance(self.reader, OtherRequest):
+                with self._noting_problems():
+                    self._begin_body(response)
+
+    def feed(self, piece: bytes, *, is_last: bool = False) -> None:
+        """Read a piece of the body, before the agent gets it."""
+        with self._lock:
+            self.elapsed_ms = round((time.perf_counter() - self._started) * 1000)
+            if self._pieces is None or self.problem is not None:
+                return
+            with self._noting_problems():
+                self._pieces.feed(piece)
+                if is_last:
+                    self._pieces.end()
+
+    def end(self) -> None:
+        """Note that nothing more will come."""
+        with self._lock:
+            self.is_over = True
 
     @property
     def is_readable(self) -> bool:
@@ -96,35 +135,19 @@ class Reading:
         return self.problem is None and self.reader.has_all_calls
 
     @property
-    def reads_body(self) -> bool:
-        """Whether anything is read of the body of the response."""
-        return self._pieces is not None and self.problem is None
+    def is_under_way(self) -> bool:
+        """Whether something may come that is not known yet."""
+        return not self.is_over and not self.is_readable
 
-    def read_request(self) -> None:
-        """Read the request, once."""
-        request, self._unread = self._unread, None
-        if request is not None:
-            self._guard(lambda: self._read_request(request))
-
-    def begin(self, response: TappedResponse) -> None:
-        """Note the head of the response."""
-        self.read_request()
-        if response.status >= 400:  # an error requests nothing
-            self.reader, self.problem = OtherRequest(), None
-        elif not isinstance(self.reader, OtherRequest):
-            self._guard(lambda: self._begin(response))
-
-    def feed(self, piece: bytes) -> None:
-        """Read the next piece of the body."""
-        if self._pieces is not None and self.problem is None:
-            pieces = self._pieces
-            self._guard(lambda: pieces.feed(piece))
-
-    def end(self) -> None:
-        """Note the end of the body."""
-        if self._pieces is not None and self.problem is None:
-            self._guard(self._pieces.end)
-        self._pieces = None
+    @property
+    def model_request(self) -> ModelRequest:
+        """The request as reports show it."""
+        return ModelRequest(
+            model=self.model,
+            status=self.status,
+            elapsed_ms=self.elapsed_ms,
+            token_usage=self.reader.usage,
+        )
 
     def _read_request(self, request: Request) -> None:
         document = _json_object(request.body)
@@ -134,17 +157,18 @@ class Reading:
         self.model = f"{provider.value}/{model}" if isinstance(model, str) and model else ""
         self.results = list(returned_results(document))
 
-    def _begin(self, response: TappedResponse) -> None:
+    def _begin_body(self, response: TappedResponse) -> None:
         kind = (header(response.headers, b"content-type") or "").partition(";")[0].strip().lower()
         make = {"text/event-stream": _ServerSentEvents, "application/x-ndjson": _Lines}.get(kind)
         coding = header(response.headers, b"content-encoding") or "identity"
         decoder = None if coding in {"", "identity"} else Decoder(coding, MAX_READ_BYTES)
         self._pieces = (make or _Document)(self.reader, decoder)
 
-    def _guard(self, read: Callable[[], object]) -> None:
-        """Call `read`; what goes wrong makes the response unreadable, and nothing else."""
+    @contextmanager
+    def _noting_problems(self) -> Iterator[None]:
+        """Let what goes wrong make the response unreadable, and nothing else."""
         try:
-            read()
+            yield
         except Exception as error:  # noqa: BLE001 - whatever a server sends, it must pass
             reason = str(error) if isinstance(error, _UNREADABLE) else type(error).__name__
             self.problem = f"the tap cannot read the response to {self._name}: {reason}"

@@ -1,6 +1,5 @@
 """The tap: a proxy on 127.0.0.1 in a thread of its own, its channels, and what it forwards."""
 
-import asyncio
 import secrets
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
@@ -21,7 +20,7 @@ from holodeck.lib.llm.http_connection import (
 )
 from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.support.text import one_line
-from holodeck.lib.tap.channel import Channel, TappedExchange
+from holodeck.lib.tap.channel import Channel
 from holodeck.lib.tap.exchange import (
     Request,
     TappedResponse,
@@ -32,6 +31,7 @@ from holodeck.lib.tap.exchange import (
     header,
     tap_variables,
 )
+from holodeck.lib.tap.reading import TappedExchange
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
 
 _READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
@@ -220,7 +220,6 @@ class Tap:
             yield error_response(501, "not_supported", "the tap passes no WebSockets on")
             return
         exchange = channel.open_exchange(request)
-        asyncio.get_running_loop().call_soon(exchange.read_request)  # while the server works on it
         try:
             async with self._forwarder.answer(request) as response:
                 exchange.begin(response)

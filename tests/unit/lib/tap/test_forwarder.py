@@ -8,7 +8,6 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm import http_connection
-from holodeck.lib.tap import channel
 from holodeck.lib.tap.exchange import find_upstreams
 from holodeck.lib.tap.tap import Tap
 from unit.lib.tap.conftest import UNUSED
@@ -142,7 +141,6 @@ async def test_a_response_of_any_kind_passes(method, answer, status, body):
 
 async def test_a_body_that_the_agent_takes_slowly_arrives_whole(monkeypatch):
     monkeypatch.setattr(http_connection, "MAX_WAITING_BYTES", 1000)
-    monkeypatch.setattr(channel, "MAX_UNREAD_BYTES", 1000)
     body = ANSWER[:-1] + b" " * 3_000_000 + b"}"
     async with (
         in_front_of(with_length(body)) as (client, turn, _),
