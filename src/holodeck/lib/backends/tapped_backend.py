@@ -27,7 +27,7 @@ from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
-from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn, TurnFacts
+from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn
 from holodeck.lib.tap.exchange import ROUTES, find_upstreams
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
@@ -280,37 +280,37 @@ async def observed(
             error = raised
     if error is not None:
         if error.seen is None:
-            error.seen = with_facts(ExecutionResult(response=""), turn.facts)
+            error.seen = with_tapped(ExecutionResult(response=""), turn)
         raise error
-    return with_facts(result, turn.facts)
+    return with_tapped(result, turn)
 
 
-def with_facts(result: ExecutionResult, facts: TurnFacts) -> ExecutionResult:
+def with_tapped(result: ExecutionResult, turn: TappedTurn) -> ExecutionResult:
     """Return the result with what the tap saw besides; without a problem, it saw every request."""
-    changes: dict[str, Any] = {"model_requests": [*facts.requests]}
+    changes: dict[str, Any] = {"model_requests": [*turn.requests]}
     tapped = set[Fact]()
-    if facts.problem is not None:
+    if turn.problem is not None:
         if result.tool_calls is None:
-            changes["tool_calls_problem"] = facts.problem
+            changes["tool_calls_problem"] = turn.problem
         return replace(result, tapped=frozenset(), **changes)
-    merged = _Merged(result, facts)
+    merged = _Merged(result, turn)
     if result.tool_calls is None or merged.has_more:
         changes |= {"tool_calls": merged.calls, "tool_results": merged.results}
         tapped.add("tool_calls")
     if merged.has_all_reported:
         changes["tool_calls_problem"] = None
         tapped |= {"tool_calls"} if result.tool_calls_problem is not None else set()
-    changes["token_usage"] = _more_usage(result.token_usage, facts)
+    changes["token_usage"] = _more_usage(result.token_usage, turn)
     if changes["token_usage"] not in {None, result.token_usage}:
         tapped.add("token_usage")
     return replace(result, tapped=frozenset(tapped), **changes)
 
 
-def _more_usage(reported: TokenUsage | None, facts: TurnFacts) -> TokenUsage | None:
+def _more_usage(reported: TokenUsage | None, turn: TappedTurn) -> TokenUsage | None:
     """Return the larger of the token usages that agent and tap know; None if they contradict."""
     billed = [
         request.token_usage
-        for request in facts.requests
+        for request in turn.requests
         if request.status is None or request.status < 400
     ]
     known = [usage for usage in billed if usage is not None]
@@ -334,9 +334,9 @@ def _covers(usage: TokenUsage, other: TokenUsage) -> bool:
 class _Merged:
     """The tool calls that the agent reports or the tap saw, each once."""
 
-    def __init__(self, result: ExecutionResult, facts: TurnFacts) -> None:
+    def __init__(self, result: ExecutionResult, turn: TappedTurn) -> None:
         reported = [*(result.tool_calls or ())]
-        seen = [(raw, returned) for raw, returned in facts.calls if raw.name not in result.left_out]
+        seen = [(raw, returned) for raw, returned in turn.calls if raw.name not in result.left_out]
         partners = _match(reported, [raw for raw, _ in seen])
         self.has_all_reported = None not in partners
         """Whether the tap saw every call that the agent reports."""

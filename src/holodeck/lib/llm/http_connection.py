@@ -217,7 +217,7 @@ class ConnectionPool:
     """The pool of connections to a server on an event loop."""
 
     def __init__(self, server: Server, max_bytes: int) -> None:
-        self._server = server
+        self.server = server
         self._max_bytes = max_bytes
         # one for all connections, as allocating a buffer for each read takes longer than reading
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
@@ -266,7 +266,7 @@ class ConnectionPool:
         return None
 
     async def _open(self) -> Connection:
-        server = self._server
+        server = self.server
         if server.proxy is not None:
             return await self._open_through_proxy(server, server.proxy)
         host = server.address or server.host

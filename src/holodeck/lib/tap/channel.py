@@ -23,41 +23,31 @@ BROKEN_OFF = "a response of the model broke off"
 NO_CONVERSATION = "of the requests through the tap, none asked a model for an answer"
 
 
-@dataclass(frozen=True)
-class TurnFacts:
-    """What the tap saw of a turn."""
+@dataclass(eq=False)
+class TappedTurn:
+    """What the tap saw of a turn; all but `exchanges` is known once the turn is over."""
 
-    calls: Sequence[tuple[RawToolCall, ReturnedResult | None]] = ()
-    """The tool calls that models requested, in order, each with its result if that came back;
-    meaningless if there is a `problem`."""
+    exchanges: list[TappedExchange] = field(default_factory=list)
     requests: Sequence[ModelRequest] = ()
     """The requests to models."""
+    calls: Sequence[tuple[RawToolCall, ReturnedResult | None]] = ()
+    """The tool calls that models requested, in order, each with its result if that came back;
+    none if there is a `problem`."""
     problem: str | None = None
     """Why it is not known whether these are all requests of the turn, and no others."""
 
-
-@dataclass(eq=False)
-class TappedTurn:
-    """The requests of a turn."""
-
-    exchanges: list[TappedExchange] = field(default_factory=list)
-    problem: str | None = None
-    """Why the requests may not be those of the turn, or not all; None if they are."""
-    facts: TurnFacts = field(default_factory=TurnFacts)
-    """What was seen, once the turn is over."""
-
     def end(self, unused: str) -> None:
-        """Set the facts; `unused` says what it means if there was no request."""
-        requests = [exchange.model_request for exchange in self.exchanges if exchange.calls_model]
-        problem = self.problem or self._find_problem(unused)
+        """Read what the requests tell; `unused` says what it means if there was none."""
         if self.problem is not None:  # the requests may be those of another turn
-            self.facts = TurnFacts(problem=problem)
-        elif problem is not None:
-            self.facts = TurnFacts(requests=requests, problem=problem)
-        else:
+            return
+        self.requests = [
+            exchange.model_request for exchange in self.exchanges if exchange.calls_model
+        ]
+        self.problem = self._find_problem(unused)
+        if self.problem is None:
             results = self._results()
             calls = [call for exchange in self.exchanges for call in exchange.reader.calls]
-            self.facts = TurnFacts([(call, results.get(id(call))) for call in calls], requests)
+            self.calls = [(call, results.get(id(call))) for call in calls]
 
     def _find_problem(self, unused: str) -> str | None:
         if not self.exchanges:
@@ -128,7 +118,7 @@ class Channel:
 
     @contextmanager
     def turn(self) -> Iterator[TappedTurn]:
-        """Collect the requests of a turn; its facts are known after the block."""
+        """Collect the requests of a turn; what they tell is known after the block."""
         turn = TappedTurn()
         with self._lock:
             self._has_begun = True

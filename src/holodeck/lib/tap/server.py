@@ -50,7 +50,6 @@ class ClientConnection(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._head: h11.Request | None = None
         self._body = bytearray()
-        self._unsent = bytearray()
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._can_write = asyncio.Event()
@@ -149,7 +148,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _next_request(self) -> None:
         if self._http.our_state is h11.MUST_CLOSE:
-            self._flush()
             self._transport.close()
             return
         try:
@@ -159,16 +157,7 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def _send(self, event: h11.Event) -> None:
-        """Send with all else of this iteration of the event loop: each packet wakes the client."""
-        data = self._http.send(event)
-        if data and not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent += data or b""
-
-    def _flush(self) -> None:
-        if self._unsent:
-            self._transport.write(bytes(self._unsent))
-            self._unsent.clear()
+        self._transport.write(self._http.send(event) or b"")
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         """Answer without reading further, and close."""
@@ -178,7 +167,6 @@ class ClientConnection(asyncio.Protocol):
             headers.append(("content-length", str(len(content))))
             self._send(h11.Response(status_code=status, headers=headers))
             self._send(h11.Data(data=content))
-        self._flush()
         self._transport.close()
 
 

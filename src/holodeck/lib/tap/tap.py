@@ -4,7 +4,7 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
@@ -49,7 +49,7 @@ class Forwarder:
 
     def __init__(self, proxy_for: ProxyFor) -> None:
         self._proxy_for = proxy_for
-        self._servers: dict[Upstream, _ModelServer] = {}
+        self._pools: dict[Upstream, ConnectionPool] = {}
 
     @asynccontextmanager
     async def answer(self, request: Request) -> AsyncIterator[TappedResponse]:
@@ -69,64 +69,48 @@ class Forwarder:
 
     async def close(self) -> None:
         """Close all connections to servers."""
-        for server in self._servers.values():
-            await server.pool.close()
+        for pool in self._pools.values():
+            await pool.close()
 
     async def _send(self, request: Request) -> Connection:
         """Return the response, whose head has come. Raises OSError, MalformedHttp, ConfigError."""
-        server = self._servers.get(request.upstream)
-        if server is None:
-            server = _ModelServer.of(request.upstream, self._proxy_for)
-            self._servers[request.upstream] = server
+        upstream = request.upstream
+        if upstream not in self._pools:
+            if not is_usable_url(upstream.url):
+                raise ConfigError(upstream.route.variable, "is not a URL such as 'https://host/v1'")
+            server = Server(upstream.url, self._proxy_for(upstream.url))
+            self._pools[upstream] = ConnectionPool(server, sys.maxsize)
+        pool = self._pools[upstream]
+        server = replace(pool.server, url=upstream.url_of(request.path))
         reader = ResponseReader(sys.maxsize, has_body=request.method != "HEAD")
-        return await server.pool.begin(server.encode(request), reader)
+        return await pool.begin(_encode(request, server), reader)
 
 
-@dataclass(frozen=True)
-class _ModelServer:
-    """A server of models: the connections to it, and what all requests to it have in common."""
+def _encode(request: Request, server: Server) -> bytes:
+    """Return the request as it is sent; credentials in the URL go before those of the agent."""
+    credentials = basic_credentials(server.parts)
+    head = f"{request.method} {server.target} HTTP/1.1\r\nHost: {server.authority}\r\n"
+    head += f"Authorization: {credentials}\r\n" if credentials else ""
+    if server.proxy is not None and not server.is_secure:
+        head += proxy_header(server.proxy)
+    headers = _headers(request, leaves_authorization_out=credentials is not None)
+    lines = b"".join(b"%b: %b\r\n" % line for line in headers)
+    return b"".join((_bytes(head), lines, b"\r\n", request.body))
 
-    pool: ConnectionPool
-    proxy: str | None
-    common: bytes
-    """Headers of every request."""
-    has_credentials: bool
-    """Whether the URL holds credentials, which go before those of the agent."""
 
-    @classmethod
-    def of(cls, upstream: Upstream, proxy_for: ProxyFor) -> "_ModelServer":
-        """Return the server. Raises ConfigError if its URL, or that of a proxy, cannot be used."""
-        if not is_usable_url(upstream.url):
-            raise ConfigError(upstream.route.variable, "is not a URL such as 'https://host/v1'")
-        server = Server(upstream.url, proxy_for(upstream.url))
-        credentials = basic_credentials(server.parts)
-        common = f"Host: {server.authority}\r\n"
-        common += f"Authorization: {credentials}\r\n" if credentials else ""
-        if server.proxy is not None and not server.is_secure:
-            common += proxy_header(server.proxy)
-        pool = ConnectionPool(server, sys.maxsize)
-        return cls(pool, server.proxy, _bytes(common), credentials is not None)
-
-    def encode(self, request: Request) -> bytes:
-        """Return the request as it is sent."""
-        server = Server(request.upstream.url_of(request.path), self.proxy)
-        head = b"%b %b HTTP/1.1\r\n" % (_bytes(request.method), _bytes(server.target))
-        lines = b"".join(b"%b: %b\r\n" % line for line in self._headers(request))
-        return b"".join((head, self.common, lines, b"\r\n", request.body))
-
-    def _headers(self, request: Request) -> Iterator[tuple[bytes, bytes]]:
-        for name, value in end_to_end(request.headers):
-            match name.lower():
-                case b"host" | b"content-length" | b"expect":
-                    continue
-                case b"authorization" if self.has_credentials:
-                    continue
-                case b"accept-encoding":
-                    yield name, _decodable_codings(value)
-                case _:
-                    yield name, value
-        if request.body or header(request.headers, b"content-length") is not None:
-            yield b"Content-Length", b"%d" % len(request.body)
+def _headers(request: Request, *, leaves_authorization_out: bool) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in end_to_end(request.headers):
+        match name.lower():
+            case b"host" | b"content-length" | b"expect":
+                continue
+            case b"authorization" if leaves_authorization_out:
+                continue
+            case b"accept-encoding":
+                yield name, _decodable_codings(value)
+            case _:
+                yield name, value
+    if request.body or header(request.headers, b"content-length") is not None:
+        yield b"Content-Length", b"%d" % len(request.body)
 
 
 async def _or_upstream_error(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -28,7 +28,7 @@ async def test_each_turn_has_its_own_requests(tapped, ask):
     with tapped.channel.turn() as second:
         await ask()
 
-    names = [[call.name for call, _ in turn.facts.calls] for turn in (first, second)]
+    names = [[call.name for call, _ in turn.calls] for turn in (first, second)]
     assert names == [["one"], ["two"]]
 
 
@@ -38,7 +38,7 @@ async def test_a_turn_without_requests_is_unknown_and_not_empty(tapped, ask):
     with tapped.channel.turn() as second:
         pass
 
-    assert second.facts.problem == UNUSED
+    assert second.problem == UNUSED
 
 
 async def test_a_request_that_has_not_ended_makes_its_turn_unknown_and_the_next_one(tapped, ask):
@@ -52,9 +52,9 @@ async def test_a_request_that_has_not_ended_makes_its_turn_unknown_and_the_next_
     with tapped.channel.turn() as third:
         await ask()
 
-    problems = [turn.facts.problem for turn in (first, second, third)]
+    problems = [turn.problem for turn in (first, second, third)]
     assert problems == [UNFINISHED, EARLIER_WORK, None]
-    assert not second.facts.requests
+    assert not second.requests
 
 
 async def test_requests_out_of_turn_make_all_later_turns_unknown(tapped, ask):
@@ -65,15 +65,15 @@ async def test_requests_out_of_turn_make_all_later_turns_unknown(tapped, ask):
     with tapped.channel.turn() as second:
         await ask()
 
-    assert [first.facts.problem, second.facts.problem] == [None, OUT_OF_TURN]
+    assert [first.problem, second.problem] == [None, OUT_OF_TURN]
 
 
 async def test_requests_during_two_turns_belong_to_neither(tapped, ask):
     with tapped.channel.turn() as first, tapped.channel.turn() as second:
         await ask()
 
-    assert [first.facts.problem, second.facts.problem] == [AMBIGUOUS] * 2
-    assert not (*first.facts.requests, *second.facts.requests)
+    assert [first.problem, second.problem] == [AMBIGUOUS] * 2
+    assert not (*first.requests, *second.requests)
 
 
 async def test_requests_for_the_list_of_models_are_no_answers(tapped):
@@ -81,5 +81,5 @@ async def test_requests_for_the_list_of_models_are_no_answers(tapped):
         with tapped.channel.turn() as turn:
             await client.get(tapped.channel.url + "/openai/v1/models")
 
-    assert "none asked a model for an answer" in turn.facts.problem
-    assert not turn.facts.requests
+    assert "none asked a model for an answer" in turn.problem
+    assert not turn.requests

@@ -50,9 +50,9 @@ async def test_a_client_that_blocks_the_event_loop_gets_through(tapped):
 
     assert first.choices[0].message.tool_calls[0].function.name == "lookup_order"
     assert second.choices[0].message.content == "It is on its way."
-    assert called(turn.facts) == [("lookup_order", LOOKUP.arguments, "shipped")]
-    assert tokens(turn.facts) == [25, 15]
-    assert [one.model for one in turn.facts.requests] == ["openai/gpt-x"] * 2
+    assert called(turn) == [("lookup_order", LOOKUP.arguments, "shipped")]
+    assert tokens(turn) == [25, 15]
+    assert [one.model for one in turn.requests] == ["openai/gpt-x"] * 2
 
 
 @pytest.mark.parametrize("has_usage", [True, False], ids=["usage", "no usage"])
@@ -69,8 +69,8 @@ async def test_the_pieces_of_a_stream_become_calls_and_usage_only_if_it_was_sent
             pieces = [piece async for piece in await asked]
 
     assert len(pieces) > 5
-    assert called(turn.facts) == [("lookup_order", LOOKUP.arguments, None), ("other", {}, None)]
-    assert tokens(turn.facts) == [25 if has_usage else None]
+    assert called(turn) == [("lookup_order", LOOKUP.arguments, None), ("other", {}, None)]
+    assert tokens(turn) == [25 if has_usage else None]
 
 
 async def test_calls_are_known_although_the_agent_stops_reading_at_the_finish_reason(tapped):
@@ -87,7 +87,7 @@ async def test_calls_are_known_although_the_agent_stops_reading_at_the_finish_re
                     break
             await stream.close()
 
-    assert called(turn.facts) == [("lookup_order", LOOKUP.arguments, None)]
+    assert called(turn) == [("lookup_order", LOOKUP.arguments, None)]
 
 
 async def test_azure_is_read_and_its_deployment_is_the_model(tapped):
@@ -103,8 +103,8 @@ async def test_azure_is_read_and_its_deployment_is_the_model(tapped):
         async with client:
             await client.chat.completions.create(model="my-gpt", messages=ASKED)
 
-    assert called(turn.facts) == [("lookup_order", LOOKUP.arguments, None)]
-    assert turn.facts.requests[0].model == "azure_openai/my-gpt"
+    assert called(turn) == [("lookup_order", LOOKUP.arguments, None)]
+    assert turn.requests[0].model == "azure_openai/my-gpt"
     [request] = tapped.server.requests
     assert request.path == "/openai/deployments/my-gpt/chat/completions"
     assert request.query == {"api-version": "2024-10-21"}
@@ -172,11 +172,11 @@ async def test_the_responses_api_is_read_with_the_tools_of_the_provider(tapped, 
                 model="gpt-x", input=[result], previous_response_id="resp_1"
             )
 
-    assert called(turn.facts) == [
+    assert called(turn) == [
         ("web_search", {"action": {"query": "x"}}, None),
         ("lookup_order", {"id": 7}, "shipped"),
     ]
-    assert tokens(turn.facts) == [34, 34]
+    assert tokens(turn) == [34, 34]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
@@ -200,11 +200,11 @@ async def test_anthropic_messages_are_read(tapped, stream):
             else:
                 client.messages.create(**asked)
 
-    [(call, answer)] = turn.facts.calls
+    [(call, answer)] = turn.calls
     assert json.loads(call.arguments) == LOOKUP.arguments
     assert (answer.result, answer.is_error) == ("gone", True)
-    assert turn.facts.requests[0].token_usage == TokenUsage.of(20, 5)
-    assert turn.facts.requests[0].model == "anthropic/claude-x"
+    assert turn.requests[0].token_usage == TokenUsage.of(20, 5)
+    assert turn.requests[0].model == "anthropic/claude-x"
 
 
 async def test_anthropic_tokens_of_the_cache_are_prompt_tokens(tapped):
@@ -233,7 +233,7 @@ async def test_anthropic_tokens_of_the_cache_are_prompt_tokens(tapped):
         async with client:
             await client.messages.create(model="claude-x", max_tokens=9, messages=ASKED)
 
-    assert turn.facts.requests[0].token_usage == TokenUsage.of(1105, 7)
+    assert turn.requests[0].token_usage == TokenUsage.of(1105, 7)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
@@ -254,8 +254,8 @@ async def test_ollama_is_read(tapped, stream):
                 list(answer)
     client._client.close()
 
-    assert called(turn.facts) == [("lookup_order", LOOKUP.arguments, "shipped")]
-    assert tokens(turn.facts) == [25, 15]
+    assert called(turn) == [("lookup_order", LOOKUP.arguments, "shipped")]
+    assert tokens(turn) == [25, 15]
 
 
 async def test_embeddings_cost_tokens_but_say_nothing_about_tool_calls(tapped):
@@ -269,8 +269,8 @@ async def test_embeddings_cost_tokens_but_say_nothing_about_tool_calls(tapped):
         async with client:
             await client.embeddings.create(model="e", input="text", encoding_format="float")
 
-    assert tokens(turn.facts) == [8]
-    assert "none asked a model for an answer" in turn.facts.problem
+    assert tokens(turn) == [8]
+    assert "none asked a model for an answer" in turn.problem
 
 
 async def test_a_server_that_gives_every_call_the_same_id_gets_results_in_order(tapped):
@@ -289,7 +289,7 @@ async def test_a_server_that_gives_every_call_the_same_id_gets_results_in_order(
                     told = {"role": "tool", "tool_call_id": "call_0", "content": f"result {number}"}
                     messages.append(told)
 
-    assert [result for _, _, result in called(turn.facts)] == ["result 1", "result 2"]
+    assert [result for _, _, result in called(turn)] == ["result 1", "result 2"]
 
 
 async def test_a_request_that_failed_and_was_sent_again_requests_nothing(tapped):
@@ -302,5 +302,5 @@ async def test_a_request_that_failed_and_was_sent_again_requests_nothing(tapped)
         async with client:
             await client.chat.completions.create(model="gpt-x", messages=ASKED)
 
-    assert called(turn.facts) == [("lookup_order", LOOKUP.arguments, None)]
-    assert [one.status for one in turn.facts.requests] == [500, 200]
+    assert called(turn) == [("lookup_order", LOOKUP.arguments, None)]
+    assert [one.status for one in turn.requests] == [500, 200]

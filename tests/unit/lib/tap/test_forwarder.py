@@ -79,7 +79,7 @@ async def test_a_request_goes_through_the_proxy_of_the_environment_with_its_cred
     assert heads[0].startswith("POST http://models.example:8080/v1/chat/completions HTTP/1.1\r\n")
     assert "\r\nHost: models.example:8080\r\n" in heads[0]
     assert "\r\nProxy-Authorization: Basic " in heads[0]
-    assert turn.facts.problem is None
+    assert turn.problem is None
 
 
 async def test_a_proxy_that_cannot_be_used_is_a_502_that_says_so():
@@ -149,7 +149,7 @@ async def test_a_body_that_the_agent_takes_slowly_arrives_whole(monkeypatch):
         taken = b"".join([piece async for piece in got.aiter_raw(1000)])
 
     assert taken == body
-    assert turn.facts.problem is None
+    assert turn.problem is None
 
 
 async def test_a_head_with_control_characters_is_a_502():

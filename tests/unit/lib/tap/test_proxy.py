@@ -62,7 +62,7 @@ async def test_a_compressed_response_is_read_all_the_same(tapped, client):
         got = await client.post(tapped.channel.url + PATH, json=ASKED)
 
     assert got.json() == document
-    assert [call.name for call, _ in turn.facts.calls] == ["look"]
+    assert [call.name for call, _ in turn.calls] == ["look"]
 
 
 async def test_only_codings_that_can_be_read_are_asked_for(tapped, client):
@@ -85,7 +85,7 @@ async def test_a_stream_passes_piece_by_piece_and_ends_upstream_when_the_client_
 
     assert first.startswith(b"data: {")
     assert tapped.server.abandoned == 1
-    assert turn.facts.problem in {UNFINISHED, BROKEN_OFF}
+    assert turn.problem in {UNFINISHED, BROKEN_OFF}
 
 
 @pytest.mark.parametrize("fault", ["truncate", "cut_chunk"])
@@ -95,7 +95,7 @@ async def test_a_response_that_breaks_off_does_so_for_the_client_too(tapped, cli
     with tapped.channel.turn() as turn, pytest.raises(httpx2.RemoteProtocolError):
         await client.post(tapped.channel.url + PATH, json=ASKED)
 
-    assert turn.facts.problem in {UNFINISHED, BROKEN_OFF}
+    assert turn.problem in {UNFINISHED, BROKEN_OFF}
 
 
 @pytest.mark.parametrize("fault", ["reset", "close"])
@@ -210,7 +210,7 @@ async def test_requests_at_the_same_time_belong_to_their_own_channels(tapped, cl
                 asked = {"model": "x", "messages": [{"role": "user", "content": name}]}
                 got = await client.post(channel.url + PATH, json=asked)
                 assert got.status_code == 200
-        return [call.name for call, _ in turn.facts.calls]
+        return [call.name for call, _ in turn.calls]
 
     names = [f"tool_{number}" for number in range(50)]
     seen = await asyncio.gather(*map(ask, names))
@@ -245,7 +245,7 @@ async def test_no_secret_is_logged(tapped, client, caplog):
     own = [one.getMessage() for one in caplog.records if one.name.startswith("holodeck")]
     assert own
     assert SECRET not in " ".join(own)
-    assert SECRET not in repr(turn.facts)
+    assert SECRET not in repr(turn)
 
 
 @pytest.mark.parametrize(
@@ -290,5 +290,5 @@ async def test_what_cannot_be_read_passes_and_is_unknown(
             passed = b"".join([piece async for piece in got.aiter_raw()])
 
     assert (got.status_code, passed) == (200, reply.fixed_body)
-    assert problem in turn.facts.problem
-    assert not turn.facts.calls
+    assert problem in turn.problem
+    assert not turn.calls
