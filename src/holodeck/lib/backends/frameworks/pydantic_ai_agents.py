@@ -1,6 +1,5 @@
 """Agents of PydanticAI."""
 
-import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -11,6 +10,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.base import (
@@ -22,6 +22,7 @@ from holodeck.lib.backends.frameworks.base import (
     split_run,
 )
 from holodeck.lib.backends.frameworks.tracing import listen_to_tracer
+from holodeck.lib.processes.threads import pieces_of
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -86,21 +87,15 @@ class PydanticAIConversation(StreamingSession):
         if not streams:
             await self._run(message, None)
             return
-        pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        run = asyncio.create_task(self._run(message, _text_handler(self._agent, pieces)))
-        run.add_done_callback(lambda _: pieces.put_nowait(None))
-        try:
-            while (piece := await pieces.get()) is not None:
+        run = partial(self._run, message)
+        async with aclosing(pieces_of(run)) as pieces:
+            async for piece in pieces:
                 yield piece
-            await run
-        finally:
-            run.cancel()
-            await asyncio.gather(run, return_exceptions=True)
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_messages(messages)
 
-    async def _run(self, message: str, handler: Callable[..., Awaitable[None]] | None) -> None:
+    async def _run(self, message: str, on_piece: Callable[[str], None] | None) -> None:
         from pydantic_ai import capture_run_messages
 
         self.turn = TurnRecord(left_out=sorted(self._output_tools))
@@ -113,7 +108,7 @@ class PydanticAIConversation(StreamingSession):
                     message,
                     message_history=history or None,
                     infer_name=False,  # that would change the user's object
-                    event_stream_handler=handler,
+                    event_stream_handler=on_piece and _text_handler(self._agent, on_piece),
                     **self._options,
                 )
             except BaseException:
@@ -191,10 +186,8 @@ def output_tools(agent: Any) -> frozenset[str]:
     return frozenset(getattr(toolset, "processors", ()))
 
 
-def _text_handler(
-    agent: Any, pieces: "asyncio.Queue[str | None]"
-) -> Callable[..., Awaitable[None]]:
-    """Return a handler that puts the text of the answer into the queue.
+def _text_handler(agent: Any, on_piece: Callable[[str], None]) -> Callable[..., Awaitable[None]]:
+    """Return a handler that hands over the text of the answer.
 
     The user's own handler, which it would replace, gets all events from it.
     """
@@ -204,7 +197,7 @@ def _text_handler(
         async for event in events:
             text = _new_text(event)
             if text:
-                pieces.put_nowait(text)
+                on_piece(text)
             yield event
 
     async def handle(context: Any, events: AsyncIterable[Any]) -> None:

@@ -5,8 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -31,6 +30,7 @@ from holodeck.lib.backends.process.pool import Pool, Worker
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.child_process import Launch, program_path
+from holodeck.lib.processes.threads import pieces_of
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
 from holodeck.lib.user_code.code_root import code_roots, module_location
@@ -149,23 +149,13 @@ class ProcessSession(AgentSession):
     async def send(self, message: str) -> ExecutionResult:
         return await self._send(message, None)
 
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
         """Yield the agent's response in pieces; in one, unless its process streams."""
-        pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        turn = asyncio.create_task(self._send(message, pieces))
-        turn.add_done_callback(lambda _: pieces.put_nowait(None))
-        try:
-            has_pieces = False
-            while (piece := await pieces.get()) is not None:
-                has_pieces = True
-                yield piece
-            result = await turn
-            if not has_pieces:
-                yield result.response
-        finally:
-            turn.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await turn
+
+        async def send(on_piece: Callable[[str], None]) -> str:
+            return (await self._send(message, on_piece)).response
+
+        return pieces_of(send)
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add earlier messages. Raises ConfigError if the agent takes none."""
@@ -191,22 +181,20 @@ class ProcessSession(AgentSession):
         except (BackendError, TimeoutError) as error:
             logger.warning("closing a conversation failed: %s", describe(error))
 
-    async def _send(
-        self, message: str, pieces: asyncio.Queue[str | None] | None
-    ) -> ExecutionResult:
+    async def _send(self, message: str, on_piece: Callable[[str], None] | None) -> ExecutionResult:
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
         started = time.perf_counter()
         async with self._backend.pool.slot(self._worker) as worker:
             waited_ms = round((time.perf_counter() - started) * 1000)
-            turn = partial(self._take_turn, worker, message, pieces)
+            turn = partial(self._take_turn, worker, message, on_piece)
             send = partial(call_with_limit, turn, self._backend.timeout)
             result = await (send() if worker.tap is None else worker.tap.observe(send))
         result.waited_ms = waited_ms
         return result
 
     async def _take_turn(
-        self, worker: Worker, message: str, pieces: asyncio.Queue[str | None] | None
+        self, worker: Worker, message: str, on_piece: Callable[[str], None] | None
     ) -> ExecutionResult:
         if self._worker is None:
             await self._open(worker)
@@ -215,13 +203,11 @@ class ProcessSession(AgentSession):
             params["open"] = self._opening
         if self._messages:
             params["messages"], self._messages = self._messages, []
-        streams = pieces is not None and worker.abilities.streaming
-        if streams:
+        if on_piece is not None and worker.abilities.streaming:
             params["stream"] = True
         trace = propagation_headers() if worker.abilities.trace else None
         if trace:
             params["trace"] = trace
-        on_piece = pieces.put_nowait if pieces is not None else None
         try:
             result = await worker.ask("send", params, on_piece)
         except asyncio.CancelledError:

@@ -49,7 +49,7 @@ from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.processes.process_exit import collector_paused
-from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.processes.threads import call_user_function, pieces_of
 from holodeck.lib.support.signatures import UnusableAgent
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import with_location
@@ -281,7 +281,11 @@ class PythonSession:
 
     def send_streaming(self, message: str) -> AsyncIterator[str]:
         """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
-        return stream_with_limit(self._conversation.send_streaming(message), self._limit_s)
+
+        async def send(on_piece: Callable[[str], None]) -> str:
+            return (await self._send(message, on_piece)).response
+
+        return stream_with_limit(pieces_of(send), self._limit_s)
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Append messages to the history. Raises ConfigError if the agent takes no context."""
@@ -293,9 +297,11 @@ class PythonSession:
         self._is_closed = True
         await self._conversation.close()
 
-    async def _send(self, message: str) -> ExecutionResult:
+    async def _send(
+        self, message: str, on_piece: Callable[[str], None] | None = None
+    ) -> ExecutionResult:
         try:
-            return self._completed(await self._conversation.send(message))
+            return self._completed(await self._conversation.send(message, on_piece))
         except BackendError:
             raise
         except Exception as error:

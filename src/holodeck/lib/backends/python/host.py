@@ -10,7 +10,7 @@ import inspect
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.processes.threads import call_user_function
@@ -41,10 +41,6 @@ class AgentConversation(ABC):
     @abstractmethod
     async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
         """Return the answer; `on_piece` gets its pieces if the agent's framework streams."""
-
-    @abstractmethod
-    def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the answer in pieces; in one, unless the agent's framework streams."""
 
     @abstractmethod
     def remember(self, messages: Messages) -> None:
@@ -79,10 +75,6 @@ class FunctionConversation(AgentConversation):
         self._history.append({"role": "assistant", "content": text})
         return answer
 
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        await self.send(message)
-        yield self._history[-1]["content"]
-
     def remember(self, messages: Messages) -> None:
         self._history += messages
 
@@ -96,9 +88,6 @@ class FrameworkConversation(AgentConversation):
 
     async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
         return self._read(await self._session.take_turn(message, on_piece))[0]
-
-    def send_streaming(self, message: str) -> AsyncIterator[str]:
-        return self._session.send_streaming(message)
 
     def remember(self, messages: Messages) -> None:
         self._session.remember(messages)
