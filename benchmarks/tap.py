@@ -88,9 +88,9 @@ async def in_turn(
 ) -> tuple[list[float], list[float]]:
     with channel.turn() as turn:
         pairs = [(await direct.ask(), await tapped.ask()) for _ in range(WARM_UP + requests)]
-    seen = [one.token_usage for one in turn.facts.requests]
-    if turn.facts.problem or len(seen) != len(pairs) or None in seen:
-        raise NotCounted(f"not counted: the tap did not see every request: {turn.facts.problem}")
+    usages = [request.token_usage for request in turn.requests]
+    if turn.problem or len(usages) != len(pairs) or None in usages:
+        raise NotCounted(f"not counted: the tap did not see every request: {turn.problem}")
     one, other = zip(*pairs[WARM_UP:], strict=True)
     return list(one), list(other)
 
