@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
@@ -31,29 +31,6 @@ _user_calls: set[object] = set()
 """One object for each call of a user's function that runs in a thread."""
 _ending: set[threading.Thread] = set()
 _lock = threading.Lock()
-
-
-async def pieces_of(
-    run: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]],
-) -> AsyncGenerator[str, None]:
-    """Yield the pieces of text that `run` hands to its argument, or else the text that it returns.
-
-    Raises what `run` raises. It is cancelled if the generator is closed before.
-    """
-    pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    task = asyncio.create_task(run(pieces.put_nowait))
-    task.add_done_callback(lambda _: pieces.put_nowait(None))
-    try:
-        has_pieces = False
-        while (piece := await pieces.get()) is not None:
-            has_pieces = True
-            yield piece
-        text = await task
-        if text is not None and not has_pieces:
-            yield text
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def run_in_thread(call: Callable[[], T], name: str = "holodeck") -> T:

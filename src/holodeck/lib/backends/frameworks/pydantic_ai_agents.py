@@ -22,7 +22,7 @@ from holodeck.lib.backends.frameworks.base import (
     split_run,
 )
 from holodeck.lib.backends.frameworks.tracing import listen_to_tracer
-from holodeck.lib.processes.threads import pieces_of
+from holodeck.lib.support.streams import pieces_of
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message

@@ -49,8 +49,9 @@ from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.processes.process_exit import collector_paused
-from holodeck.lib.processes.threads import call_user_function, pieces_of
+from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import UnusableAgent
+from holodeck.lib.support.streams import pieces_of
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import with_location
 from holodeck.lib.user_code.registry import load_attribute
