@@ -4,9 +4,17 @@ The modules of this package import nothing of holodeck outside of it, and a fram
 functions: the worker of a process backend loads them in environments without holodeck.
 """
 
+import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -321,6 +329,29 @@ class StreamingSession(FrameworkSession):
     @abstractmethod
     def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         """Take a turn, and yield the text of the response as it comes, if it `streams`."""
+
+
+async def pieces_of(
+    run: "Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]",
+) -> AsyncGenerator[str, None]:
+    """Yield the pieces of text that `run` hands to its argument, or else the text that it returns.
+
+    Raises what `run` raises. It is cancelled if the generator is closed before.
+    """
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    task = asyncio.create_task(run(pieces.put_nowait))
+    task.add_done_callback(lambda _: pieces.put_nowait(None))
+    try:
+        has_pieces = False
+        while (piece := await pieces.get()) is not None:
+            has_pieces = True
+            yield piece
+        text = await task
+        if text is not None and not has_pieces:
+            yield text
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class FrameworkAdapter(ABC):

@@ -18,11 +18,11 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
+    pieces_of,
     refuse_options,
     split_run,
 )
 from holodeck.lib.backends.frameworks.tracing import listen_to_tracer
-from holodeck.lib.support.streams import pieces_of
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message

@@ -24,13 +24,13 @@ from holodeck.lib.backends.base import (
     Message,
     without_history,
 )
+from holodeck.lib.backends.frameworks.base import pieces_of
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.child_process import Launch, program_path
-from holodeck.lib.support.streams import pieces_of
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
 from holodeck.lib.user_code.code_root import code_roots, module_location

@@ -33,7 +33,7 @@ from holodeck.lib.backends.base import (
     open_session,
     without_history,
 )
-from holodeck.lib.backends.frameworks.base import FrameworkError
+from holodeck.lib.backends.frameworks.base import FrameworkError, pieces_of
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.explain import problem_with, what_fits
 from holodeck.lib.backends.python.host import (
@@ -51,7 +51,6 @@ from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_li
 from holodeck.lib.processes.process_exit import collector_paused
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import UnusableAgent
-from holodeck.lib.support.streams import pieces_of
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import with_location
 from holodeck.lib.user_code.registry import load_attribute

@@ -63,7 +63,8 @@ def _weaviate(arguments: dict[str, Any]) -> dict[str, Any]:
 def _pinecone(arguments: dict[str, Any]) -> dict[str, Any]:
     """Key and namespace may be in `pinecone://KEY@NAMESPACE`. Raises ConfigError."""
     if "connection_string" not in arguments:
-        return {"namespace": "", **arguments}  # instead of that of the environment
+        namespace = arguments.get("namespace", "")  # instead of that of the environment
+        return {**arguments, "namespace": namespace}
     parts = urlsplit(arguments["connection_string"])
     if parts.scheme != "pinecone" or not parts.username:
         problem = "is none of pinecone; write pinecone://KEY@NAMESPACE"
@@ -166,7 +167,8 @@ class SemanticKernelAdapter:
         self._connector: Any = connector or load_connector(config.provider)
         self._arguments = connector_arguments(config) if product else arguments or {}
         self._index = product.index if product else "default"
-        self._new = config.model_dump(include={"cloud", "region"}, exclude_none=True)
+        places = {"cloud": config.cloud, "region": config.region}
+        self._new = {key: place for key, place in places.items() if place is not None}
         # no product rejects a name of letters and digits
         self._name = f"holodeck{digest(context.collection)[:24]}"
         self._limit_s = config.timeout * 0.8  # ends before the limit of the call
