@@ -19,7 +19,8 @@ from fakes import ScriptedBackend
 from holodeck.errors import BackendSessionError
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder, json_line
-from holodeck.lib.records.run_store import RunStore, describe_changes, read_run, reusable_results
+from holodeck.lib.records.resume import describe_changes, reusable_results
+from holodeck.lib.records.run_store import RunStore, read_run
 from holodeck.lib.reports.formats import FORMATS
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor

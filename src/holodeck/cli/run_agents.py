@@ -1,7 +1,6 @@
 """`holodeck test` on the agents it found: all of them are loaded first, then run in turn."""
 
 import json
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,17 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from holodeck import __version__
-from holodeck.cli.agent_paths import AgentTarget, FoundAgents
+from holodeck.cli.agents import CheckedAgent, FoundAgents, PreviewMode, load_checked
 from holodeck.cli.context import CliContext
-from holodeck.cli.logs import print_error, start_logging
-from holodeck.cli.options import check_formats, check_inputs, confirm_endpoints
+from holodeck.cli.logs import print_error
+from holodeck.cli.options import check_formats, check_inputs
 from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_runs
 from holodeck.config.cases.suite_files import current_invalid_suites, why_not_run
-from holodeck.config.cases.suites import suite_name
-from holodeck.config.checks.agent import check_before_run, log_findings
-from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
-from holodeck.config.secrets import collect
-from holodeck.config.yaml.source import display_path
 from holodeck.errors import (
     INTERRUPTED,
     ConfigError,
@@ -36,7 +30,6 @@ from holodeck.errors import (
 from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.support.safe_paths import note_input
-from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
@@ -44,13 +37,9 @@ from holodeck.models.config import ExecutionConfig, ReportDetail
 from holodeck.models.results.origin import RunOrigin, Selection
 
 if TYPE_CHECKING:
-    from holodeck.config.checks.findings import Finding
-    from holodeck.lib.compare.against import SecondAgent
     from holodeck.lib.compare.regression_gate import GateOptions
     from holodeck.lib.test_runner.session import RunSession, SessionAgent
     from holodeck.models.test_result import TestReport
-
-logger = logging.getLogger(__name__)
 
 _MAX_FILES = 5
 
@@ -64,7 +53,7 @@ class TestOptions:
     request: SelectionRequest
     settings: ExecutionConfig
     targets: "Sequence[ReportTarget]" = ()
-    preview_mode: Literal["list", "plan"] | None = None
+    preview_mode: PreviewMode | None = None
     """What to show instead of running; None for a run."""
     as_json: bool = False
     resume: str | None = None
@@ -83,30 +72,6 @@ class TestOptions:
     """The earlier run to compare with; None for none."""
 
 
-@dataclass(frozen=True)
-class CheckedAgent:
-    """An agent whose configuration was read and, for a run, checked."""
-
-    target: AgentTarget
-    agent: Agent
-    settings: ExecutionConfig
-    request: SelectionRequest
-    case_files: frozenset[Path]
-    """The files other than its own that contain test cases of it."""
-    second: "SecondAgent | None" = None
-    """The agent to compare with."""
-
-    @property
-    def events(self) -> tuple[Path | None, str]:
-        """The file for events, and where it is named."""
-        path = self.settings.path_of("events", self.agent.base_dir)
-        return path, self.settings.source_of("events")
-
-    def select(self, context: CliContext) -> tuple[Agent, Selection | None]:
-        """Return the agent with the selected cases. Raises NothingSelected."""
-        return apply_selection(self.agent, self.request, self.target.path, context)
-
-
 def _note_files(agents: Sequence[Agent], targets: "Sequence[ReportTarget]") -> None:
     """Note the files that agents name, some of which are read late, if a target exists."""
     for agent in agents if any(target.file.is_file() for target in targets) else ():
@@ -117,9 +82,18 @@ def _note_files(agents: Sequence[Agent], targets: "Sequence[ReportTarget]") -> N
 
 def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) -> int:
     """Run, list or plan each agent; return the worst exit code."""
-    if len(found.targets) > 1:
-        _require_one_agent(options, len(found.targets))
-    agents = [_load(options, target, context) for target in found.targets]
+    _check_options(options, len(found.targets))
+    agents = [
+        load_checked(
+            target,
+            options.settings,
+            options.request,
+            context,
+            against=options.against,
+            preview_mode=options.preview_mode,
+        )
+        for target in found.targets
+    ]
     _note_files([loaded.agent for loaded in agents], options.targets)
     check_inputs(options.targets, [tested.events for tested in agents])
     read = {path for tested in agents for path in tested.case_files}
@@ -154,51 +128,20 @@ def _echo(line: str, context: CliContext) -> None:
     echo(context.clean(line), err=True)
 
 
-def _require_one_agent(options: TestOptions, count: int) -> None:
-    """Raise UsageError for options that work with one agent only."""
+def _check_options(options: TestOptions, count: int) -> None:
+    """Raise UsageError and ConfigError for options that do not fit each other or several agents."""
     for flag, is_given in (
         ("--resume", options.resume is not None),
         ("--debug", options.debug),
         ("--against", options.against is not None),
         ("--dry-run --json", options.preview_mode == "plan" and options.as_json),
     ):
-        if is_given:
+        if is_given and count > 1:
             raise click.UsageError(f"{flag} works with one agent, and the paths contain {count}")
-
-
-def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> CheckedAgent:
-    """Read the agent and, unless its cases are only listed, check it. Raises ConfigError."""
     if options.debug:
         _check_debug(options.settings)
-    folder = Path.cwd() if target.adapter is not None else agent_file(target.path).parent
-    env = ConfigLoader().environment(folder)
-    context.protect(collect(None, env))
-    start_logging(context.verbosity, env, context.clean)
-    agent, settings, loader = load_agent_with_config(
-        target.path, options.settings, target.suites, target.adapter
-    )
-    context.protect(collect(agent, env))
-    notice = loader.overridden_notice(agent, options.settings)
-    if notice is not None and context.is_new_notice(notice):
-        logger.warning("%s", notice)
-    findings = []
-    if options.preview_mode != "list":  # a list helps to fix the rest
-        findings = _check_before_run(agent, settings)
-    request = _request_for(options.request, target)
-    second = None
     if options.against is not None:
-        from holodeck.lib.compare.against import load_second_agent
-
         check_formats(options.targets)
-        second = load_second_agent(options.against, agent)
-        other = second.agent
-        context.protect(collect(other, ConfigLoader().environment(other.base_dir)))
-        if options.preview_mode != "list":
-            second.check(agent, settings, findings)
-    if options.preview_mode is None:
-        for tested in (agent, *([second.agent] if second is not None else ())):
-            confirm_endpoints(tested, context)
-    return CheckedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
 
 
 def _check_debug(settings: ExecutionConfig) -> None:
@@ -210,36 +153,6 @@ def _check_debug(settings: ExecutionConfig) -> None:
     missing = find_missing_terminal()
     if missing is not None:
         raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")
-
-
-def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]":
-    """Raise ConfigError for every error that can be found without a run; log warnings."""
-    for name in type(settings).model_fields:
-        source = settings.source_of(name)
-        level = logging.DEBUG if source == "default" else logging.INFO
-        logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
-    findings = check_before_run(agent, settings)
-    log_findings(findings)
-    return findings
-
-
-def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionRequest:
-    """Return the request, limited to the suites whose files are the target."""
-    if not target.suites:
-        return request
-
-    left_out = current_invalid_suites()
-    errors = left_out.errors if left_out is not None else {}
-    files = [file for file in target.suites if display_path(Path(file).absolute()) not in errors]
-    if not files:
-        raise next(iter(errors.values()))
-    suites = tuple(suite_name(Path(file)) for file in files)
-    for name in request.suites:
-        if name not in suites:
-            raise NothingSelected(
-                f"--suite: no file contains the suite {name!r}{did_you_mean_or_list(name, suites)}"
-            )
-    return replace(request, suites=request.suites or suites)
 
 
 def _run_each(options: TestOptions, agents: Sequence[CheckedAgent], context: CliContext) -> int:
@@ -412,7 +325,7 @@ def _agents_to_run(
 
     second, resume, runs = tested.second, options.resume, []
     if resume is not None:
-        from holodeck.lib.test_runner.resume import find_runs, repeat_selection, resume_run
+        from holodeck.lib.records.resume import find_runs, repeat_selection, resume_run
 
         runs = find_runs(resume, tested.agent.base_dir, is_comparison=second is not None)
     # A run of --watch gets the selection again, because cases may have been added since.
@@ -427,7 +340,14 @@ def _agents_to_run(
     if second is not None:
         agents.append((second.argument, second.with_tests_of(agent)))
     resumed = [
-        resume_run(agent, run, context.warn, retry_errors=options.retry_errors, force=options.force)
+        resume_run(
+            agent,
+            run,
+            context.warn,
+            version=__version__,
+            retry_errors=options.retry_errors,
+            force=options.force,
+        )
         for (_, agent), run in zip(agents, runs, strict=False)
     ]
     settings = tested.settings

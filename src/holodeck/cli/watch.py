@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 from pydantic import TypeAdapter
 
-from holodeck.cli.agent_paths import find_agents
+from holodeck.cli.agents import find_agents
 from holodeck.cli.context import CliContext
 from holodeck.config.loader import agent_file
 from holodeck.errors import ExitCode

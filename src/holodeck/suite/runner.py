@@ -18,7 +18,8 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.threads import BackgroundLoop, call_user_function
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions
-from holodeck.lib.test_runner.scheduling.stop_policy import RunStopped, StopReason
+from holodeck.lib.test_runner.run_state import StopReason
+from holodeck.lib.test_runner.scheduling.stop_policy import RunStopped
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig

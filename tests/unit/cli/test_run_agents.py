@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fakes import run_cli
-from holodeck.cli.agent_paths import AgentTarget, find_agents
+from holodeck.cli.agents import AgentTarget, find_agents
 from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
 from support.cli import without_durations

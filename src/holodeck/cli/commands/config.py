@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from holodeck.cli.agent_paths import find_target
+from holodeck.cli.agents import find_target
 from holodeck.cli.context import CliContext
 from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
 from holodeck.config.flags import format_default

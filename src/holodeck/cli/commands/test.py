@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,7 @@ from holodeck.config.flags import cli_config, cli_options
 from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
+    from holodeck.cli.agents import PreviewMode
     from holodeck.lib.compare.regression_gate import GateOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -187,7 +188,7 @@ def test(
     _check_resume(options)
     _check_comparison(options)
     _check_adapter(options)
-    from holodeck.cli.agent_paths import find_agents, find_suites
+    from holodeck.cli.agents import find_agents, find_suites
     from holodeck.cli.run_agents import TestOptions, run_agents
 
     if options["watch"]:
@@ -227,9 +228,7 @@ def test(
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
 
 
-def _preview_mode(
-    options: Mapping[str, Any], outputs: Sequence[Path]
-) -> Literal["list", "plan"] | None:
+def _preview_mode(options: Mapping[str, Any], outputs: Sequence[Path]) -> "PreviewMode | None":
     """Return what to show instead of running; None for a run."""
     flags = [flag for flag, name in _PREVIEWS.items() if options[name]]
     if len(flags) > 1:

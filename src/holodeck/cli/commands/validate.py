@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from holodeck.cli.agent_paths import AgentTarget, find_checked
+from holodeck.cli.agents import AgentTarget, find_checked
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error
 from holodeck.cli.options import allow_outside_option, untrusted_option

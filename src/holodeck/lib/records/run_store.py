@@ -1,8 +1,7 @@
-"""Recorded runs: finds, reads and removes them, and says which of their results are still valid."""
+"""Recorded runs: finds, reads and removes them."""
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,6 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
 from holodeck.lib.support.files import try_lock
 from holodeck.lib.support.safe_paths import note_input
@@ -24,11 +22,10 @@ from holodeck.models.records.record import (
     CaseFinished,
     CaseSkipped,
     Event,
-    PlannedCase,
     RunEnd,
     RunHead,
 )
-from holodeck.models.test_result import Outcome, TestResult
+from holodeck.models.test_result import TestResult
 
 RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
 
@@ -36,8 +33,6 @@ LAST = "last"
 PREVIOUS = "previous"
 """The run before the last."""
 _CASE_FINISHED = b'{"event":"case_finished",'
-_UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
-_MAX_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -282,81 +277,3 @@ def is_of_second_agent(run: Run) -> bool:
     """Whether the run is that of the second of two compared agents."""
     compared_with = run.started.compared_with if run.started else None
     return compared_with is not None and compared_with.is_second
-
-
-def reusable_results(
-    run: Run, present: Fingerprint, *, retry_errors: bool = False
-) -> dict[int, TestResult]:
-    """Return the recorded results that are valid for the present cases, by the present index.
-
-    A result is valid for a case if everything it depends on is the same, whatever the index of the
-    case was. With `retry_errors`, results that are errors are not reused.
-    """
-    unused: dict[str, list[CaseFinished]] = {}
-    for line in run.finished.values():
-        if not (retry_errors and line.result.outcome in _UNDECIDED):
-            unused.setdefault(line.hash, []).append(line)
-    results: dict[int, TestResult] = {}
-    for index, wanted in enumerate(present.hashes):
-        if unused.get(wanted):
-            results[index] = unused[wanted].pop(0).result
-    return results
-
-
-def find_cases(planned: Sequence[PlannedCase], present: Sequence[PlannedCase]) -> list[int]:
-    """Return the present indexes of the planned cases, in planned order, without removed ones."""
-    by_hash: dict[str, list[int]] = {}
-    by_key: dict[tuple[str, ...], int] = {}
-    for index, case in enumerate(present):
-        by_hash.setdefault(case.hash, []).append(index)
-        by_key.setdefault(case.key, index)
-    indexes = [
-        by_hash[planned_case.hash].pop(0)
-        if by_hash.get(planned_case.hash)
-        else by_key.get(planned_case.key)
-        for planned_case in planned
-    ]
-    return list(dict.fromkeys(index for index in indexes if index is not None))
-
-
-def describe_changes(run: Run, present: Fingerprint, version: str) -> list[str]:
-    """Return a line for each difference between the run's configuration and the present one.
-
-    `version` is that of the present holodeck.
-    """
-    if run.started is None:
-        return ["the configuration of the run is unknown: the record's first line is damaged"]
-    before, now = run.started.hashes, present.parts
-    lines = [f"{name}: changed" for name in {**before, **now} if before.get(name) != now.get(name)]
-    old, new = run.started.cases, present.cases
-    counts = Counter(map(_name_and_hash, old)), Counter(map(_name_and_hash, new))
-    only_old, only_new = counts[0] - counts[1], counts[1] - counts[0]
-    removed = [
-        _case_name(case, at) for at, case in enumerate(old) if _name_and_hash(case) in only_old
-    ]
-    added = [
-        _case_name(case, at) for at, case in enumerate(new) if _name_and_hash(case) in only_new
-    ]
-    changed = [name for name in added if name in removed]
-    for change, names in (
-        ("changed", changed),
-        ("added", [name for name in added if name not in changed]),
-        ("removed", [name for name in removed if name not in changed]),
-    ):
-        if names:
-            more = len(names) - _MAX_NAMES
-            listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-            lines.append(f"test cases {change}: {listed}")
-    recorded = run.started.versions.get("holodeck")
-    if lines and recorded not in {None, version}:
-        reason = "which alone can change the lines below"
-        lines.insert(0, f"holodeck: changed from {recorded} to {version}, {reason}")
-    return lines
-
-
-def _name_and_hash(case: PlannedCase) -> tuple[str | None, str]:
-    return case.name, case.hash
-
-
-def _case_name(case: PlannedCase, index: int) -> str:
-    return f"#{index + 1}" if case.name is None else case.name

@@ -29,7 +29,7 @@ from holodeck.lib.test_runner.messages import histories_of
 from holodeck.lib.test_runner.observe import observe
 from holodeck.lib.test_runner.options import HasEvents, RunOptions
 from holodeck.lib.ui.activity import activity
-from holodeck.models.agent import UNLOCATED, Agent
+from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel
@@ -301,12 +301,6 @@ async def run_with_retries(
     result = with_earlier_tries(last.result, earlier)
     result = result.model_copy(update={"execution_time_ms": elapsed_ms})
     return replace(last, result=result)
-
-
-def with_location(result: TestResult, agent: Agent, index: int) -> TestResult:
-    """Return the result of the case at that index, with the place where the case is written."""
-    location = agent.location("test_cases", index)
-    return result if location == UNLOCATED else result.model_copy(update={"location": location})
 
 
 def with_earlier_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:

@@ -47,7 +47,7 @@ class RunDisplay:
         self._repeats = [case.repeat or 1 for case in cases]
         self.progress.total_tests += len(cases)
         for result in known.values():
-            self.progress.update(result)
+            self.progress.count(result)
         live.waiting_runs = (live.waiting_runs or 0) + sum(
             runs
             for index, runs in enumerate(self._repeats)
@@ -62,7 +62,7 @@ class RunDisplay:
 
     def update(self, index: int, result: TestResult) -> None:
         """Show the result of the case at that index, which holds no secrets."""
-        self.progress.update(result)
+        self.progress.count(result)
         live = self.progress.live
         if result.skipped_by not in {None, "skip"} and live.waiting_runs:
             live.waiting_runs -= self._repeats[index]

@@ -26,15 +26,14 @@ from holodeck.lib.checks.tool_checks import validate_tool_calls
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.observability import names, span
-from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseSetup
 from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.options import NO_OPTIONS, RunOptions
-from holodeck.lib.test_runner.scheduling.schedule import Lane, RunState, Schedule, concurrency_of
-from holodeck.lib.test_runner.scheduling.stop_policy import result_if_skipped
+from holodeck.lib.test_runner.run_state import RunState
+from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule, concurrency_of
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent
@@ -209,15 +208,12 @@ class TestExecutor:
         """Begin a run; return whether cases are left to run. Raises ConfigError."""
         if not self.options.is_checked:
             self._check()
-        carried_over = {
-            index: with_cost(result, self.agent_config)
-            for index, result in self.options.carried_over.items()
-        }
+        options = self.options
         self._run_state = RunState(
-            self.agent_config, self._report_result, carried_over, self.options.clean
+            self.agent_config, self._report_result, options.carried_over, options.clean
         )
         self._started = time.perf_counter()
-        self._run_state.skip(result_if_skipped)
+        self._run_state.add_skipped()
         return bool(self._run_state.remaining)
 
     def result_of(self, index: int) -> TestResult | None:

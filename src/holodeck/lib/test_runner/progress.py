@@ -27,7 +27,13 @@ from holodeck.lib.ui.live import SPARE_COLUMNS
 from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.results.origin import Selection
 from holodeck.models.results.outcome import Reason
-from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestResult
+from holodeck.models.test_result import (
+    MetricResult,
+    Outcome,
+    ReportSummary,
+    TestReport,
+    TestResult,
+)
 
 _RULE_COLUMNS = 60
 SLOW_S = 3.0
@@ -74,6 +80,8 @@ class ProgressIndicator(SpinnerMixin):
         self.current_test_name: str | None = None
         self._last: TestResult | None = None
         self._results: list[TestResult] = []
+        self._summary: ReportSummary | None = None
+        """That of a report; None if it is still to be computed from the results."""
         self._clock = clock
         self._began = clock()
         self.live = LiveStatus()
@@ -81,7 +89,7 @@ class ProgressIndicator(SpinnerMixin):
 
     @property
     def test_results(self) -> Sequence[TestResult]:
-        """The results so far, in the order in which they became known."""
+        """The results of `update` so far, in their order; after `end`, those of the report."""
         return self._results
 
     def start_test(self, test_name: str, runs: int = 1) -> None:
@@ -93,8 +101,17 @@ class ProgressIndicator(SpinnerMixin):
         self.live.start(test_name, runs)
 
     def update(self, result: TestResult) -> None:
-        """Add the result of a test."""
+        """Add the result of a test, and keep it for the summary."""
         self._results.append(result)
+        self.count(result)
+
+    def end(self, report: TestReport) -> None:
+        """Take what the summary is about from the report of the run that was counted."""
+        self._results, self._summary = report.results, report.summary
+        self.selection = report.selection
+
+    def count(self, result: TestResult) -> None:
+        """Count the result of a test that somebody else keeps."""
         self.current_test += 1
         self._last = result
         self.passed += result.passed
@@ -182,7 +199,7 @@ class ProgressIndicator(SpinnerMixin):
         ran = self.current_test - self.skipped - self.unreached
         rate = percent(100 * self.passed / ran, 1) if ran else "none ran"
         yield f"{self._verdict()}Test Results: {self.passed}/{ran} passed ({rate})"
-        summary = summarize(self._results, 0)
+        summary = summarize(self._results, 0) if self._summary is None else self._summary
         for title, kinds in _OTHER_COUNTS:
             if count := sum(summary.outcomes.get(kind, 0) for kind in kinds):
                 yield f"  {title}: {count}"

@@ -8,11 +8,12 @@ from itertools import chain
 
 import holodeck
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.run_store import Run, find_cases, is_of_second_agent
-from holodeck.lib.reports.costs import with_cost
+from holodeck.lib.records.resume import find_cases
+from holodeck.lib.records.run_store import Run, is_of_second_agent
 from holodeck.lib.reports.summary import summarize
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import plural
-from holodeck.lib.test_runner.case_run import with_earlier_tries, with_location
+from holodeck.lib.test_runner.case_run import with_earlier_tries
 from holodeck.lib.test_runner.case_state import CaseState, Grades
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.grading.checks import CaseChecks, EvaluatorSet
@@ -30,8 +31,8 @@ from holodeck.lib.test_runner.grading.recorded import (
     recorded_answers,
     report_of,
 )
+from holodeck.lib.test_runner.run_state import RunState
 from holodeck.lib.test_runner.scheduling.repeats import PassBar, combine_repetitions, pass_bar
-from holodeck.lib.test_runner.scheduling.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.session import TestSession
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
@@ -43,15 +44,15 @@ class Rescoring:
     """Grades the recorded answers with the present expectations and metrics.
 
     An answer belongs to the case with the same suite, name, input, history, script and context.
-    Times are those of the record. A result whose agent failed stays as it is. `redact` removes the
-    secrets that the record lacks. Raises ConfigError for wrong metrics.
+    Times are those of the record. A result whose agent failed stays as it is. `redactor` removes
+    the secrets that the record lacks. Raises ConfigError for wrong metrics.
     """
 
     def __init__(
         self,
         agent: Agent,
         run: Run,
-        redact: Redact,
+        redactor: Redactor,
         judge_trust: RunTrust,
         selection: Selection | None,
         on_result: Callable[[int, TestResult], None],
@@ -61,11 +62,10 @@ class Rescoring:
         self._agent = agent
         self._run = run
         self._selection = selection
-        self._on_result = on_result
-        self._results: list[TestResult] = []
+        self._run_state = RunState(agent, on_result, clean=redactor.redact_report)
         self._evaluator_set = EvaluatorSet(agent, judge_trust=judge_trust)
         left = recorded_answers(run)
-        self._answers = match_answers(keyed_cases(agent, run, redact), left)
+        self._answers = match_answers(keyed_cases(agent, run, redactor.redact), left)
         self.unused = tuple(
             answer.result.test_name or answer.result.test_input for answer in chain(*left.values())
         )
@@ -73,21 +73,18 @@ class Rescoring:
 
     async def execute_tests(self) -> TestReport:
         """Grade every answer and report."""
-        observations = ObservationBuilder(self._agent)
-        for index, case in enumerate(self._agent.test_cases or []):
-            result = result_if_skipped(case)
-            if result is None and index not in self._answers:
+        observations, run_state = ObservationBuilder(self._agent), self._run_state
+        run_state.add_skipped()
+        for index in run_state.remaining:
+            case = run_state.case(index)
+            if index not in self._answers:
                 self.ungraded.append(case.name or f"#{index + 1}")
                 continue
-            if result is None:
-                checks = self._evaluator_set.checks_of(index)
-                once = partial(_regrade_run, case=case, checks=checks, observations=observations)
-                result = await _regrade(self._answers[index], case, once)
-                result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
-                result = with_cost(result, self._agent)
-            result = with_location(result, self._agent, index)
-            self._results.append(result)
-            self._on_result(index, result)
+            checks = self._evaluator_set.checks_of(index)
+            once = partial(_regrade_run, case=case, checks=checks, observations=observations)
+            result = await _regrade(self._answers[index], case, once)
+            update = {"test_id": case.id, "tags": case.tags}
+            run_state.add(index, result.model_copy(update=update))
         await self.shutdown()
         return self.report()
 
@@ -97,13 +94,13 @@ class Rescoring:
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """Return the report of the grades so far."""
-        run, before = self._run, report_of(self._run)
+        run, before, results = self._run, report_of(self._run), self._run_state.results
         stopped = f"{plural(len(self.ungraded), 'case has', 'cases have')} no recorded response"
         is_second = is_of_second_agent(run)
         update = {
             "agent_name": before.agent_name if is_second else self._agent.name,
-            "results": self._results,
-            "summary": summarize(self._results, before.summary.wall_time_ms),
+            "results": results,
+            "summary": summarize(results, before.summary.wall_time_ms),
             "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
             "holodeck_version": holodeck.__version__,
             "interrupted": interrupted,
@@ -141,7 +138,7 @@ class RescoringSession(TestSession):
         self.rescoring = Rescoring(
             tested.agent,
             self.recorded,
-            self.redactor.redact,
+            self.redactor,
             RunTrust.of(tested.settings),
             self.selection,
             partial(self._take_result, 0),

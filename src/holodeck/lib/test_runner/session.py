@@ -4,11 +4,11 @@ import asyncio
 import shlex
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import holodeck
 from holodeck.config.loader import ConfigLoader
@@ -37,18 +37,12 @@ from holodeck.models.results.origin import RunOrigin, Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 
+if TYPE_CHECKING:
+    from holodeck.lib.records.resume import ResumedRun
+
 R = TypeVar("R", bound=Model)
 
 _REPETITIONS = ("repeat", "min_pass", "min_pass_rate")
-
-
-@dataclass(frozen=True)
-class ResumedRun:
-    """An earlier run and those of its results that are still valid."""
-
-    id: str
-    results: Mapping[int, TestResult]
-    """By the case's index in the present file."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class SessionAgent:
     agent: Agent
     settings: ExecutionConfig
     """Every value given."""
-    resumed: ResumedRun | None = None
+    resumed: "ResumedRun | None" = None
     """The earlier run that is completed."""
     backend: object | None = None
     """The agent itself as a Python object; None if its configuration says how to reach it."""
@@ -372,7 +366,7 @@ class TestSession(RunSession[TestReport]):
 
     def _print(self, shown: TestReport) -> None:
         progress = self.display.progress
-        progress.selection = shown.selection
+        progress.end(shown)
         progress.is_one_at_a_time = any(executor.is_one_at_a_time for executor in self.executors)
         comparison = self._clean("\n".join(self._comparison))
         parts = (progress.get_failures(), progress.get_summary(), comparison)

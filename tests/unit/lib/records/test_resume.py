@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from holodeck.lib.records.fingerprint import Fingerprint
-from holodeck.lib.records.run_store import Run, describe_changes, find_cases, reusable_results
+from holodeck.lib.records.resume import describe_changes, find_cases, reusable_results
+from holodeck.lib.records.run_store import Run
 from holodeck.models.records.record import CaseFinished, PlannedCase, RunHead
 from holodeck.models.test_result import Outcome
 from support.results import a_result

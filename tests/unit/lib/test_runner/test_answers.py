@@ -143,3 +143,12 @@ async def test_a_record_that_does_not_tell_its_contexts_is_graded_as_ever(tmp_pa
     unknown = replace(run, started=run.started.model_copy(update={"config": {}}))
 
     assert len(await graded(unknown, in_context(user="b"))) == 1
+
+
+async def test_secrets_of_expectations_that_were_written_since_are_not_in_the_report(tmp_path):
+    run = await recorded(tmp_path, ONE)
+    now = an_agent(ONE | {"ground_truth": "first hidden-value"})
+
+    found = await rescore(now, run, Redactor(["hidden-value"]))
+
+    assert "hidden-value" not in found.report.to_json()

@@ -8,7 +8,8 @@ from fakes import ScriptedBackend
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder
-from holodeck.lib.records.run_store import read_run, reusable_results
+from holodeck.lib.records.resume import reusable_results
+from holodeck.lib.records.run_store import read_run
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.grading.recorded import report_of

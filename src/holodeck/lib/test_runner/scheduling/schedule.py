@@ -1,8 +1,7 @@
 """Run the cases that are left, with retries and repetitions, until all have run or it stops."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,21 +12,16 @@ from holodeck.errors import ConfigError, ExecutionError
 from holodeck.lib.backends.base import AgentBackend, capabilities_of
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.reports.costs import with_cost
-from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries, with_location
-from holodeck.lib.test_runner.scheduling.stop_policy import (
-    Budget,
-    RunStopped,
-    StopPolicy,
-    StopReason,
-)
+from holodeck.lib.test_runner.case_run import FinishedRun, run_with_retries
+from holodeck.lib.test_runner.run_state import RunState, StopReason
+from holodeck.lib.test_runner.scheduling.stop_policy import Budget, RunStopped, StopPolicy
 from holodeck.models.agent import Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, TestResult
+from holodeck.models.test_result import TestResult
 
 ONE_AT_A_TIME = (
     "the cases ran one after the other in each process, because 'tap: true' cannot tell the"
@@ -71,87 +65,7 @@ def concurrency_of(
     return 1 if is_injected else MAX_SLOTS
 
 
-logger = logging.getLogger(__name__)
-
 _CANCELLED = "code under test cancelled the task of a case; let it cancel only tasks of its own"
-_ANSWERED = frozenset(Outcome) - {Outcome.AGENT_ERROR, Outcome.SKIPPED}
-
-
-class RunState:
-    """The results so far, and why the other cases are not run.
-
-    Args:
-        agent: The agent with all its cases, in the order of the file.
-        on_result: Called with each new result and the index of its case.
-        carried_over: Results of an earlier run, by the index of their case.
-        clean: Returns a result without secrets; it is called before anything else sees the result.
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        on_result: Callable[[int, TestResult], None],
-        carried_over: Mapping[int, TestResult] | None = None,
-        clean: Callable[[TestResult], TestResult] | None = None,
-    ) -> None:
-        self._agent = agent
-        self._cases = agent.test_cases or []
-        self._on_result = on_result
-        self._clean = clean
-        self._results: dict[int, TestResult] = {}
-        self.has_answers = False
-        """Whether the agent has answered any case."""
-        for index, result in (carried_over or {}).items():
-            self._keep(index, result)
-        self.stop: StopReason | None = None
-        self.stopped: str | None = None
-        """Why not every case is run, as a message; None if nothing stopped the run."""
-
-    @property
-    def results(self) -> list[TestResult]:
-        """The results there are now, in the order of the file."""
-        return [self._results[index] for index in sorted(self._results)]
-
-    @property
-    def remaining(self) -> Sequence[int]:
-        """The indexes of the cases without a result."""
-        return [index for index in range(len(self._cases)) if index not in self._results]
-
-    def case(self, index: int) -> TestCaseModel:
-        """Return the case at that index."""
-        return self._cases[index]
-
-    def result_of(self, index: int) -> TestResult | None:
-        """Return the result of the case at that index; None without a result."""
-        return self._results.get(index)
-
-    def add(self, index: int, result: TestResult) -> None:
-        """Add the result of the case at that index."""
-        result = with_location(result, self._agent, index)
-        if self._clean is not None:
-            result = self._clean(result)
-        self._keep(index, result)
-        self._on_result(index, result)
-
-    def _keep(self, index: int, result: TestResult) -> None:
-        self._results[index] = result
-        self.has_answers |= result.outcome in _ANSWERED
-
-    def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
-        """Add `row(case)` for each case left where that is not None."""
-        for index in self.remaining:
-            result = row(self._cases[index])
-            if result is not None:
-                self.add(index, result)
-
-    def skip_remaining(self, stop: StopReason) -> None:
-        """Add the cases that are left as skipped."""
-        left = len(self.remaining)
-        if left == 0:
-            return
-        self.stop, self.stopped = stop, stop.message(left)
-        logger.error("%s", self.stopped)
-        self.skip(stop.row)
 
 
 class RunningCase(Protocol):
@@ -171,7 +85,6 @@ class Lane:
     """An agent in a schedule."""
 
     agent: Agent
-    """Its prices say what a case costs."""
     run_state: RunState
     """Knows the cases that are left, and takes their results."""
     new_run: Callable[[int, TestCaseModel], RunningCase]
@@ -231,9 +144,9 @@ class Schedule:
                 self._stop_run(StopReason("budget", self._budget.refused))
         except asyncio.CancelledError:  # of the whole run, such as by Ctrl-C
             for (number, index), running in self._running.items():
-                lane, result = self._lanes[number], running.interrupted_result()
+                result = running.interrupted_result()
                 if result is not None:
-                    lane.run_state.add(index, with_cost(result, lane.agent))
+                    self._lanes[number].run_state.add(index, result)
             raise
         except BaseExceptionGroup as errors:
             first = _first(errors)
@@ -278,8 +191,7 @@ class Schedule:
                 return
             lane.on_start(case)
             finished = await self._run_case(number, index, case)
-            result = with_cost(finished.result, lane.agent)
-            lane.run_state.add(index, result)
+            result = lane.run_state.add(index, finished.result)
             self._stop_policies[number].count_refusal(
                 result, finished.refusal, is_permanent=finished.is_permanent
             )

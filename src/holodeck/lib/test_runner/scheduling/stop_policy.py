@@ -1,4 +1,4 @@
-"""Limits that end a run early (failures, refusals, budgets), and the results of cases not run."""
+"""Limits that end a run early: failures, refusals, budgets."""
 
 import asyncio
 import time
@@ -9,14 +9,14 @@ from functools import partial
 from holodeck.errors import Refusal
 from holodeck.lib.reports.costs import amount_of, calls_of, known_tokens, money, tokens_of
 from holodeck.lib.support.text import plural
-from holodeck.lib.test_runner.case_state import result_of_case
+from holodeck.lib.test_runner.run_state import StopReason
 from holodeck.models.agent import Agent
 from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
-from holodeck.models.results.outcome import ModelCost, StopKind
+from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, SkipKind, TestResult
+from holodeck.models.test_result import Outcome, TestResult
 from holodeck.models.token_usage import PriceTable
 
 MAX_REFUSALS = 3
@@ -50,23 +50,6 @@ _HTTP_PATHS: dict[Refusal, tuple[str, ...]] = {
     "request": ("backend",),
     "unreachable": ("backend", "url"),
 }
-
-
-@dataclass(frozen=True)
-class StopReason:
-    """Why no further case is run."""
-
-    kind: StopKind
-    reason: str
-
-    def message(self, left: int) -> str:
-        """Return the reason with what it means for the `left` cases without a result."""
-        cases = "other case is" if left == 1 else f"other {left} cases are"
-        return f"{self.reason}, so the {cases} not run"
-
-    def row(self, case: TestCaseModel) -> TestResult:
-        """Return the result of a case that the stopped run did not start."""
-        return skipped_result(case, self.kind, self.reason)
 
 
 class RunStopped(Exception):
@@ -184,23 +167,6 @@ def _quoted_name(result: TestResult) -> str:
 def failure_limit(settings: ExecutionConfig) -> int | None:
     """Return how many cases that do not pass stop the run; None for no limit."""
     return 1 if settings.fail_fast else settings.maxfail
-
-
-def result_if_skipped(case: TestCaseModel) -> TestResult | None:
-    """Return the result of a case with `skip`; None for any other."""
-    return None if case.skip is None else skipped_result(case, "skip", case.skip)
-
-
-def skipped_result(case: TestCaseModel, by: SkipKind, reason: str) -> TestResult:
-    """Return the result of a case that was not run."""
-    return result_of_case(
-        case,
-        passed=False,
-        outcome=Outcome.SKIPPED,
-        skipped_by=by,
-        skip_reason=reason,
-        execution_time_ms=0,
-    )
 
 
 @dataclass

@@ -9,7 +9,8 @@ from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import is_traced, propagation_headers
 from holodeck.lib.support.safe_paths import outside_is_allowed
 from holodeck.lib.test_runner.case_run import CaseSetup
-from holodeck.lib.test_runner.scheduling.schedule import Lane, RunState
+from holodeck.lib.test_runner.run_state import RunState
+from holodeck.lib.test_runner.scheduling.schedule import Lane
 from holodeck.lib.test_runner.workers.connection import LocalProcesses, Place, WorkerTask
 from holodeck.lib.test_runner.workers.pool import WorkerPool
 from holodeck.lib.test_runner.workers.ray_workers import connected

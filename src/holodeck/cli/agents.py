@@ -1,21 +1,44 @@
-"""Finds the agents and suites that the paths of a command line contain."""
+"""Finds the agents and suites that the paths of a command line contain, reads and checks them."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from holodeck import errors
+from holodeck.cli.context import CliContext
+from holodeck.cli.logs import start_logging
+from holodeck.cli.options import confirm_endpoints
 from holodeck.config.cases.suite_files import (
     DEFAULT_AGENT_FILE,
+    current_invalid_suites,
     find_agent_above,
     is_suite_file,
     is_yaml,
 )
-from holodeck.errors import ConfigError
+from holodeck.config.cases.suites import suite_name
+from holodeck.config.checks.agent import check_before_run, log_findings
+from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
+from holodeck.config.secrets import collect
+from holodeck.config.yaml.source import display_path
+from holodeck.errors import ConfigError, NothingSelected
+from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
 
+if TYPE_CHECKING:
+    from holodeck.config.checks.findings import Finding
+    from holodeck.lib.compare.against import SecondAgent
+    from holodeck.lib.selection.request import SelectionRequest
+    from holodeck.models.results.origin import Selection
+
+logger = logging.getLogger(__name__)
+
+PreviewMode = Literal["list", "plan"]
 _DATA_SUFFIXES = {".csv", ".jsonl"}
 _IGNORED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "venv"}
 
@@ -174,3 +197,108 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
             if not folder.startswith(".") and folder not in _IGNORED_FOLDERS
         )
         yield from (Path(parent, file) for file in sorted(files) if is_yaml(file))
+
+
+@dataclass(frozen=True)
+class CheckedAgent:
+    """An agent whose configuration was read and, for a run, checked."""
+
+    target: AgentTarget
+    agent: Agent
+    settings: ExecutionConfig
+    request: "SelectionRequest"
+    case_files: frozenset[Path]
+    """The files other than its own that contain test cases of it."""
+    second: "SecondAgent | None" = None
+    """The agent to compare with."""
+
+    @property
+    def events(self) -> tuple[Path | None, str]:
+        """The file for events, and where it is named."""
+        path = self.settings.path_of("events", self.agent.base_dir)
+        return path, self.settings.source_of("events")
+
+    def select(self, context: CliContext) -> "tuple[Agent, Selection | None]":
+        """Return the agent with the selected cases. Raises NothingSelected."""
+        from holodeck.cli.selection import apply_selection
+
+        return apply_selection(self.agent, self.request, self.target.path, context)
+
+
+def load_checked(
+    target: AgentTarget,
+    settings: ExecutionConfig,
+    request: "SelectionRequest",
+    context: CliContext,
+    *,
+    against: str | None = None,
+    preview_mode: PreviewMode | None = None,
+) -> CheckedAgent:
+    """Read an agent and, unless its cases are only listed, check it. Raises ConfigError.
+
+    Args:
+        target: The agent.
+        settings: Those of the command line.
+        request: Which cases are selected.
+        context: Masks the secrets of the agent from now on.
+        against: The agent to compare with; None for a run of the agent alone.
+        preview_mode: What to show instead of running; None for a run.
+    """
+    folder = Path.cwd() if target.adapter is not None else agent_file(target.path).parent
+    env = ConfigLoader().environment(folder)
+    context.protect(collect(None, env))
+    start_logging(context.verbosity, env, context.clean)
+    agent, resolved, loader = load_agent_with_config(
+        target.path, settings, target.suites, target.adapter
+    )
+    context.protect(collect(agent, env))
+    notice = loader.overridden_notice(agent, settings)
+    if notice is not None and context.is_new_notice(notice):
+        logger.warning("%s", notice)
+    findings = []
+    if preview_mode != "list":  # a list helps to fix the rest
+        findings = _check_before_run(agent, resolved)
+    second = None
+    if against is not None:
+        from holodeck.lib.compare.against import load_second_agent
+
+        second = load_second_agent(against, agent)
+        other = second.agent
+        context.protect(collect(other, ConfigLoader().environment(other.base_dir)))
+        if preview_mode != "list":
+            second.check(agent, resolved, findings)
+    if preview_mode is None:
+        for tested in (agent, *([second.agent] if second is not None else ())):
+            confirm_endpoints(tested, context)
+    cases_read = frozenset(loader.cases_read)
+    return CheckedAgent(target, agent, resolved, _request_for(request, target), cases_read, second)
+
+
+def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]":
+    """Raise ConfigError for every error that can be found without a run; log warnings."""
+    for name in type(settings).model_fields:
+        source = settings.source_of(name)
+        level = logging.DEBUG if source == "default" else logging.INFO
+        logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
+    findings = check_before_run(agent, settings)
+    log_findings(findings)
+    return findings
+
+
+def _request_for(request: "SelectionRequest", target: AgentTarget) -> "SelectionRequest":
+    """Return the request, limited to the suites whose files are the target."""
+    if not target.suites:
+        return request
+
+    left_out = current_invalid_suites()
+    errors = left_out.errors if left_out is not None else {}
+    files = [file for file in target.suites if display_path(Path(file).absolute()) not in errors]
+    if not files:
+        raise next(iter(errors.values()))
+    suites = tuple(suite_name(Path(file)) for file in files)
+    for name in request.suites:
+        if name not in suites:
+            raise NothingSelected(
+                f"--suite: no file contains the suite {name!r}{did_you_mean_or_list(name, suites)}"
+            )
+    return replace(request, suites=request.suites or suites)
