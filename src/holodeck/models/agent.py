@@ -1,5 +1,6 @@
 """The model of an agent.yaml."""
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +167,10 @@ class Agent(Model):
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
     `module:attribute` for Python code, or a mapping for a URL, a process, an MCP server
     or Python code."""
+    code: ReadPath | None = None
+    """Folder from which `python -m` would import the Python modules that are named here, such as
+    `..`, relative to `agent.yaml`. Modules beside `agent.yaml` are found without it, and so are
+    those of a project: the nearest folder above with a `pyproject.toml`, and its `src/`."""
     response_format: dict[str, Json] | ReadPath | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
@@ -193,7 +198,7 @@ class Agent(Model):
     """For other commands of HoloDeck; it has no effect here."""
 
     _base_dir: Path | None = PrivateAttr(default=None)
-    _own_dir: Path | None = PrivateAttr(default=None)
+    _own_code_folders: tuple[Path, ...] | None = PrivateAttr(default=None)
     _locator: Locator | None = PrivateAttr(default=None)
 
     @property
@@ -207,7 +212,17 @@ class Agent(Model):
 
         It differs from `base_dir` only if the agent runs the test cases of another file.
         """
-        return self._own_dir or self.base_dir
+        return self.own_code_folders[0]
+
+    @property
+    def code_folders(self) -> tuple[Path, ...]:
+        """Where modules are looked for first: `base_dir`, and the folder that `code` names."""
+        return self.base_dir, *(() if self.code is None else (self.base_dir / self.code,))
+
+    @property
+    def own_code_folders(self) -> tuple[Path, ...]:
+        """Where modules of the agent itself are looked for first; see `own_dir`."""
+        return self._own_code_folders or self.code_folders
 
     @property
     def has_base_dir(self) -> bool:
@@ -223,7 +238,9 @@ class Agent(Model):
     def moved(self, old: Path, new: Path) -> "Agent":
         """Return the agent with relative paths inside `old` starting from the copy of it, `new`."""
         copy = self.with_base_dir(new / self.base_dir.relative_to(old))
-        copy._own_dir = new / self.own_dir.relative_to(old)  # noqa: SLF001 - as above
+        folders = [Path(os.path.normpath(folder)) for folder in self.own_code_folders]
+        moved = tuple(new / folder.relative_to(old) for folder in folders)
+        copy._own_code_folders = moved  # noqa: SLF001 - as above
         return copy
 
     def with_locator(self, locator: Locator | None) -> "Agent":
@@ -235,7 +252,7 @@ class Agent(Model):
     def with_agent_of(self, other: "Agent", keys: Collection[str] = AGENT_KEYS) -> "Agent":
         """Return these tests and settings with the agent that `keys` of `other` describe."""
         copy = self.model_copy(update={key: getattr(other, key) for key in AGENT_KEYS})
-        copy._own_dir = other.own_dir  # noqa: SLF001 - a copy of its own class
+        copy._own_code_folders = other.own_code_folders  # noqa: SLF001 - a copy of its own class
         locators = other._locator, self._locator  # noqa: SLF001
         copy._locator = ReplacedAgentLocator(keys, *locators)  # noqa: SLF001
         return copy

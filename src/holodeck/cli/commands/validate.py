@@ -27,6 +27,7 @@ from holodeck.lib.support.safe_paths import inputs_noted
 from holodeck.lib.support.text import plural, shorten
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.ui.live import echo, protected_streams
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.backend import ProcessBackendConfig
@@ -168,7 +169,7 @@ def _contents(agent: Agent) -> str:
     return ", ".join(counts)
 
 
-def describe_agent(agent: str | ProcessBackendConfig, folder: Path) -> AgentDescription:
+def describe_agent(agent: str | ProcessBackendConfig, folder: CodeFolders) -> AgentDescription:
     """Return what the agent of `module:attribute`, or of a process, is.
 
     It is loaded and closed, not called. Raises ConfigError or BackendInitError.
@@ -197,7 +198,7 @@ def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:
     named = process or agent.target
     if named is not None:
         try:
-            found = describe_agent(named, agent.own_dir)
+            found = describe_agent(named, agent.own_code_folders)
             lines.append(f"loaded {agent.target or 'the process'}: {found}")
         except ConfigError as error:
             context.config_error(("backend",), error)
@@ -207,7 +208,7 @@ def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:
         if not isinstance(tool, FunctionTool):
             continue
         try:
-            loaded = load_function_tool(tool, agent.own_dir)
+            loaded = load_function_tool(tool, agent.own_code_folders)
             parameters = ", ".join(loaded.parameters.get("properties", {}))
             lines.append(f"loaded the tool {loaded.name}({parameters})")
         except ConfigError as error:
@@ -216,7 +217,7 @@ def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:
         if metric.user_code is None or not metric.enabled:
             continue
         try:
-            load_callable(metric.user_code, agent.base_dir, location="")
+            load_callable(metric.user_code, agent.code_folders, location="")
             lines.append(f"loaded the metric {metric.user_code}")
         except ConfigError as error:
             context.config_error(path, error)

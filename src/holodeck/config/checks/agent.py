@@ -133,6 +133,13 @@ def _check_litellm(context: CheckContext) -> None:
         context.config_error(path, MissingExtra("litellm", f"the provider {model.provider.value}"))
 
 
+def _check_code(context: CheckContext) -> None:
+    agent = context.agent
+    for folder in dict.fromkeys([*agent.code_folders[1:], *agent.own_code_folders[1:]]):
+        if not folder.is_dir():
+            context.error(("code",), f"folder not found: {folder}")
+
+
 def _check_backend(context: CheckContext) -> None:
     backend = context.agent.backend
     if isinstance(backend, HttpBackendConfig | A2aBackendConfig):
@@ -148,12 +155,12 @@ def _check_backend(context: CheckContext) -> None:
 
 def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
     if isinstance(backend, PythonBackendConfig):
-        path, folder = ("backend", "target"), context.agent.own_dir
-        check_target(context, backend.target, path, "backend.target", folder)
+        path, folders = ("backend", "target"), context.agent.own_code_folders
+        check_target(context, backend.target, path, "backend.target", folders)
         return
     check_name(backend)
     if ":" in backend:
-        check_target(context, backend, ("backend",), "backend", context.agent.own_dir)
+        check_target(context, backend, ("backend",), "backend", context.agent.own_code_folders)
 
 
 def _check_keys_without_effect(context: CheckContext) -> None:
@@ -384,6 +391,7 @@ AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_model,
     _check_api_keys,
     _check_litellm,
+    _check_code,
     _check_backend,
     _check_keys_without_effect,
     _check_written_paths,
@@ -404,6 +412,7 @@ AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
 
 KEY_CHECKS: dict[str, Callable[[CheckContext], None]] = {
     "model": _check_model,
+    "code": _check_code,
     "backend": _check_backend,
     "instructions": _check_instructions,
     "response_format": _check_response_format,

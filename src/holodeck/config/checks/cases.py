@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.config.cases.rows import load_history
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
-from holodeck.config.checks.programs import find_definition, require_target
+from holodeck.config.checks.programs import definition_of, require_target
 from holodeck.config.checks.tools import check_tool_names
 from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
@@ -150,7 +150,7 @@ def _check_script(context: CheckContext, case: TestCaseModel, path: KeyPath) -> 
     for number, step in enumerate(case.script or ()):
         if step_kind(step) == "call":
             with context.reporting((*path, "script", number, "call")):
-                require_target(step_value(step), context.agent.base_dir, "call")
+                require_target(step_value(step), context.agent.code_folders, "call")
 
 
 def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -317,13 +317,11 @@ def _reason_no_history(agent: Agent) -> str | None:
 
 def _definition(agent: Agent) -> ast.AST | None:
     """Return what `module:attribute` names beside the agent.yaml; None if unknown."""
-    target = agent.target
-    if target is None:
+    if agent.target is None:
         return None
-    module, _, name = target.partition(":")
     try:
-        return find_definition(f"{module.replace('.', '/')}.py", name, agent.base_dir, "")
-    except ConfigError:  # reported elsewhere, or an installed module
+        return definition_of(agent.target, agent.own_code_folders, "")
+    except ConfigError:  # reported elsewhere
         return None
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,6 +23,7 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.support.patterns import compile_pattern, passes_every_text
 from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.models.metrics.base import ClassMetric, MetricSettings
 from holodeck.models.metrics.deepeval import GEvalMetric
 from holodeck.models.metrics.judge import JudgeMetric
@@ -52,18 +52,18 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
         with context.reporting(metric_path):
             if metric.user_code is not None:
                 check_target(
-                    context, metric.user_code, metric_path, "metric", context.agent.base_dir
+                    context, metric.user_code, metric_path, "metric", context.agent.code_folders
                 )
                 _check_judge_of_grader(context, metric, metric_path)
             elif metric.python_targets:  # building the metric would run the user's code
                 for key, target in metric.python_targets.items():
                     check_target(
-                        context, target, (*metric_path, *key), "metric", context.agent.base_dir
+                        context, target, (*metric_path, *key), "metric", context.agent.code_folders
                     )
                 _check_arguments(context, metric, metric_path)
                 asks_judge = False  # only the run knows
             else:
-                evaluator = build_evaluator(metric, context.agent.base_dir, location="")
+                evaluator = build_evaluator(metric, context.agent.code_folders, location="")
                 context.inputs.register(metric, evaluator)
                 asks_judge = evaluator.asks_judge
             if asks_judge and judge_model_of(context.agent, metric) is None:
@@ -78,7 +78,7 @@ def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPat
     target = metric.python_targets.get(("class",))
     if target is None or not isinstance(metric, ClassMetric):
         return
-    known = arguments_of_class(target, context.agent.base_dir, "metric")
+    known = arguments_of_class(target, context.agent.code_folders, "metric")
     if known is None:
         return
     for name in metric.args:
@@ -92,7 +92,7 @@ def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPat
 
 def _check_judge_of_grader(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
     """Check that a grader beside the agent.yaml takes a judge if, and only if, it gets one."""
-    names = parameters_of_target(metric.user_code or "", context.agent.base_dir, "metric")
+    names = parameters_of_target(metric.user_code or "", context.agent.code_folders, "metric")
     if names is None:
         return
     if needs_judge(metric) and "judge" not in names:
@@ -107,14 +107,14 @@ def _check_judge_of_grader(context: CheckContext, metric: MetricSettings, path: 
 
 
 def check_target(
-    context: CheckContext, target: str, path: KeyPath, kind: str, folder: Path
+    context: CheckContext, target: str, path: KeyPath, kind: str, folders: CodeFolders
 ) -> None:
-    """Check that `module:attribute` exists, perhaps in `folder`.
+    """Check that `module:attribute` exists, perhaps in `folders`.
 
     Raises ConfigError if it certainly does not.
     """
-    require_target(target, folder, kind)
-    warning = import_warning(target, folder)
+    require_target(target, folders, kind)
+    warning = import_warning(target, folders)
     if warning is not None:
         context.warning(path, warning)
 

@@ -15,10 +15,11 @@ from holodeck.config.secrets import secrets_in_arguments
 from holodeck.config.yaml.source import KeyPath, read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.redact import MIN_SECRET_LENGTH
-from holodeck.lib.support.safe_paths import file_inside, is_file
+from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.support.trust import require_nameable
-from holodeck.lib.user_code.code_root import code_roots
+from holodeck.lib.user_code.code_root import CodeFolders, code_roots, folders_of
+from holodeck.lib.user_code.registry import module_place
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.tool import McpTool, is_loopback
 
@@ -37,18 +38,32 @@ def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.
     raise ConfigError(location, f"{file} does not define {name!r}{did_you_mean(name, bindings)}")
 
 
-def require_target(target: str, base_dir: Path, location: str) -> None:
+def definition_of(target: str, base_dir: CodeFolders, location: str) -> ast.AST | None:
+    """Return the node that defines `module:name` in a file here; None if that is unknown.
+
+    Raises ConfigError if a file here should define it, and does not.
+    """
+    module, _, attribute = target.partition(":")
+    place = module_place(module, base_dir)
+    if place is None:
+        return None
+    folder, file = place
+    name, _, inner = attribute.partition(".")
+    node = find_definition(str(file), name, folder, location)
+    return None if inner else node
+
+
+def require_target(target: str, base_dir: CodeFolders, location: str) -> None:
     """Raise ConfigError if `module:attribute` must not be named, or is neither beside the
     agent.yaml, nor in the project around it, nor installed.
 
     For an installed module, only its package is looked up: more would run its code.
     """
-    module, _, attribute = target.partition(":")
-    file = _file_of(module, base_dir)
-    if file is not None:
-        find_definition(file, attribute.partition(".")[0], base_dir, location)
+    module = target.partition(":")[0]
+    if module_place(module, base_dir) is not None:
+        definition_of(target, base_dir, location)
         return
-    require_nameable(module, base_dir, location)
+    require_nameable(module, folders_of(base_dir)[0], location)
     if (top := module.partition(".")[0]) in sys.modules or _spec_of(top) is not None:
         return
     roots = [str(root) for root in code_roots(base_dir)]
@@ -57,11 +72,12 @@ def require_target(target: str, base_dir: Path, location: str) -> None:
         raise ConfigError(
             location,
             f"module not found: there is no {stem}.py beside the agent.yaml, and no such module is"
-            " installed, or beside a pyproject.toml in a folder above",
+            " installed, or beside a pyproject.toml in a folder above; write 'code: …', the folder"
+            " from which 'python -m' would import it, such as '..'",
         )
 
 
-def require_definition(target: str, base_dir: Path, location: str) -> None:
+def require_definition(target: str, base_dir: CodeFolders, location: str) -> None:
     """Raise ConfigError if `module:attribute` is malformed, or a file here does not define it.
 
     Unlike `require_target`, it does not know which modules are installed.
@@ -72,20 +88,19 @@ def require_definition(target: str, base_dir: Path, location: str) -> None:
         raise ConfigError(
             location, f"{target!r} is not 'module:object', such as 'support:agent' for support.py"
         )
-    file = _file_of(module, base_dir)
-    if file is None:
+    if module_place(module, base_dir) is None:
         require_nameable(module, None, location)
     else:
-        find_definition(file, attribute.partition(".")[0], base_dir, location)
+        definition_of(target, base_dir, location)
 
 
-def import_warning(target: str, base_dir: Path) -> str | None:
+def import_warning(target: str, base_dir: CodeFolders) -> str | None:
     """Return why importing `module:attribute` from an installed package will probably fail.
 
     This is only a warning: importing a package may define names that its files do not show.
     """
     module, _, attribute = target.partition(":")
-    if _file_of(module, base_dir) is not None:
+    if module_place(module, base_dir) is not None:
         return None
     package, *parts = module.split(".")
     spec = _spec_of(package)
@@ -122,22 +137,14 @@ def parameter_names(function: ast.AST | None) -> list[str] | None:
     return [arg.arg for arg in (*arguments.args, *arguments.kwonlyargs)]
 
 
-def parameters_of_target(target: str, base_dir: Path, location: str) -> list[str] | None:
+def parameters_of_target(target: str, base_dir: CodeFolders, location: str) -> list[str] | None:
     """Return the parameters of `module:function` in a file here; None if they are unknown."""
-    module, _, name = target.partition(":")
-    file = _file_of(module, base_dir)
-    if file is None or "." in name:
-        return None
-    return parameter_names(find_definition(file, name, base_dir, location))
+    return parameter_names(definition_of(target, base_dir, location))
 
 
-def arguments_of_class(target: str, base_dir: Path, location: str) -> list[str] | None:
+def arguments_of_class(target: str, base_dir: CodeFolders, location: str) -> list[str] | None:
     """Return the arguments of `module:Class` in a file here; None if they are unknown."""
-    module, _, name = target.partition(":")
-    file = _file_of(module, base_dir)
-    if file is None or "." in name:
-        return None
-    found = find_definition(file, name, base_dir, location)
+    found = definition_of(target, base_dir, location)
     if not isinstance(found, ast.ClassDef) or found.decorator_list:
         return None
     names = parameter_names(_bindings(found.body).get("__init__"))
@@ -170,13 +177,6 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
             case ast.If() | ast.Try() | ast.With():
                 found |= _bindings(_nested_statements(node))
     return found
-
-
-def _file_of(module: str, base_dir: Path) -> str | None:
-    """Return the file of a module beside the agent.yaml, or None if there is none."""
-    stem = Path(*module.split("."))
-    candidates = (stem.with_suffix(".py"), stem / "__init__.py")
-    return next((str(file) for file in candidates if is_file(base_dir / file)), None)
 
 
 def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
@@ -263,7 +263,8 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
         check_program(context, backend.python, base_dir, ("backend", "python"), _path_of(backend))
     if backend.target is not None:
         with context.reporting(("backend", "target")):
-            require_definition(backend.target, base_dir, "backend.target")
+            folders = (*context.agent.own_code_folders, folder)
+            require_definition(backend.target, folders, "backend.target")
 
 
 def warn_of_visible_secrets(context: CheckContext, arguments: Sequence[str], path: KeyPath) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.user_code.code_root import CodeFolders, folders_of
 from holodeck.lib.user_code.raised import with_location
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
@@ -85,7 +86,7 @@ class BackendSelector:
             allow_side_effects: Whether tools with side effects run; `execution` may allow it, too.
             execution: Time limits and retries; their defaults if not given.
             force_ingest: Passed to the built-in agent.
-            base_dir: Folder of the agent's modules; by default the agent's own folder.
+            base_dir: Folder of the agent's modules; by default the agent's own, and its `code`.
 
         Raises:
             BackendInitError: The agent cannot be built or reached at all.
@@ -99,7 +100,8 @@ class BackendSelector:
             execution = execution or ExecutionConfig()
             execution = execution.model_copy(update={"allow_side_effects": True})
         try:
-            backend = _build(agent, execution, base_dir or agent.own_dir, force_ingest=force_ingest)
+            code = base_dir or agent.own_code_folders
+            backend = _build(agent, execution, code, force_ingest=force_ingest)
         except HoloDeckError:
             raise
         except Exception as error:
@@ -124,7 +126,7 @@ def check_name(name: str) -> None:
 
 
 def _build(
-    agent: Agent, execution: ExecutionConfig | None, base_dir: Path, *, force_ingest: bool
+    agent: Agent, execution: ExecutionConfig | None, code: CodeFolders, *, force_ingest: bool
 ) -> AgentBackend:
     backend = agent.backend or DEFAULT
     made: AgentBackend
@@ -136,16 +138,16 @@ def _build(
     elif isinstance(backend, str):
         check_name(backend)
         target = backend if ":" in backend else BACKENDS.load(backend, location="backend")
-        made = _ALSO.load("python")(target, base_dir, execution)
+        made = _ALSO.load("python")(target, code, execution)
     elif isinstance(backend, PythonBackendConfig):
         run_no_agents = backend.tools_run_no_agents
-        options = (backend.target, base_dir, execution, backend.scope)
+        options = (backend.target, code, execution, backend.scope)
         made = _ALSO.load("python")(*options, tools_run_no_agents=run_no_agents)
     elif isinstance(backend, ProcessBackendConfig):
         taps = _ALSO.load("taps")() if backend.tap else None
-        made = BACKENDS.load(backend.type)(backend, base_dir, execution, taps)
+        made = BACKENDS.load(backend.type)(backend, code, execution, taps)
     elif isinstance(backend, McpBackendConfig):
-        made = BACKENDS.load(backend.type)(backend, base_dir, execution)
+        made = BACKENDS.load(backend.type)(backend, folders_of(code)[0], execution)
     else:
         made = BACKENDS.load(backend.type)(backend, execution)
     if isinstance(backend, HttpBackendConfig | PythonBackendConfig) and backend.tap:

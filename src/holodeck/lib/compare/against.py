@@ -149,7 +149,7 @@ class _CommandLine:
 
 def have_modules_of_one_name(first: Agent, second: Agent) -> bool:
     """Whether the agents import modules of the same name from different folders."""
-    if first.own_dir.resolve() == second.own_dir.resolve():
+    if code_roots(first.own_code_folders) == code_roots(second.own_code_folders):
         return False
     ours, theirs = _code_of(first), _code_of(second)
     return any(theirs.get(name, file) != file for name, file in ours.items())
@@ -159,10 +159,10 @@ def _code_of(agent: Agent) -> dict[Path, Path]:
     """Return the files that an agent runs in this process, by their path below a code root."""
     backend = agent.backend
     target = backend.target if isinstance(backend, PythonBackendConfig) else backend
-    file = module_file(target, agent.own_dir) if target and isinstance(target, str) else None
+    roots = code_roots(agent.own_code_folders)
+    file = module_file(target, roots) if target and isinstance(target, str) else None
     files = [] if file is None else [file]
     files += [agent.own_dir / tool.file for tool in agent.tools or () if tool.type == "function"]
-    roots = code_roots(agent.own_dir)
     code: dict[Path, Path] = {}
     for path in files:
         sources = imports_of(path.resolve(), roots).files

@@ -6,7 +6,6 @@ import typing
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
@@ -20,6 +19,7 @@ from holodeck.lib.judging.judge import Messages
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, did_you_mean_or_list, one_line
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.metrics.azure import AzureClassMetric
 
@@ -55,7 +55,7 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
     libraries = ("azure.ai.evaluation",)
     PARAM_SPEC = takes(optional=_INPUTS)
 
-    def __init__(self, *, base_dir: Path | None = None, **options: Any) -> None:
+    def __init__(self, *, base_dir: CodeFolders | None = None, **options: Any) -> None:
         self._base_dir = base_dir
         super().__init__(**options)
 
@@ -130,7 +130,7 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
         return score if score.passed is False else super()._decide(score)
 
 
-def _find_class(name: str, base_dir: Path | None, library: LibraryClasses) -> type[Any]:
+def _find_class(name: str, base_dir: CodeFolders | None, library: LibraryClasses) -> type[Any]:
     """Return the evaluator class. Raises ConfigError."""
     if ":" in name:
         value = load_attribute(name, base_dir, location="class")

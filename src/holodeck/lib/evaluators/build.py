@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra
@@ -19,7 +18,7 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.user_code.code_root import importing_grader
+from holodeck.lib.user_code.code_root import CodeFolders, importing_grader
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 def build_evaluator(
     metric: MetricSettings,
-    base_dir: Path | None = None,
+    base_dir: CodeFolders | None = None,
     *,
     location: str = "evaluations",
     judge: Judge | None = None,

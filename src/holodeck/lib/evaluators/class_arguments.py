@@ -2,11 +2,11 @@
 
 import inspect
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.metrics.base import python_target
 
@@ -16,7 +16,7 @@ def class_arguments(
     args: Mapping[str, Any],
     *,
     ours: Mapping[str, str],
-    base_dir: Path | None,
+    base_dir: CodeFolders | None,
 ) -> dict[str, Any]:
     """Return the arguments, with the objects that `{python: "module:object"}` names.
 

@@ -36,6 +36,7 @@ from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
 from holodeck.lib.processes.threads import LoopThread, RunLoop
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import (
+    CodeFolders,
     code_roots,
     files_of_agents,
     importing_grader,
@@ -65,7 +66,7 @@ class GraderCall:
 
     target: str
     """`module:callable`."""
-    base_dir: Path
+    base_dir: CodeFolders
     threshold: float | None
     retry_config: RetryConfig
 
@@ -78,7 +79,7 @@ class NotSendable(Exception):
     """What the grader is called with cannot be sent to another process."""
 
 
-def may_run_elsewhere(target: str, base_dir: Path) -> bool:
+def may_run_elsewhere(target: str, base_dir: CodeFolders) -> bool:
     """Whether a grader of the agent's folder gives the same verdict in another process.
 
     One that shares a module with the agent or with other code of this process has to run here:

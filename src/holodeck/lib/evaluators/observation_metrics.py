@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
@@ -29,6 +28,7 @@ from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, is_blank
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.metrics.text import LatencyMetric
 
@@ -54,7 +54,7 @@ class CustomEvaluator(BaseEvaluator):
         target: str | Callable[[Observation], Any],
         threshold: float | None = None,
         *,
-        base_dir: Path | None = None,
+        base_dir: CodeFolders | None = None,
         asks_judge: bool = False,
         judge: Judge | None = None,
         timeout: float | None = METRIC_S,

@@ -155,20 +155,20 @@ class CheckedJudge:
         return write_checks(folder, checks.model_copy(update=update))
 
     def _look_keeper(self, metric: MetricSettings | str) -> LookKeeper:
-        folder, known = self.agent.base_dir, dict[str | None, str]()
+        folders, known = self.agent.code_folders, dict[str | None, str]()
 
         def settings_of(label: Label) -> str:
             if label.criterion not in known:
                 asked = metric
                 if isinstance(metric, JudgeMetric):
                     asked = with_one_criterion(metric, label)
-                known[label.criterion] = hash_settings(asked, self.llm, folder)
+                known[label.criterion] = hash_settings(asked, self.llm, folders)
             return known[label.criterion]
 
         return LookKeeper(
-            find_log(read_checks(folder), _name_of(metric), self.judge.name),
-            hash_settings(metric, self.llm, folder),
-            fingerprint_of_judge(metric, self.llm, folder),
+            find_log(read_checks(self.agent.base_dir), _name_of(metric), self.judge.name),
+            hash_settings(metric, self.llm, folders),
+            fingerprint_of_judge(metric, self.llm, folders),
             settings_of,
         )
 
@@ -179,7 +179,7 @@ class CheckedJudge:
         return MetricCheck(
             metric=_name_of(metric),
             judge=self.judge.name,
-            fingerprint=fingerprint_of_judge(metric, self.llm, self.agent.base_dir),
+            fingerprint=fingerprint_of_judge(metric, self.llm, self.agent.code_folders),
             verdict=gate.verdict,
             good_labels=gate.good,
             bad_labels=gate.bad,

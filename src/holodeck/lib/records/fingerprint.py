@@ -46,9 +46,9 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
     without_metrics = _hash_value(
         {name: value for name, value in parts.items() if name != "metrics"}
     )
-    cases, folder = agent.test_cases or [], agent.base_dir
+    cases, folders = agent.test_cases or [], agent.code_folders
     own_hashes = [
-        _hash_case(case, values, folder)
+        _hash_case(case, values, folders)
         for case, values in zip(cases, dump_cases(agent), strict=True)
     ]
     hashes = [
@@ -102,27 +102,27 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
             response_format,
             "" if schema_file is None else _hash_file(schema_file, folder),
         ],
-        "metrics": [config.get("evaluations"), *_hash_metric_code(metrics, agent.base_dir)],
+        "metrics": [config.get("evaluations"), *_hash_metric_code(metrics, agent.code_folders)],
     }
 
 
-def _hash_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> str:
+def _hash_case(case: TestCaseModel, values: Mapping[str, Any], folders: Sequence[Path]) -> str:
     """Return the hash of a case alone, whatever the agent."""
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT_KEYS}
     parts = [case, *(turn for _, turn in case.checked_turns)]
     files = [
-        _hash_file(file.path, folder)
+        _hash_file(file.path, folders[0])
         for part in parts
         for file in part.files or []
         if file.path is not None
     ]
     if isinstance(case.history, TranscriptFile):
-        files.append(_hash_file(case.history.file, folder))
+        files.append(_hash_file(case.history.file, folders[0]))
     digests = [
         _to_text(relevant),
         *files,
-        *_hash_metric_code(case.own_metrics, folder),
-        *_hash_code(case.called_functions, folder),
+        *_hash_metric_code(case.own_metrics, folders),
+        *_hash_code(case.called_functions, folders),
     ]
     return _hash_text("\0".join(digests))
 
@@ -133,7 +133,7 @@ def _hash_agent(agent: Agent) -> list[str]:
     if isinstance(backend, ProcessBackendConfig | McpBackendConfig) and backend.command is not None:
         start = Path(backend.cwd or "")
         return [_hash_file(start / argument, folder) for argument in backend.command]
-    return _hash_code([agent.target], folder)
+    return _hash_code([agent.target], agent.own_code_folders)
 
 
 def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
@@ -155,19 +155,19 @@ def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
     return hashes
 
 
-def _hash_metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:
+def _hash_metric_code(metrics: Sequence[MetricSettings], folders: Sequence[Path]) -> list[str]:
     own = [target for metric in metrics for target in metric.python_targets.values()]
-    return _hash_code([*(metric.user_code for metric in metrics), *own], folder)
+    return _hash_code([*(metric.user_code for metric in metrics), *own], folders)
 
 
-def _hash_code(targets: Iterable[object], folder: Path) -> list[str]:
-    """Hash the files beside the agent.yaml of each `module:attribute`."""
+def _hash_code(targets: Iterable[object], folders: Sequence[Path]) -> list[str]:
+    """Hash the files of each `module:attribute` beside the agent.yaml, and in its `code`."""
     modules = [
         target.partition(":")[0] for target in targets if isinstance(target, str) and ":" in target
     ]
     stems = [Path(*module.split(".")) for module in modules]
     files = [file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")]
-    return [_hash_file(file, folder) for file in files]
+    return [_hash_file(file, folder) for folder in folders for file in files]
 
 
 def _hash_file(path: str | Path, folder: Path) -> str:

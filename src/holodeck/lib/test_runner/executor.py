@@ -177,7 +177,7 @@ class TestExecutor:
             return None if factory is None else backend_of(factory)
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
-        return CallableBackend(agent, self.agent_config.base_dir, self.config)
+        return CallableBackend(agent, self.agent_config.code_folders, self.config)
 
     @property
     def cases(self) -> Sequence[TestCaseModel]:

@@ -18,11 +18,11 @@ from holodeck.errors import ConfigError
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.tools.base import Tool, ToolArgumentError
-from holodeck.lib.user_code.code_root import import_file
+from holodeck.lib.user_code.code_root import CodeFolders, import_file
 from holodeck.models.tool import FunctionTool
 
 
-def load_function_tool(config: FunctionTool, base_dir: Path) -> Tool:
+def load_function_tool(config: FunctionTool, base_dir: CodeFolders) -> Tool:
     """Return the tool of a configuration; its file is imported, which runs it.
 
     Arguments are checked against the annotations, even where the agent.yaml gives the schema. A

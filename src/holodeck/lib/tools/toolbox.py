@@ -322,7 +322,7 @@ def _finish(tool: Tool, config: ToolConfig, context: ToolContext) -> Tool:
 
 def _build(config: ToolConfig, context: ToolContext) -> Tool | ToolSource:
     if isinstance(config, FunctionTool):
-        return _finish(load_function_tool(config, context.base_dir), config, context)
+        return _finish(load_function_tool(config, context.agent.own_code_folders), config, context)
     return SOURCES.load(config.type)(config, context)
 
 

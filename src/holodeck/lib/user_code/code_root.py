@@ -1,10 +1,11 @@
 """Import the user's Python files from a code root, as `python -m` does, and read what they import.
 
-While a file is imported, the folder of its agent.yaml and its own folder come first in `sys.path`,
-after the standard library: a `calendar.py` in the folder breaks nothing. From then on they come
-last, for imports inside functions. The nearest folder above with a `pyproject.toml`, and its `src`,
-are last throughout. A module has the name by which the user's code imports it, so that no file is
-loaded twice. Where two folders have modules of one name, those of the latest import are found.
+While a file is imported, the folder of its agent.yaml, the one that its key `code` names, and the
+file's own folder come first in `sys.path`, after the standard library: a `calendar.py` there breaks
+nothing. From then on they come last, for imports inside functions. The nearest folder above with a
+`pyproject.toml`, and its `src`, come after installed packages throughout. A module has the name by
+which the user's code imports it, so that no file is loaded twice. Where two folders have modules of
+one name, those of the latest import are found.
 """
 
 import ast
@@ -31,6 +32,10 @@ from holodeck.lib.support.text import describe
 from holodeck.lib.support.trust import refuse_untrusted_code
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.asserts import AssertLoader
+from holodeck.lib.user_code.raised import is_users_file
+
+CodeFolders = Path | tuple[Path, ...]
+"""Where modules are looked for first: the folder of an agent.yaml, and that of its key `code`."""
 
 _PROJECT = "pyproject.toml"
 _STANDARD = frozenset(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
@@ -75,9 +80,16 @@ def is_imported_by_others(files: Collection[Path]) -> bool:
     )
 
 
-def code_roots(folder: Path) -> tuple[Path, ...]:
-    """Return where modules of an agent in this folder are looked for, besides installed ones."""
-    return folder.resolve(), *_project_roots(folder)
+def folders_of(code: CodeFolders) -> tuple[Path, ...]:
+    """Return the folders, the one of the agent.yaml first."""
+    return (code,) if isinstance(code, Path) else code
+
+
+def code_roots(code: CodeFolders) -> tuple[Path, ...]:
+    """Return where modules of an agent are looked for, besides installed ones."""
+    folders = folders_of(code)
+    roots = (*(folder.resolve() for folder in folders), *_project_roots(folders[0]))
+    return tuple(dict.fromkeys(roots))
 
 
 def _project_roots(folder: Path) -> list[Path]:
@@ -95,20 +107,27 @@ def path_for_children() -> list[str]:
     return [entry for entry in sys.path if entry not in _added]
 
 
-def import_installed(name: str, folder: Path | None) -> ModuleType:
-    """Return a module of the project around the folder, or an installed one."""
-    with _lock, _search_path([], [] if folder is None else _project_roots(folder)):
-        return importlib.import_module(name)
+def import_installed(name: str, folders: Sequence[Path]) -> ModuleType:
+    """Return an installed module, or one of the project around the first folder."""
+    roots = _project_roots(folders[0]) if folders else []
+    with _lock, _search_path([], roots):
+        _forget_others(roots)
+        module = importlib.import_module(name)
+    file = getattr(module, "__file__", None)
+    if file is not None and is_users_file(file) and not _is_for_grader():
+        _of_agents[Path(file).resolve()] = code_roots(tuple(folders)) if folders else ()
+    return module
 
 
-def import_file(path: Path, within: Path) -> ModuleType:
+def import_file(path: Path, within: CodeFolders) -> ModuleType:
     """Return the module of a Python file; the same one until the file changes.
 
-    A relative path starts from `within`, and the file must be in that folder. Raises ConfigError,
-    with the line of the file where the import failed.
+    A relative path starts from the first folder of `within`, and the file must be in it. Raises
+    ConfigError, with the line of the file where the import failed.
     """
+    folders = folders_of(within)
     refuse_untrusted_code(str(path))
-    file = file_inside(path, within)
+    file = file_inside(path, folders[0])
     note_user_code()
     if not _is_for_grader():
         _of_agents[file] = code_roots(within)
@@ -117,15 +136,15 @@ def import_file(path: Path, within: Path) -> ModuleType:
         if file not in _modules or _modules[file][0] != mtime_ns:
             if file in _modules:
                 _forget(_modules.pop(file)[1].__name__)
-            _modules[file] = mtime_ns, _import(file, path, within.resolve())
+            _modules[file] = mtime_ns, _import(file, path, [each.resolve() for each in folders])
         return _modules[file][1]
 
 
-def _import(file: Path, path: Path, folder: Path) -> ModuleType:
-    root, name = module_location(Path(os.path.normpath(folder / path)), folder)
+def _import(file: Path, path: Path, folders: Sequence[Path]) -> ModuleType:
+    root, name = module_location(Path(os.path.normpath(folders[0] / path)), folders[0])
     beside = [] if _is_package(file.parent) else [file.parent]
-    first = list(dict.fromkeys([root, folder, *beside]))
-    with _search_path(first, _project_roots(folder)):
+    first = list(dict.fromkeys([root, *folders, *beside]))
+    with _search_path(first, _project_roots(folders[0])):
         _forget_others(first)
         if _is_taken(name, root):
             name = f"_holodeck_file_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
@@ -162,13 +181,15 @@ def _is_package(folder: Path) -> bool:
 
 @contextmanager
 def _search_path(first: Sequence[Path], last: Sequence[Path]) -> Iterator[None]:
-    """Search the folders `first` before others within the block, and after them from then on."""
+    """Search the folders `first` before installed packages within the block, and after them from
+    then on; the folders `last` are searched after them throughout.
+    """
     before, loaded = [*sys.path], set(sys.modules)
     ours = [str(folder) for folder in first]
     later = [str(folder) for folder in last]
     standard = [entry for entry in before if entry in _STANDARD or _is_part_of_standard(entry)]
-    others = [entry for entry in before if entry not in {*standard, *ours}]
-    inside = [*standard, *ours, *others, *(entry for entry in later if entry not in others)]
+    others = [entry for entry in before if entry not in {*standard, *ours, *_added}]
+    inside = [*standard, *dict.fromkeys([*ours, *others, *later, *_added])]
     sys.path[:] = inside
     importlib.invalidate_caches()
     try:
@@ -177,7 +198,7 @@ def _search_path(first: Sequence[Path], last: Sequence[Path]) -> Iterator[None]:
         _imported.update(sys.modules.keys() - loaded)
         added = [entry for entry in sys.path if entry not in inside]  # by the user's code
         users = [entry for entry in before if entry not in _added]
-        mine = [entry for entry in [*ours, *_added, *later] if entry not in users]
+        mine = [entry for entry in [*ours, *later, *_added] if entry not in users]
         _added[:] = dict.fromkeys(mine)
         sys.path[:] = [*added, *users, *_added]
 

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
 from holodeck.lib.processes.process_exit import note_user_code
+from holodeck.lib.support.safe_paths import is_file
 from holodeck.lib.support.text import describe, did_you_mean
 from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable, require_own
-from holodeck.lib.user_code.code_root import import_file, import_installed
+from holodeck.lib.user_code.code_root import (
+    CodeFolders,
+    folders_of,
+    import_file,
+    import_installed,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -35,7 +41,7 @@ class Registry(Generic[T]):
         """Return the names of the table, in its order."""
         return tuple(self._table)
 
-    def load(self, name: str, *, location: str = "", base_dir: Path | None = None) -> T:
+    def load(self, name: str, *, location: str = "", base_dir: CodeFolders | None = None) -> T:
         """Return the value of a name of the table, an entry point, or `module:attribute`.
 
         Errors begin with `where`, the location of the name. A module file in `base_dir` takes
@@ -72,7 +78,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def load_callable(
-    target: str, base_dir: Path | None = None, *, location: str = "callable"
+    target: str, base_dir: CodeFolders | None = None, *, location: str = "callable"
 ) -> Callable[..., Any]:
     """Return the callable that `module:attribute` names. Raises ConfigError."""
     value = load_attribute(target, base_dir, location=location)
@@ -81,7 +87,9 @@ def load_callable(
     return cast(Callable[..., Any], value)
 
 
-def load_attribute(target: str, base_dir: Path | None = None, *, location: str = "import") -> Any:
+def load_attribute(
+    target: str, base_dir: CodeFolders | None = None, *, location: str = "import"
+) -> Any:
     """Return the object that `module:attribute` names.
 
     `a.b:c` is a/b.py or a/b/__init__.py in `base_dir`, else an installed module or one of the
@@ -114,41 +122,47 @@ def _from_entry_point(entry: "EntryPoint", location: str) -> Any:
         return entry.load()
 
 
-def load_module(module_name: str, base_dir: Path | None, *, location: str) -> types.ModuleType:
+def load_module(
+    module_name: str, base_dir: CodeFolders | None, *, location: str
+) -> types.ModuleType:
     """Return the module, that of a file in `base_dir` first. Raises ConfigError."""
     refuse_untrusted_code(location)
     note_user_code()
-    file = None if base_dir is None else _file_in(base_dir, module_name)
-    if file is None:
-        require_nameable(module_name, base_dir, location)
-    with _import_errors(f"module {module_name!r}", location, looked_in=base_dir):
-        if base_dir is None or file is None:
-            return import_installed(module_name, base_dir)
-        return import_file(file, base_dir)
+    folders = () if base_dir is None else folders_of(base_dir)
+    place = module_place(module_name, folders)
+    if place is None:
+        require_nameable(module_name, next(iter(folders), None), location)
+    with _import_errors(f"module {module_name!r}", location, looked_in=folders):
+        if place is None:
+            return import_installed(module_name, folders)
+        folder, file = place
+        return import_file(file, tuple(dict.fromkeys([folder, *folders])))
 
 
-def module_file(target: str, base_dir: Path) -> Path | None:
+def module_file(target: str, base_dir: CodeFolders) -> Path | None:
     """Return the file of the module of `module:attribute`; None if it is not in `base_dir`."""
-    file = _file_in(base_dir, target.partition(":")[0])
-    return None if file is None else (base_dir / file).resolve()
+    place = module_place(target.partition(":")[0], base_dir)
+    return None if place is None else place[0].joinpath(place[1]).resolve()
 
 
-def _file_in(base_dir: Path, module_name: str) -> Path | None:
-    """Return the module's file relative to `base_dir`, or None without one."""
+def module_place(module_name: str, base_dir: CodeFolders) -> tuple[Path, Path] | None:
+    """Return the first folder that has a module, and its file relative to that; None without."""
     stem = Path(*module_name.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
-    return next((path for path in candidates if (base_dir / path).is_file()), None)
+    places = ((folder, file) for folder in folders_of(base_dir) for file in candidates)
+    return next((place for place in places if is_file(place[0] / place[1])), None)
 
 
 @contextmanager
-def _import_errors(what: str, location: str, looked_in: Path | None = None) -> Iterator[None]:
+def _import_errors(what: str, location: str, looked_in: Iterable[Path] = ()) -> Iterator[None]:
     """Turn every exception of importing a user's module into a ConfigError."""
     try:
         yield
     except ConfigError as error:
         raise ConfigError(location, str(error)) from error
     except (Exception, SystemExit) as error:
-        beside = f" (looked in {looked_in} first)" if looked_in else ""
+        folders = " and ".join(map(str, looked_in))
+        beside = f" (looked in {folders} first)" if folders else ""
         reason = f"{what} cannot be imported: {describe(error)}{beside}"
         raise ConfigError(location, reason) from error
 

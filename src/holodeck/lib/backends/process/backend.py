@@ -33,7 +33,7 @@ from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.child_process import Launch, program_path
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
-from holodeck.lib.user_code.code_root import code_roots, module_location
+from holodeck.lib.user_code.code_root import CodeFolders, code_roots, folders_of, module_location
 from holodeck.lib.user_code.registry import module_file
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -66,7 +66,7 @@ class ProcessBackend(InContext, AgentBackend):
 
     Args:
         config: The command, or the interpreter and the target, and the number of processes.
-        base_dir: Where relative paths start.
+        base_dir: Where relative paths start, and further folders with modules of the agent.
         execution: Time limits; their defaults if not given.
         taps: See what each process sends to models; None without taps.
     """
@@ -74,7 +74,7 @@ class ProcessBackend(InContext, AgentBackend):
     def __init__(
         self,
         config: ProcessBackendConfig,
-        base_dir: Path,
+        base_dir: CodeFolders,
         execution: ExecutionConfig | None = None,
         taps: "ProcessTaps | None" = None,
     ) -> None:
@@ -83,8 +83,8 @@ class ProcessBackend(InContext, AgentBackend):
         self.is_python = config.target is not None
         launch = Launch(
             command=command_of(config, base_dir),
-            cwd=folder_of(config, base_dir),
-            env=_variables(config),
+            cwd=_working_folder(config, folders_of(base_dir)[0]),
+            env=_variables(config, folders_of(base_dir)),
         )
         self.pool = Pool(launch, config.workers, config.start_timeout, limits.answer_bytes, taps)
         self._taps = taps
@@ -238,32 +238,39 @@ def _complete(result: ExecutionResult, worker: Worker) -> None:
     complete_result(result, worker.abilities.tools, worker.abilities.tool_errors)
 
 
-def folder_of(config: ProcessBackendConfig, base_dir: Path) -> Path:
-    """Return the working folder of the processes."""
+def _working_folder(config: ProcessBackendConfig, base_dir: Path) -> Path:
     return base_dir if config.cwd is None else base_dir / config.cwd
 
 
-def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
+def command_of(config: ProcessBackendConfig, base_dir: CodeFolders) -> list[str]:
     """Return the command that starts a process."""
+    folders = folders_of(base_dir)
+    cwd = _working_folder(config, folders[0])
     if config.command is not None:
         program, *arguments = config.command
-        return [program_path(program, folder_of(config, base_dir)), *arguments]
-    python = sys.executable if config.python is None else program_path(config.python, base_dir)
+        return [program_path(program, cwd), *arguments]
+    python = sys.executable if config.python is None else program_path(config.python, folders[0])
     scope = config.scope or "case"
     tools = "tools_run_no_agents" if config.tools_run_no_agents else "tools_may_run_agents"
-    roots, target = _code_of(str(config.target), base_dir)
+    roots, target = _code_of(str(config.target), (*folders, cwd))
     return [python, "-c", _WORKER, str(_SOURCES), roots, target, scope, tools]
 
 
-def _code_of(target: str, base_dir: Path) -> tuple[str, str]:
+def _code_of(target: str, folders: tuple[Path, ...]) -> tuple[str, str]:
     """Return where a worker looks for modules, and the target as it is named there."""
-    roots, file = code_roots(base_dir), module_file(target, base_dir)
-    if file is not None and file.is_relative_to(roots[0]):
-        root, name = module_location(file, roots[0])
+    roots, file = code_roots(folders), module_file(target, folders)
+    folder = next((root for root in roots if file is not None and file.is_relative_to(root)), None)
+    if file is not None and folder is not None:
+        root, name = module_location(file, folder)
         roots, target = (root, *roots), f"{name}:{target.partition(':')[2]}"
     return os.pathsep.join(str(root) for root in dict.fromkeys(roots)), target
 
 
-def _variables(config: ProcessBackendConfig) -> dict[str, str]:
-    variables = {name: value.get_secret_value() for name, value in config.env.items()}
-    return {**os.environ, **variables}  # noqa: TID251 - the process inherits all of them
+def _variables(config: ProcessBackendConfig, folders: tuple[Path, ...]) -> dict[str, str]:
+    """Return the variables of a process, which inherits all of holodeck's."""
+    own = {name: value.get_secret_value() for name, value in config.env.items()}
+    variables = {**os.environ, **own}  # noqa: TID251 - it inherits them
+    if config.command is not None and len(folders) > 1:
+        path = [*map(str, folders[1:]), variables.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    return variables

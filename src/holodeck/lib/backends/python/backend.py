@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from holodeck.errors import (
@@ -52,6 +51,7 @@ from holodeck.lib.processes.process_exit import collector_paused
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import UnusableAgent
 from holodeck.lib.support.text import describe
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.raised import with_location
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.backend import Scope
@@ -89,7 +89,7 @@ class CallableBackend(InContext, AgentBackend):
     def __init__(
         self,
         target: object,
-        base_dir: Path | None = None,
+        base_dir: CodeFolders | None = None,
         execution: ExecutionConfig | None = None,
         scope: Scope | None = None,
         *,

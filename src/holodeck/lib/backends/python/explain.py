@@ -3,11 +3,11 @@
 import inspect
 import types
 from contextlib import suppress
-from pathlib import Path
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_module
 
 MAX_SHOWN = 3
@@ -44,7 +44,7 @@ def _problem_with_class(kind: type) -> str | None:
     )
 
 
-def what_fits(agent: object, target: object, base_dir: Path | None) -> str:
+def what_fits(agent: object, target: object, base_dir: CodeFolders | None) -> str:
     """Return what is accepted of the framework, if it is one, and what its module has to offer."""
     if agent is None:  # the module has what was named; it makes nothing
         return ""

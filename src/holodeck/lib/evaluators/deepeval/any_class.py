@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
@@ -13,6 +12,7 @@ from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, unseen_
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.text import describe, did_you_mean_or_list
+from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.metrics.deepeval import DeepEvalClassMetric
 from holodeck.models.test_case import ExpectedTool
@@ -47,7 +47,7 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
     uses = ("judge", "base_dir")
     PARAM_SPEC = takes(optional=_INPUTS)
 
-    def __init__(self, *, base_dir: Path | None = None, **options: Any) -> None:
+    def __init__(self, *, base_dir: CodeFolders | None = None, **options: Any) -> None:
         self._base_dir = base_dir
         super().__init__(**options)
 
@@ -131,7 +131,7 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
         return score if score.passed is False else super()._decide(score)
 
 
-def _find_class(name: str, base_dir: Path | None) -> type[Any]:
+def _find_class(name: str, base_dir: CodeFolders | None) -> type[Any]:
     """Return the metric class. Raises ConfigError."""
     metrics = adapter.library().metrics
     if ":" in name:

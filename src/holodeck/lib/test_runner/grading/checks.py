@@ -328,7 +328,7 @@ class EvaluatorSet:
             embeddings = self.judges.embeddings
             evaluator = build_evaluator(
                 metric,
-                self._agent.base_dir,
+                self._agent.code_folders,
                 location=_HERE,
                 judge=judge,
                 embeddings=embeddings,

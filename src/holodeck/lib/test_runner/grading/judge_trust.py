@@ -21,7 +21,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.evaluators import FAMILIES
 from holodeck.lib.evaluators.build import evaluator_class
 from holodeck.lib.reports.formats import write_report_text
-from holodeck.lib.user_code.code_root import imports_of
+from holodeck.lib.user_code.code_root import CodeFolders, folders_of, imports_of
 from holodeck.lib.user_code.registry import module_file
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -189,7 +189,7 @@ class TrustBook:
         checks = [check for check in self._checks.metrics if check.metric == name]
         if not checks:
             return "not checked"
-        fingerprint = fingerprint_of_judge(metric, llm, self._agent.base_dir)
+        fingerprint = fingerprint_of_judge(metric, llm, self._agent.code_folders)
         return next((check for check in checks if check.fingerprint == fingerprint), "stale")
 
     def note(self) -> str | None:
@@ -207,25 +207,28 @@ class TrustBook:
         return read_checks(self._agent.base_dir)
 
 
-def fingerprint_of_judge(metric: MetricSettings | str, llm: LLMProvider, folder: Path) -> str:
+def fingerprint_of_judge(
+    metric: MetricSettings | str, llm: LLMProvider, folders: CodeFolders
+) -> str:
     """Return a hash of everything that shapes the prompt and the verdict of a judged metric."""
     facts = {
-        "settings": hash_settings(metric, llm, folder),
-        "model": _served_model(llm, folder),
+        "settings": hash_settings(metric, llm, folders),
+        "model": _served_model(llm, folders_of(folders)[0]),
         "code": _scoring_code(metric),
     }
     return _hash_facts(facts)
 
 
-def hash_settings(metric: MetricSettings | str, llm: LLMProvider, folder: Path) -> str:
+def hash_settings(metric: MetricSettings | str, llm: LLMProvider, folders: CodeFolders) -> str:
     """Return a hash of what people tune: the metric, its own code, and how the judge samples."""
     facts: dict[str, Any] = {"judge": llm.model_dump(mode="json", include=set(_SAMPLING))}
     if isinstance(metric, MetricSettings):
         facts["metric"] = metric.model_dump(mode="json", exclude=set(_NOT_PROMPT))
         targets = [*filter(None, [metric.user_code]), *metric.python_targets.values()]
-        modules = (module_file(target, folder) for target in targets)
-        read = {file for path in modules if path for file in imports_of(path, [folder]).files}
-        facts["files"] = {os.path.relpath(file, folder): _hash_files([file]) for file in read}
+        modules = (module_file(target, folders) for target in targets)
+        roots = folders_of(folders)
+        read = {file for path in modules if path for file in imports_of(path, roots).files}
+        facts["files"] = {os.path.relpath(file, roots[0]): _hash_files([file]) for file in read}
     return _hash_facts(facts)
 
 

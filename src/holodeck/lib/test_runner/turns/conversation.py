@@ -252,7 +252,7 @@ def build_runners(
             code={
                 at: load_callable(
                     step_value(step),
-                    agent.base_dir,
+                    agent.code_folders,
                     location=agent.location("test_cases", index, "script", at, "call"),
                 )
                 for at, step in enumerate(case.script or ())

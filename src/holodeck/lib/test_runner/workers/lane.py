@@ -1,8 +1,10 @@
 """How many worker processes run the cases of an agent, and their lane in the schedule."""
 
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.limiter import MAX_SLOTS
@@ -55,8 +57,9 @@ def count_workers(
         ConfigError: The cases cannot run on Ray, or in another process although they must.
     """
     setting = settings.workers
-    reason = of_caller or _why_one_process(agent, settings)
+    reason = of_caller or _why_one_process(agent)
     if settings.run_on not in {None, LOCAL}:
+        reason = reason or _why_one_machine(agent)
         if reason is not None:
             raise ConfigError(settings.source_of("run_on"), f"'run_on' has no effect: {reason}")
         is_chosen = isinstance(setting, int) and settings.source_of("workers") != "default"
@@ -79,14 +82,21 @@ def count_workers(
     return max(1, min(setting, cases))
 
 
-def _why_one_process(agent: Agent, settings: ExecutionConfig) -> str | None:
+def _why_one_machine(agent: Agent) -> str | None:
+    """Return what needs the machine where the run was started; None if nothing does."""
+    if isinstance(agent.backend, HttpBackendConfig) and agent.backend.tap:
+        return "the agent reaches the tap on this machine only"
+    folders = [Path(os.path.normpath(folder)) for folder in agent.own_code_folders]
+    if not all(folder.is_relative_to(agent.base_dir) for folder in folders):
+        return "only the agent's folder travels, and its code lies outside of it"
+    return None
+
+
+def _why_one_process(agent: Agent) -> str | None:
     """Return what needs a single process; None if nothing does.
 
     Telemetry goes to the console if no exporter is named.
     """
-    is_elsewhere = settings.run_on not in {None, LOCAL}
-    if is_elsewhere and isinstance(agent.backend, HttpBackendConfig) and agent.backend.tap:
-        return "the agent reaches the tap on this machine only"
     telemetry = agent.observability
     if telemetry is None:
         return None
