@@ -14,7 +14,7 @@ from holodeck.models.test_result import ProcessedFileInput
 
 if TYPE_CHECKING:
     from holodeck.lib.files.reader import DocumentReader
-    from holodeck.models.cases.history import Image
+    from holodeck.models.cases.messages import Image
 
 __all__ = ["FileProcessor", "FileReader", "ImageReader", "load_file"]
 

@@ -18,8 +18,8 @@ from holodeck.models.cases.conversation import (
     user_text,
 )
 from holodeck.models.cases.expectations import Expectations, ExpectedTool
-from holodeck.models.cases.history import History
 from holodeck.models.cases.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
+from holodeck.models.cases.messages import History
 from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.evaluation import Metric
 

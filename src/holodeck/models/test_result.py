@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Count, Json, Model, render
-from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.cases.messages import EarlierMessage
 from holodeck.models.results.origin import MergedRun, PromptVersion, RunOrigin, Selection
 from holodeck.models.results.outcome import (
     ConversationEnd,

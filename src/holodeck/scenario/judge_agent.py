@@ -11,7 +11,7 @@ from holodeck.lib.conversation.criteria_judge import (
     CriteriaJudge,
     require_same_criteria,
 )
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import is_list_of_criteria
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.spans.evidence import (
@@ -21,6 +21,7 @@ from holodeck.lib.spans.evidence import (
     evidence_of,
     mentions_spans,
 )
+from holodeck.models.cases.messages import Message
 from holodeck.scenario.agent_adapter import ModelAgent
 from holodeck.scenario.cache import scenario_cache
 

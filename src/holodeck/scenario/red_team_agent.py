@@ -14,11 +14,11 @@ from holodeck.lib.conversation.attack_strategies import (
     Technique,
 )
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.script_run import agent, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.llm.model import ChatModel
+from holodeck.models.cases.messages import Message
 from holodeck.scenario.agent_adapter import AgentAdapter, ModelClient, settings_for
 from holodeck.scenario.cache import scenario_cache
 

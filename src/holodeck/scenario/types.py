@@ -1,6 +1,6 @@
 """The types of `holodeck.scenario`."""
 
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.types import (
     AgentInput,
     AgentReturnTypes,
@@ -11,6 +11,7 @@ from holodeck.lib.conversation.types import (
     ScenarioResult,
     ScriptStep,
 )
+from holodeck.models.cases.messages import Message
 
 ChatCompletionMessageParamWithTrace = Message
 """A message of any role."""

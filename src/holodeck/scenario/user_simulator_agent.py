@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.models.cases.messages import Message
 from holodeck.scenario.agent_adapter import ModelAgent
 from holodeck.scenario.cache import scenario_cache
 

@@ -26,7 +26,7 @@ from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import quote, unique_keys
 from holodeck.models.agent import Agent
-from holodeck.models.cases.history import EarlierMessage, Messages, TranscriptFile
+from holodeck.models.cases.messages import EarlierMessage, Messages, TranscriptFile
 
 
 @dataclass(frozen=True, slots=True)

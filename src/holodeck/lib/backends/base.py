@@ -11,6 +11,7 @@ from holodeck.errors import BackendInitError as BackendInitError  # noqa: PLC041
 from holodeck.errors import BackendSessionError as BackendSessionError  # noqa: PLC0414
 from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: PLC0414
 from holodeck.errors import ConfigError
+from holodeck.models.cases.messages import Message as Message  # noqa: PLC0414
 from holodeck.models.results.evidence import Fact, Source
 from holodeck.models.results.outcome import Attempt, ModelCost, ModelRequest, RaisedError
 from holodeck.models.token_usage import TokenUsage
@@ -59,24 +60,6 @@ class ToolResult(_Named, total=False):
     whose backend cannot tell."""
     model_cost: ModelCost
     """What the model cost that the tool called; `token_usage` of the turn includes its tokens."""
-
-
-class _RoleAndContent(TypedDict):
-    role: str
-    content: str
-
-
-class Message(_RoleAndContent, total=False):
-    """One message of a conversation, in the format of chat completions.
-
-    A response that called tools may have an empty `content`.
-    """
-
-    tool_calls: list[dict[str, Any]]
-    """Of an assistant's message, each with `id`, `type` and `function`."""
-    tool_call_id: str
-    """The call whose result the message is; its role is `tool`."""
-    name: str
 
 
 @dataclass
@@ -211,7 +194,7 @@ class Capabilities:
     runs_user_code: bool = False
     """Whether the agent is code of the user in this process."""
     accepts_images: bool = False
-    """Whether a message may be a `models.cases.attachments.MessageWithImages`."""
+    """Whether a message may be a `models.cases.messages.MessageWithImages`."""
     history_problems: Mapping[Method, str] = field(default_factory=dict)
     """Why the agent cannot be given earlier messages, for each way to call it; empty if it can."""
     context_problem: str | None = NO_CASE_CONTEXT

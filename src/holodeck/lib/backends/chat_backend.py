@@ -14,7 +14,6 @@ from holodeck.lib.backends.base import (
     AgentSession,
     Capabilities,
     ExecutionResult,
-    Message,
     RequestedCall,
     ToolResult,
 )
@@ -33,7 +32,7 @@ from holodeck.lib.tools.base import (
     ToolImage,
 )
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
-from holodeck.models.cases.history import MessageWithImages
+from holodeck.models.cases.messages import Message, MessageWithImages
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -42,14 +41,12 @@ if TYPE_CHECKING:
 
 MAX_TOOL_ROUNDS = 20
 
-ChatMessage = dict[str, Any]
-
 
 @dataclass
 class ChatTurn(RequestStats):
     """One turn of an agent: its messages, tool calls and requests; readable after a failure."""
 
-    messages: list[ChatMessage] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     """The whole conversation so far."""
     tool_calls: list[RequestedCall] = field(default_factory=list)
     tool_results: list[ToolResult] = field(default_factory=list)
@@ -164,8 +161,8 @@ class ChatBackend(AgentBackend):
         await self._client.close()
 
     async def answer(
-        self, message: str, history: Sequence[ChatMessage]
-    ) -> tuple[ExecutionResult, list[ChatMessage]]:
+        self, message: str, history: Sequence[Message]
+    ) -> tuple[ExecutionResult, list[Message]]:
         """Return the result of a turn, and the history with all its messages.
 
         Raises BackendError.
@@ -183,12 +180,12 @@ class ChatBackend(AgentBackend):
             result.structured_output = _parsed(result.response)
         return result, turn.messages
 
-    def _opening(self, context: Sequence[Message] | None) -> list[ChatMessage]:
+    def _opening(self, context: Sequence[Message] | None) -> list[Message]:
         """Return the first messages of a conversation: the instructions and the context."""
-        earlier: list[ChatMessage] = [dict(message) for message in context or ()]
+        earlier = list(context or ())
         if not self._instructions:
             return earlier
-        return [{"role": "system", "content": self._instructions}, *earlier]
+        return [Message(role="system", content=self._instructions), *earlier]
 
     async def _run_turn(self, message: str, turn: ChatTurn) -> ExecutionResult:
         """Request completions and run their tool calls, until one has none. Raises RequestError."""
@@ -205,7 +202,7 @@ class ChatBackend(AgentBackend):
     async def _complete(self, turn: ChatTurn) -> Completion:
         body = f"{turn.body_start}{json.dumps(turn.messages)}}}"
         completion = await self._client.complete(body, turn)
-        message: ChatMessage = {"role": "assistant", "content": completion.text}
+        message = Message(role="assistant", content=completion.text)
         if completion.calls:
             calls = []
             for call in completion.calls:
@@ -271,7 +268,7 @@ class ChatBackend(AgentBackend):
 class ChatSession(AgentSession):
     """One conversation; each request sends the whole history."""
 
-    def __init__(self, backend: ChatBackend, history: list[ChatMessage]) -> None:
+    def __init__(self, backend: ChatBackend, history: list[Message]) -> None:
         self._backend = backend
         self._history = history
         self._is_closed = False
@@ -287,13 +284,13 @@ class ChatSession(AgentSession):
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
-        self._history = [*self._history, *(dict(message) for message in messages)]
+        self._history = [*self._history, *messages]
 
     async def close(self) -> None:
         self._is_closed = True
 
 
-def _user_message(message: str) -> ChatMessage:
+def _user_message(message: str) -> Message:
     """Return a message of the user as it is sent, with its images if it has some."""
     if not isinstance(message, MessageWithImages):
         return {"role": "user", "content": message}
@@ -301,7 +298,7 @@ def _user_message(message: str) -> ChatMessage:
     return {"role": "user", "content": [{"type": "text", "text": str(message)}, *images]}
 
 
-def _calls_in(messages: Sequence[ChatMessage]) -> Counter[str]:
+def _calls_in(messages: Sequence[Message]) -> Counter[str]:
     """Return how often each tool was called in a conversation."""
     calls = [call for message in messages for call in message.get("tool_calls") or ()]
     return Counter(call["function"]["name"] for call in calls)

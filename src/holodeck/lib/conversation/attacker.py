@@ -15,13 +15,7 @@ from holodeck.lib.conversation.attack_strategies import (
     RedTeamStrategy,
     looks_encoded,
 )
-from holodeck.lib.conversation.messages import (
-    AgentRole,
-    Message,
-    text_of,
-    tool_calls_in,
-    transcript_of,
-)
+from holodeck.lib.conversation.messages import AgentRole, text_of, tool_calls_in, transcript_of
 from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, ScenarioUsageError
@@ -29,6 +23,7 @@ from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
 from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
+from holodeck.models.cases.messages import Message
 
 _REFUSAL = re.compile(
     r"\b(?:i|we)\s(?:(?:cannot|can't|can\snot)\b(?!\s(?:emphasi[sz]e|stress|recommend|thank)\b)"
@@ -393,7 +388,7 @@ def _as_request(history: Sequence[Message]) -> list[Message]:
     if not rest or rest[0][0] != "user":
         rest.insert(0, ("user", FIRST_MESSAGE))
     merged = [
-        {"role": role, "content": "\n\n".join(text for _, text in group)}
+        Message(role=role, content="\n\n".join(text for _, text in group))
         for role, group in groupby(rest, key=lambda pair: pair[0])
     ]
     return [history[0], *merged]

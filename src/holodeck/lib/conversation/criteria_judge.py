@@ -8,9 +8,7 @@ from typing import Any
 from holodeck.errors import BackendError, ConfigError, EvaluationError
 from holodeck.lib.conversation.messages import (
     TRANSCRIPT_LIMIT,
-    UNSEEN_CALLS,
     AgentRole,
-    Message,
     find_passages,
     images_in,
     indent,
@@ -29,6 +27,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.spans.evidence import SpanEvidence, evidence_of, mentions_spans
 from holodeck.lib.support.text import one_line, plural
+from holodeck.models.cases.messages import Message
 
 MAX_SEARCHES = 3
 MAX_ERROR = 120
@@ -116,7 +115,9 @@ class CriteriaJudge:
         messages = input.messages
         if input.scenario_state.unseen_tool_calls:
             messages = [
-                {**message, UNSEEN_CALLS: True} if message.get("role") == "assistant" else message
+                {**message, "unseen_tool_calls": True}
+                if message.get("role") == "assistant"
+                else message
                 for message in messages
             ]
         request = input.judgment_request

@@ -14,13 +14,7 @@ from holodeck.lib.conversation.events import (
     EventStream,
     MessageAdded,
 )
-from holodeck.lib.conversation.messages import (
-    AgentRole,
-    Message,
-    deep_copy,
-    scripted_message,
-    to_messages,
-)
+from holodeck.lib.conversation.messages import AgentRole, deep_copy, scripted_message, to_messages
 from holodeck.lib.conversation.participants import (
     EXAMPLES,
     ConversationSettings,
@@ -52,6 +46,7 @@ from holodeck.lib.observability import propagation_headers
 from holodeck.lib.spans.store import SpanStore
 from holodeck.lib.support.text import one_line
 from holodeck.models.base import MAX_TURNS
+from holodeck.models.cases.messages import Message
 
 
 class Conversation:

@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
 from holodeck.lib.processes.threads import join_at_exit, run_in_thread
 from holodeck.lib.support.files import open_file
+from holodeck.models.cases.messages import Message
 
 logger = logging.getLogger(__name__)
 

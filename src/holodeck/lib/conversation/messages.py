@@ -4,19 +4,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from holodeck.lib.support.text import is_blank, one_line, printable, shorten_middle
-
-Message: TypeAlias = dict[str, Any]
-"""A message with `role`, `content`, and perhaps `tool_calls`."""
-
-UNSEEN_CALLS = "unseen_tool_calls"
-"""Key of an agent's message whose tool calls are unknown; its value is true."""
-REQUESTED_BY = "agent"
-"""Key of a tool call with the name of the agent that requested it."""
-EARLIER = "earlier"
-"""Key of a message from before the conversation; its value is true."""
+from holodeck.models.cases.messages import Message
 
 TRANSCRIPT_LIMIT = 24_000
 """Characters of a transcript that fit into a judge's prompt."""
@@ -136,7 +127,7 @@ def text_of(message: Message) -> str:
 def is_unanswered(messages: Iterable[Message]) -> bool:
     """Whether the agent's last message before the user's next, or before the end, shows nothing."""
     last: Message | None = None
-    for message in [*messages, {"role": "user"}]:
+    for message in [*messages, Message(role="user")]:
         if message.get("role") == "assistant":
             last = message
         elif message.get("role") == "user" and last is not None:
@@ -146,7 +137,7 @@ def is_unanswered(messages: Iterable[Message]) -> bool:
     return False
 
 
-def images_in(message: Message) -> list[Message]:
+def images_in(message: Message) -> list[dict[str, Any]]:
     """Return the images of a message, as OpenAI's API takes them."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
@@ -227,14 +218,14 @@ def _paragraphs(message: Message) -> Iterator[str]:
     role = str(message.get("role", ""))
     if role in {"tool", "function"}:
         role = f"result of {message.get('name') or 'the tool'}"
-    who = f"before this, {role}" if message.get(EARLIER) else role
+    who = f"before this, {role}" if message.get("earlier") else role
     calls = list(tool_calls_in(message))
-    if message.get(UNSEEN_CALLS) and not calls:
+    if message.get("unseen_tool_calls") and not calls:
         yield f"{who} may call tools unseen: that no call is shown here proves nothing"
     if text_of(message) or not calls:
         yield printable(f"{who}: {text_of(message)}")
     for call in calls:
-        agent = call.get(REQUESTED_BY)
+        agent = call.get("agent")
         by = "" if agent is None else f" (agent: {one_line(str(agent), _MAX_NAME)})"
         yield printable(f"{who} calls {tool_name(call)}({tool_arguments(call)}){by}")
 

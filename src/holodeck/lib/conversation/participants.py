@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.events import new_id
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -21,6 +21,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.model import ChatResponse
+from holodeck.models.cases.messages import Message
 from holodeck.models.token_usage import TokenUsage, UsageMeter
 
 EXAMPLES = {

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.events import RunFinished, RunStarted
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import (
     ConversationSettings,
     ConversationTimeLimitExceeded,
@@ -35,6 +35,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.support.text import describe, message_of, one_line
 from holodeck.lib.user_code.raised import with_location
+from holodeck.models.cases.messages import Message
 
 Content = str | Mapping[str, Any]
 _unused: ContextVar[list[Step] | None] = ContextVar("holodeck_unused_steps", default=None)

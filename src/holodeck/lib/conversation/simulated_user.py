@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.conversation.messages import (
-    EARLIER,
-    AgentRole,
-    Message,
-    indent,
-    shorten_lines,
-    text_of,
-)
+from holodeck.lib.conversation.messages import AgentRole, indent, shorten_lines, text_of
 from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
@@ -20,6 +13,7 @@ from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
 from holodeck.lib.support.text import replace_surrogates
 from holodeck.lib.ui.activity import activity
+from holodeck.models.cases.messages import Message
 
 ATTEMPTS = 2
 TRANSCRIPT_LIMIT = 12_000
@@ -104,7 +98,7 @@ class SimulatedUser:
 
     async def reply(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - as above
         """Ask the model for the user's next message, or the end of the conversation."""
-        new = [message for message in input.messages if not message.get(EARLIER)]
+        new = [message for message in input.messages if not message.get("earlier")]
         turns = [message for message in new if message.get("role") in ("user", "assistant")]
         answers = [text_of(turn) for turn in turns if turn["role"] == "assistant"]
         if self.persona.agent_first and not turns:

@@ -9,14 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.conversation.messages import (
-    UNSEEN_CALLS,
-    AgentRole,
-    Message,
-    deep_copy,
-    tool_calls_in,
-    transcript_of,
-)
+from holodeck.lib.conversation.messages import AgentRole, deep_copy, tool_calls_in, transcript_of
 from holodeck.lib.conversation.messages import tool_name as name_of
 from holodeck.lib.conversation.state_views import (
     ToolCall,
@@ -33,6 +26,7 @@ from holodeck.lib.conversation.state_views import (
 )
 from holodeck.lib.spans.evidence import reason_for_no_spans
 from holodeck.lib.spans.store import SpanStore, is_ours
+from holodeck.models.cases.messages import Message
 from holodeck.models.results.evidence import unknown_reason
 
 if TYPE_CHECKING:
@@ -283,10 +277,10 @@ class ScenarioState:
 
     def last_user_message(self) -> Message:
         """The latest message of the user. Raises ValueError if there is none."""
-        for message in reversed(self.messages):
-            if message.get("role") == "user":
-                return message
-        raise ValueError("there is no message of the user yet")
+        messages = [message for message in self.messages if message["role"] == "user"]
+        if not messages:
+            raise ValueError("there is no message of the user yet")
+        return messages[-1]
 
     def last_agent_message(self) -> str:
         """The text of the agent's latest message; empty if there is none."""
@@ -328,7 +322,7 @@ class ScenarioState:
         reported them as unknown, it raises EvaluationError.
         """
         calls = calls_of(self._calls(), tool_name)
-        if not calls or any(message.get(UNSEEN_CALLS) for message in self._executor.history.peek):
+        if not calls or self._has_unseen_calls:
             self._warn_of_unseen_calls()  # the calls of some turns are unknown, and so is a count
         return calls
 
@@ -336,8 +330,12 @@ class ScenarioState:
         """The conversation as text, with tool calls and their results."""
         return transcript_of(self._executor.history.peek)
 
+    @property
+    def _has_unseen_calls(self) -> bool:
+        return any(message.get("unseen_tool_calls") for message in self._executor.history.peek)
+
     def _warn_of_unseen_calls(self) -> None:
-        if any(message.get(UNSEEN_CALLS) for message in self._executor.history.peek):
+        if self._has_unseen_calls:
             raise EvaluationError(unknown_reason("tool_calls"))
         if self.unseen_tool_calls:
             warnings.warn(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.lib.conversation.messages import (
-    Message,
     deep_copy,
     text_of,
     tool_arguments,
@@ -24,6 +23,7 @@ from holodeck.lib.spans.store import (
     sort_spans,
     trace_id,
 )
+from holodeck.models.cases.messages import Message
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

@@ -19,9 +19,7 @@ from holodeck.lib.conversation.events import (
     RunStarted,
 )
 from holodeck.lib.conversation.messages import (
-    EARLIER,
     AgentRole,
-    Message,
     text_of,
     tool_arguments,
     tool_calls_in,
@@ -43,6 +41,7 @@ from holodeck.lib.ui.conversation import (
     show_messages,
 )
 from holodeck.lib.ui.terminal import ANSIColors
+from holodeck.models.cases.messages import Message
 
 NAMES = {"user": "User", "assistant": "Agent", "system": "System", "developer": "System"}
 COLOURS = {"user": ANSIColors.GREEN, "assistant": ANSIColors.CYAN}
@@ -131,7 +130,7 @@ def _lines_of(event: Event) -> Iterator[DisplayedMessage]:
 
 def _message_lines(message: Message) -> Iterator[DisplayedMessage]:
     role, text = str(message.get("role", "")), text_of(message)
-    when = ", earlier" if EARLIER in message else ""
+    when = ", earlier" if message.get("earlier") else ""
     if role in {"tool", "function"}:
         name = message.get("name")
         who = f"Result of {name}" if name else "Result"

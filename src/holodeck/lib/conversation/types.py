@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SkipValidation, model_validator
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.support.text import one_line
+from holodeck.models.cases.messages import Message
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

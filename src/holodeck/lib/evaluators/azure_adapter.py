@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import OfferedTool, Score, Turn
-from holodeck.lib.judging.judge import JsonObject, Messages
+from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.ui.activity import loading
+from holodeck.models.cases.messages import Message
 from holodeck.models.test_result import ToolInvocation
 
 _KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
@@ -126,7 +127,7 @@ def _kind(value: Any) -> str:
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "object")
 
 
-Ask = Callable[[Messages], Awaitable[JsonObject]]
+Ask = Callable[[Sequence[Message]], Awaitable[JsonObject]]
 """Sends messages to the judge and returns its verdict."""
 
 _MARKER = re.compile(r"<<holodeck:(\w+)>>")
@@ -143,23 +144,23 @@ class JudgedPrompt:
     def __init__(self, template: Any, ask: Ask) -> None:
         self._template = template
         self._ask = ask
-        self._parts: dict[frozenset[str], Messages] = {}
+        self._parts: dict[frozenset[str], Sequence[Message]] = {}
 
     async def __call__(self, *, timeout: float | None = None, **inputs: Any) -> JsonObject:  # noqa: ARG002, ASYNC109 - the library's signature; the limit is ours
         """Return the judge's verdict in the library's format. Raises EvaluationError."""
         return {"llm_output": await self._ask(self.messages(inputs))}
 
-    def messages(self, inputs: Mapping[str, Any]) -> list[JsonObject]:
+    def messages(self, inputs: Mapping[str, Any]) -> list[Message]:
         """Return the prompt for these inputs."""
         names, texts = frozenset(inputs), {name: str(value) for name, value in inputs.items()}
         if names not in self._parts:
             markers = {name: f"<<holodeck:{name}>>" for name in names}
             self._parts[names] = self._template.render(**markers)
         return [
-            {
-                "role": part["role"],
-                "content": _MARKER.sub(lambda match: texts[match[1]], part["content"]),
-            }
+            Message(
+                role=part["role"],
+                content=_MARKER.sub(lambda match: texts[match[1]], part["content"]),
+            )
             for part in self._parts[names]
         ]
 

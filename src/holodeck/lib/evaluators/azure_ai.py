@@ -27,9 +27,10 @@ from holodeck.lib.evaluators.base import (
 )
 from holodeck.lib.evaluators.inputs import Exchange, history_of
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
-from holodeck.lib.judging.judge import JsonObject, Messages
+from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.text import is_blank
+from holodeck.models.cases.messages import Message
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.results.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 
@@ -112,7 +113,7 @@ class AzureAIEvaluator(JudgedEvaluator):
         taken = (self.PARAM_SPEC.required | self.PARAM_SPEC.optional) - {EvalParam.TURNS}
         return {name.value: kwargs[name] for name in taken if kwargs.get(name) is not None}
 
-    async def _ask(self, prompt: Messages) -> JsonObject:
+    async def _ask(self, prompt: Sequence[Message]) -> JsonObject:
         schema = self.scale.schema(self.answer_keys)
         verdict: JsonObject = await self.judge.ask(prompt, schema, parse_verdict)
         return verdict

@@ -3,7 +3,7 @@
 import inspect
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,12 +15,12 @@ from holodeck.lib.evaluators.azure_ai import AzureAIEvaluator
 from holodeck.lib.evaluators.base import BUILT_IN, JudgedEvaluator, Score, to_python
 from holodeck.lib.evaluators.class_arguments import class_arguments, named_parameters
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
-from holodeck.lib.judging.judge import Messages
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, did_you_mean_or_list, one_line
 from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_attribute
+from holodeck.models.cases.messages import Message
 from holodeck.models.metrics.azure import AzureClassMetric
 
 _SET_BY_US = {
@@ -96,7 +96,7 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
         evaluator._flow = JudgedPrompt(evaluator._flow, self._ask)  # noqa: SLF001 - see docs/decisions
         return evaluator._to_async()  # noqa: SLF001 - the way its batches call it
 
-    async def _ask(self, prompt: Messages) -> Any:
+    async def _ask(self, prompt: Sequence[Message]) -> Any:
         text = (await self.judge.ask_for_text(prompt)).text
         try:
             answer = parse_json_answer(text)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.models.cases.history import Image
+from holodeck.models.cases.messages import Image
 from holodeck.models.results.evidence import Evidence, Unknown, evidence, unknown_reason
 from holodeck.models.results.turn import ToolInvocation
 from holodeck.models.test_case import ExpectedTool

@@ -5,15 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
-from typing import Any
 
 from holodeck.lib.evaluators.inputs import Turn
-from holodeck.models.cases.history import Image
+from holodeck.models.cases.messages import Image, Message
 from holodeck.models.metrics.judge import Criterion, JudgeExample, JudgeInput
 
 Texts = Mapping[JudgeInput, str]
 """The parts of a case that the judge sees."""
-Messages = list[dict[str, Any]]
 
 TAGS: dict[JudgeInput, str] = {
     "history": "conversation",
@@ -97,7 +95,7 @@ def join_passages(texts: Sequence[str]) -> str:
     return "\n\n".join(texts)
 
 
-def word_prompt(question: Question, wording: int = 0) -> Messages:
+def word_prompt(question: Question, wording: int = 0) -> list[Message]:
     """Return a prompt that asks for a mark of the criterion and nothing else.
 
     `wording` changes the judge's role, and from the sixth wording on the order of marks and
@@ -110,7 +108,7 @@ def word_prompt(question: Question, wording: int = 0) -> Messages:
     return messages
 
 
-def json_prompt(question: Question, wording: int = 0) -> Messages:
+def json_prompt(question: Question, wording: int = 0) -> list[Message]:
     """Return a prompt that asks for a reason and a mark of the criterion, as JSON."""
     marks = _marks(question.criterion, wording)
     answers = [
@@ -119,18 +117,18 @@ def json_prompt(question: Question, wording: int = 0) -> Messages:
     return _conversation(question, answers, _AS_JSON.format(marks=marks), wording)
 
 
-def reason_prompt(question: Question, mark: str) -> Messages:
+def reason_prompt(question: Question, mark: str) -> list[Message]:
     """Return a `word_prompt` with the judge's answer, followed by the request for a reason."""
     why = 'Why? Reply with JSON only: {"reason": one short sentence about the answer}.'
-    answer = {"role": "assistant", "content": mark}
+    answer = Message(role="assistant", content=mark)
     return [*word_prompt(question), answer, {"role": "user", "content": why}]
 
 
 def _conversation(
     question: Question, answers: Sequence[str], request: str, wording: int
-) -> Messages:
+) -> list[Message]:
     role = _ROLES[wording % len(_ROLES)]
-    messages: Messages = [{"role": "system", "content": _SYSTEM.format(role=role)}]
+    messages: list[Message] = [{"role": "system", "content": _SYSTEM.format(role=role)}]
     examples = list(zip(question.examples, answers, strict=True))
     for example, answer in reversed(examples) if _is_reversed(wording) else examples:
         text = _user_message(example.question, example.texts, request)

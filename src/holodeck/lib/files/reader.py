@@ -23,7 +23,7 @@ from holodeck.lib.files.remote_files import MAX_BYTES, DownloadError, DownloadRu
 from holodeck.lib.files.worker import TimeLimitExceeded, Workers
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import bom_encoding
-from holodeck.models.cases.history import Image
+from holodeck.models.cases.messages import Image
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput
 

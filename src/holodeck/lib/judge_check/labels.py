@@ -13,7 +13,7 @@ from holodeck.lib.judge_check.gate import labels_needed
 from holodeck.lib.judging.agreement import Agreement, Proportion, krippendorff_alpha
 from holodeck.lib.support.text import did_you_mean_or_list, load_json
 from holodeck.models.base import Json, Model, NonBlank
-from holodeck.models.cases.history import Messages
+from holodeck.models.cases.messages import Messages
 from holodeck.models.metrics.judge_trust import Limits
 
 DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"

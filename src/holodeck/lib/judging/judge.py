@@ -37,6 +37,7 @@ from holodeck.lib.support.environment import cache_dir, hub_url, offline, proxy_
 from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.ui.live import DownloadProgress
+from holodeck.models.cases.messages import Message
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.token_usage import TokenUsage, UsageMeter
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JsonObject = dict[str, Any]
-Messages = Sequence[Mapping[str, Any]]
 TellJudges = Callable[[str, str, str], None]
 """Tells other processes what became of a request to the judge with that key."""
 Parser = Callable[[Any], Any]
@@ -138,7 +138,7 @@ class Judge:
 
     async def ask(
         self,
-        messages: Messages,
+        messages: Sequence[Message],
         schema: Mapping[str, Any],
         parse: Parser | None = None,
         *,
@@ -154,7 +154,7 @@ class Judge:
 
     async def ask_with_tokens(
         self,
-        messages: Messages,
+        messages: Sequence[Message],
         schema: Mapping[str, Any],
         parse: Parser | None = None,
         *,
@@ -190,7 +190,7 @@ class Judge:
 
     async def ask_for_text(
         self,
-        messages: Messages,
+        messages: Sequence[Message],
         *,
         max_tokens: int | None = None,
         top_logprobs: int | None = None,
@@ -364,7 +364,7 @@ def validate_against_schema(value: Any, schema: Mapping[str, Any]) -> None:
 def _correction(request: ChatRequest, response: ChatResponse, fault: str) -> ChatRequest:
     """Return the request again, followed by the invalid answer and what is wrong with it."""
     text = f"That cannot be used: {fault}. Answer again, with nothing but the JSON asked for."
-    messages = [
+    messages: list[Message] = [
         *request.messages,
         {"role": "assistant", "content": response.text or "(nothing)"},
         {"role": "user", "content": text},

@@ -26,6 +26,7 @@ from holodeck.lib.llm.model import ChatModel, ChatRequest
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.files import LOCK_S, claim, create_file, release
 from holodeck.lib.support.text import plural
+from holodeck.models.cases.messages import Message
 
 _INSTRUCTIONS = (
     "You help a search engine. You get the beginning of a document and one part of it. Answer with"
@@ -119,7 +120,7 @@ class ContextWriter:
             f"Beginning of the document:\n<document>\n{excerpt}\n</document>\n\n"
             f"{place}The part:\n<part>\n{passage.text}\n</part>"
         )
-        messages = [
+        messages: list[Message] = [
             {"role": "system", "content": _INSTRUCTIONS},
             {"role": "user", "content": text},
         ]

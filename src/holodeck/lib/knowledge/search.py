@@ -14,6 +14,7 @@ from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
 from holodeck.lib.support.text import plural, shorten
 from holodeck.lib.tools.keyword_search import KeywordIndex, count_terms, fuse_ranks
+from holodeck.models.cases.messages import Message
 from holodeck.models.tools.knowledge import SearchMode
 
 _QUOTED = re.compile(r'"([^"]{2,200})"|“([^”]{2,200})”')
@@ -220,7 +221,7 @@ class Reranker:
 
     async def _scores(self, query: str, hits: Sequence[Hit], stats: RequestStats) -> list[float]:
         schema = _schema(len(hits))
-        messages = [
+        messages: list[Message] = [
             {"role": "system", "content": _INSTRUCTIONS},
             {"role": "user", "content": _question(query, hits)},
         ]

@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from holodeck.models.cases.messages import Message
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -12,8 +13,7 @@ from holodeck.models.token_usage import TokenUsage
 class ChatRequest:
     """One request to a model."""
 
-    messages: Sequence[Mapping[str, Any]]
-    """In OpenAI's format: `role` and `content`."""
+    messages: Sequence[Message]
     schema: Mapping[str, Any] | None = None
     """JSON schema of the response, for endpoints that enforce one; None for text."""
     is_json: bool = False

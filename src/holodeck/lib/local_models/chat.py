@@ -21,6 +21,7 @@ from holodeck.lib.local_models.chat_request import (
 )
 from holodeck.lib.local_models.runtime import LocalModel
 from holodeck.lib.processes.threads import run_in_thread
+from holodeck.models.cases.messages import Message
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
@@ -29,7 +30,7 @@ DEFAULT = ChatSettings()
 
 async def reply_to(
     model: LocalModel,
-    messages: Sequence[Mapping[str, Any]],
+    messages: Sequence[Message],
     tools: Sequence[Mapping[str, Any]] = (),
     settings: ChatSettings = DEFAULT,
 ) -> Completion:
@@ -47,7 +48,7 @@ async def reply_to(
 
 async def _complete(
     model: LocalModel,
-    messages: Sequence[Mapping[str, Any]],
+    messages: Sequence[Message],
     tools: Sequence[Mapping[str, Any]],
     settings: ChatSettings,
 ) -> Completion:

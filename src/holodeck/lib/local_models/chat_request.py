@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import BackendSessionError
+from holodeck.models.cases.messages import Message
 
 JsonObject = dict[str, Any]
 
@@ -117,7 +118,7 @@ class PromptConversation:
     """The number of tool calls."""
 
     @classmethod
-    def of(cls, messages: Sequence[Mapping[str, Any]]) -> "PromptConversation":
+    def of(cls, messages: Sequence[Message]) -> "PromptConversation":
         """Read messages in OpenAI's shape; text beside a tool call is dropped."""
         instructions: list[str] = []
         turns = [PromptTurn()]
@@ -163,7 +164,7 @@ def _text(content: Any) -> str:
 
 
 def chat_request(
-    messages: Sequence[Mapping[str, Any]],
+    messages: Sequence[Message],
     tools: Sequence[Mapping[str, Any]],
     settings: ChatSettings = ChatSettings(),
 ) -> JsonObject:

@@ -13,7 +13,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
-from holodeck.models.cases.history import TranscriptFile
+from holodeck.models.cases.messages import TranscriptFile
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.records.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel

@@ -11,10 +11,9 @@ from uuid import uuid4
 
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.conversation.messages import Message
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.cases.history import EarlierMessage, Image
+from holodeck.models.cases.messages import EarlierMessage, Image, Message
 from holodeck.models.results.evidence import Evidence, evidence
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel

@@ -28,7 +28,6 @@ from holodeck.lib.conversation.events import (
     new_id,
     values_of,
 )
-from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
@@ -38,6 +37,7 @@ from holodeck.lib.support.environment import batch_name
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.options import HasEvents, OnConversation, RunOptions
 from holodeck.models.agent import Agent
+from holodeck.models.cases.messages import Message
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import CriterionRow
 from holodeck.models.test_case import TestCaseModel

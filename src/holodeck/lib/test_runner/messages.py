@@ -3,27 +3,23 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat, takewhile
-from typing import Any, cast
+from typing import Any
 
 from holodeck.config.cases.rows import load_history
 from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.base import AgentBackend, Message, Method, capabilities_of
+from holodeck.lib.backends.base import AgentBackend, Method, capabilities_of
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.conversation.messages import (
-    EARLIER,
-    REQUESTED_BY,
-    UNSEEN_CALLS,
     text_of,
     tool_arguments,
     tool_calls_in,
     tool_name,
 )
-from holodeck.lib.conversation.messages import Message as JudgeMessage
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.inputs import exchanges_in
 from holodeck.models.agent import Agent
-from holodeck.models.cases.history import EarlierMessage, Image, openai_messages
+from holodeck.models.cases.messages import EarlierMessage, Image, Message, to_messages
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
@@ -49,12 +45,12 @@ def require_history_support(agent: Agent, backend: AgentBackend) -> None:
 
 def to_agent_messages(history: History) -> list[Message]:
     """Return the messages as a backend accepts them."""
-    return [cast("Message", message.to_openai()) for message in history]
+    return [message.to_message() for message in history]
 
 
-def to_judge_messages(history: History) -> list[JudgeMessage]:
+def to_judge_messages(history: History) -> list[Message]:
     """Return the messages for judges and simulated users, marked as earlier."""
-    return [{**message, EARLIER: True} for message in openai_messages(history)]
+    return [{**message, "earlier": True} for message in to_messages(history)]
 
 
 def history_key(history: History) -> Iterator[str]:
@@ -65,9 +61,7 @@ def history_key(history: History) -> Iterator[str]:
             yield from (call.id, call.function.name, call.function.arguments_text)
 
 
-def to_turns(
-    messages: Sequence[JudgeMessage], observed: Sequence[TurnResult] = ()
-) -> tuple[Turn, ...]:
+def to_turns(messages: Sequence[Message], observed: Sequence[TurnResult] = ()) -> tuple[Turn, ...]:
     """Return the messages as metrics see them, instructions omitted.
 
     Tool calls belong to the response that follows them, or to an empty one if none follows. Those
@@ -82,13 +76,13 @@ def to_turns(
 
 
 def _turns(
-    messages: Sequence[JudgeMessage], calls_by_id: Mapping[str, ToolInvocation]
+    messages: Sequence[Message], calls_by_id: Mapping[str, ToolInvocation]
 ) -> Iterator[Turn]:
     calls: list[ToolInvocation] = []
     is_earlier = False
     for at, message in enumerate(messages):
         role, text, was_earlier = message.get("role"), text_of(message), is_earlier
-        is_earlier = bool(message.get(EARLIER))
+        is_earlier = bool(message.get("earlier"))
         if role == "user":
             if calls:
                 yield Turn("assistant", "", tuple(calls), earlier=was_earlier)
@@ -107,7 +101,7 @@ def _turns(
             observed.get(str(call.get("id"))) or _invocation(call, results) for call in requested
         ]
         if text.strip() or not requested:
-            known = None if message.get(UNSEEN_CALLS) else tuple(calls)
+            known = None if message.get("unseen_tool_calls") else tuple(calls)
             yield Turn("assistant", text, known, earlier=is_earlier)
             calls = []
     if calls:
@@ -122,7 +116,7 @@ def _invocation(call: Mapping[str, Any], results: Mapping[str, str]) -> ToolInvo
     return ToolInvocation(name=tool_name(call), args=args, result=result, bytes=size, error=error)
 
 
-def observed_conversation(messages: Sequence[JudgeMessage]) -> Observation | None:
+def observed_conversation(messages: Sequence[Message]) -> Observation | None:
     """Return a conversation up to its last response as metrics see it; None without a response."""
     exchanges = exchanges_in(turns := to_turns(messages))
     if not exchanges:
@@ -141,7 +135,7 @@ def observed_conversation(messages: Sequence[JudgeMessage]) -> Observation | Non
 
 
 def conversation_of(
-    history: History, turns: Sequence[TurnResult], messages: Sequence[JudgeMessage] = ()
+    history: History, turns: Sequence[TurnResult], messages: Sequence[Message] = ()
 ) -> tuple[Turn, ...]:
     """Return the conversation up to the last response of the agent, as metrics see it.
 
@@ -172,16 +166,14 @@ def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
     return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
 
 
-def messages_beyond_turns(
-    messages: list[JudgeMessage], turns: Sequence[TurnResult]
-) -> list[JudgeMessage]:
+def messages_beyond_turns(messages: list[Message], turns: Sequence[TurnResult]) -> list[Message]:
     """Return the messages of a case; none if the turns contain all of them."""
     return [] if conversation_messages(turns) == messages else messages
 
 
 def conversation_messages(
     turns: Iterable[TurnResult], images: Sequence[Sequence[Image]] = ()
-) -> list[JudgeMessage]:
+) -> list[Message]:
     """Return the messages of the turns, tool calls and their results included.
 
     `images` are those of each turn; they become parts of the user's messages.
@@ -194,7 +186,7 @@ def conversation_messages(
     ]
 
 
-def _exchange(turn: TurnResult, images: Sequence[Image], number: int) -> Iterator[JudgeMessage]:
+def _exchange(turn: TurnResult, images: Sequence[Image], number: int) -> Iterator[Message]:
     text = with_files(turn.input, turn.processed_files)
     parts = [{"type": "text", "text": text}, *(image.part for image in images)]
     yield {"role": "user", "content": parts if images else text}
@@ -217,19 +209,19 @@ def with_files(text: str, files: Sequence[ProcessedFileInput]) -> str:
     return "\n\n".join([*texts, text])
 
 
-def response_messages(turn: TurnResult, number: int) -> list[JudgeMessage]:
+def response_messages(turn: TurnResult, number: int) -> list[Message]:
     """Return tool calls, their results and the response of a turn; `number` makes ids unique."""
     names = [_call_id(number, at) for at in range(1, len(turn.tool_invocations) + 1)]
     calls = list(zip(names, turn.tool_invocations, strict=True))
-    messages: list[JudgeMessage] = []
+    messages: list[Message] = []
     if calls:
         called = [_call(name, call) for name, call in calls]
         messages.append({"role": "assistant", "content": None, "tool_calls": called})
     # A missing result is no fault of the agent: its backend may not report results.
     messages += [_result(name, call) for name, call in calls if call.error != NO_RESULT]
-    answer: JudgeMessage = {"role": "assistant", "content": turn.agent_response or ""}
+    answer: Message = {"role": "assistant", "content": turn.agent_response or ""}
     if turn.evidence.tool_calls is None:
-        answer[UNSEEN_CALLS] = True
+        answer["unseen_tool_calls"] = True
     return [*messages, answer]
 
 
@@ -237,13 +229,13 @@ def _call_id(turn: int, at: int) -> str:
     return f"call_{turn}_{at}"
 
 
-def _call(name: str, call: ToolInvocation) -> JudgeMessage:
+def _call(name: str, call: ToolInvocation) -> dict[str, Any]:
     function = {"name": call.name, "arguments": _text(call.args)}
-    message: JudgeMessage = {"id": name, "type": "function", "function": function}
-    return message if call.agent is None else {**message, REQUESTED_BY: call.agent}
+    requested = {"id": name, "type": "function", "function": function}
+    return requested if call.agent is None else {**requested, "agent": call.agent}
 
 
-def _result(name: str, call: ToolInvocation) -> JudgeMessage:
+def _result(name: str, call: ToolInvocation) -> Message:
     result = f"error: {call.error}" if call.error is not None else call.result
     content = result if isinstance(result, str) else _text(result)
     return {"role": "tool", "tool_call_id": name, "name": call.name, "content": content}

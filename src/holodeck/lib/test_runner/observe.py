@@ -29,7 +29,7 @@ from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failu
 from holodeck.lib.test_runner.messages import to_agent_messages, with_files
 from holodeck.lib.test_runner.options import OnConversation
 from holodeck.lib.user_code.raised import raised_error
-from holodeck.models.cases.history import Image, MessageWithImages
+from holodeck.models.cases.messages import Image, MessageWithImages
 from holodeck.models.results.evidence import Source, evidence
 from holodeck.models.results.outcome import Attempt, Outcome
 from holodeck.models.test_case import FileInput, TurnModel

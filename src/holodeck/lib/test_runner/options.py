@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from holodeck.models.cases.messages import Message
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import EventStream, Listener
-    from holodeck.lib.conversation.messages import Message
 
 
 class HasEvents(Protocol):

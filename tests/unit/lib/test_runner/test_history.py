@@ -17,7 +17,7 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, to_turns
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.agent import Agent
-from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.cases.messages import EarlierMessage
 from holodeck.models.records.record import CaseFinished
 from holodeck.models.test_result import ToolInvocation
 from support.rescore import rescore

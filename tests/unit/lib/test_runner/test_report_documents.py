@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.models.cases.history import EarlierMessage
+from holodeck.models.cases.messages import EarlierMessage
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.origin import Selection
 from holodeck.models.results.outcome import Attempt, ConversationEnd, CriterionRow, ModelCost

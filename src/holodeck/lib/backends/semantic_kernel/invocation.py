@@ -22,7 +22,7 @@ from holodeck.lib.backends.tool_work import result_of as result_of_tool
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolImage, ToolOutcome
-from holodeck.models.cases.history import MessageWithImages
+from holodeck.models.cases.messages import MessageWithImages
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from holodeck.lib.llm.model import Token
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.environment import cache_dir, set_variables
 from holodeck.lib.ui.activity import loading
+from holodeck.models.cases.messages import Message
 
 AnswerCheck = Callable[[JsonObject], None]
 """Raises ValueError, with a message for the judge, for a valid answer that makes no sense."""
@@ -60,8 +61,8 @@ class JudgeRequests:
                 raise EvaluationError(
                     "DeepEval sent a request to the judge whose answer cannot be checked"
                 )
-            messages = [{"role": "user", "content": prompt}]
-            return (await self._free_judge().ask_for_text(messages)).text
+            question = Message(role="user", content=prompt)
+            return (await self._free_judge().ask_for_text([question])).text
         value, _ = await self._send(prompt, schema)
         return schema.model_validate(value)
 

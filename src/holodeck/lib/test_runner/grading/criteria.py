@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import count_usage
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
@@ -16,6 +16,7 @@ from holodeck.lib.test_runner.grading.judge_trust import Trust
 from holodeck.lib.test_runner.messages import count_images
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.conversation import CriterionSettings
+from holodeck.models.cases.messages import Message
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 
 logger = logging.getLogger(__name__)

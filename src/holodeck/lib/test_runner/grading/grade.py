@@ -31,7 +31,7 @@ from holodeck.lib.test_runner.messages import (
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
-from holodeck.models.cases.history import Image
+from holodeck.models.cases.messages import Image
 from holodeck.models.results.evidence import Evidence, Unknown, evidence
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
 from holodeck.models.test_case import TurnModel

@@ -12,7 +12,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatStrategy
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.script_run import judge as final_judgement
@@ -40,6 +40,7 @@ from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.base import MAX_TURNS
 from holodeck.models.cases.conversation import RedTeam, Simulation, step_kind, step_value
+from holodeck.models.cases.messages import Message
 from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel

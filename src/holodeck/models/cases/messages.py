@@ -1,14 +1,40 @@
-"""The messages before a test case, in the format of chat completions, and images of a message."""
+"""Messages in the format of chat completions, how earlier ones are written, and images of them."""
 
 import base64
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Required, TypedDict, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, ReadPath
+
+
+class Message(TypedDict, total=False):
+    """A message as agents, judges, simulated users and reports have it; nobody changes one.
+
+    A message that an agent or a script returns may have further keys, which stay as they are.
+    """
+
+    role: Required[str]
+    content: Any
+    """The text, a list of parts, or None; agents are given texts as earlier messages."""
+    tool_calls: list[dict[str, Any]]
+    """Of an assistant's message, each with `id`, `type` and `function`, and with the name of the
+    `agent` that requested it if that is known."""
+    function_call: dict[str, Any] | None
+    """The older format of a single tool call."""
+    refusal: str | None
+    """What the model writes instead of `content` if it refuses."""
+    tool_call_id: str
+    """The call whose result the message is; its role is `tool`."""
+    name: str
+    unseen_tool_calls: bool
+    """Whether the tool calls of the agent before this message are unknown."""
+    earlier: bool
+    """Whether the message is from before the conversation."""
+
 
 InstructionRole = Literal["system", "developer"]
 """Roles of instructions, which belong in the agent.yaml."""
@@ -100,12 +126,12 @@ class EarlierMessage(Model):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
 
-    def to_openai(self) -> dict[str, Json]:
-        """Return the message in the format of chat completions, without keys that are not set."""
+    def to_message(self) -> Message:
+        """Return the message without keys that are not set."""
         calls = None if self.tool_calls is None else [call.to_openai() for call in self.tool_calls]
         keys = {"tool_calls": calls, "tool_call_id": self.tool_call_id, "name": self.name}
         keys_set = {key: value for key, value in keys.items() if value is not None}
-        return {"role": self.role, "content": self.text, **keys_set}
+        return cast("Message", {"role": self.role, "content": self.text, **keys_set})
 
     @model_validator(mode="before")
     @classmethod
@@ -140,13 +166,13 @@ class EarlierMessage(Model):
         return self
 
 
-def openai_messages(history: Iterable[EarlierMessage]) -> list[dict[str, Json]]:
-    """Return the messages in the format of chat completions, results with the name of the tool."""
+def to_messages(history: Iterable[EarlierMessage]) -> list[Message]:
+    """Return the messages, results with the name of the tool."""
     messages = []
     tool_names: dict[str, str] = {}
     for message in history:
         tool_names |= {call.id: call.function.name for call in message.tool_calls or ()}
-        messages.append(message.to_openai())
+        messages.append(message.to_message())
         if message.tool_call_id is not None:
             messages[-1]["name"] = tool_names[message.tool_call_id]
     return messages
