@@ -57,7 +57,6 @@ def test_every_metric_of_the_table_is_in_this_suite():
         AzureSafetyMetric.names()
     )
     asking.add("tool_correctness")  # in the suite of DeepEval's metrics
-    asking.add("document_retrieval")  # judges passages, not the response
     assert EVALUATORS.keys() - asking <= set(CASES)
 
 

@@ -18,8 +18,7 @@ ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
 STORES = {"azure-blob", "opensearch", "postgres", "qdrant", "s3"}
-NLP = {"nlp", "nlp-ja", "nlp-spm"}
-EXTRAS = {"a2a", "deepeval", "azure", "local", "files", "pandas", "all", "dev", *NLP, *STORES}
+EXTRAS = {"a2a", "deepeval", "azure", "local", "files", "pandas", "all", "dev", "nlp", *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
 CONNECTORS = {"azure-ai-search", "azure-cosmos", "pinecone", "sql-server", "weaviate"}
 """Extras with the clients of Semantic Kernel's connectors, whose servers run nowhere here."""

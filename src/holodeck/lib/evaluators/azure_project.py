@@ -1,8 +1,8 @@
-"""Metrics of Azure AI Evaluation without a judge: by a project in Azure, or by labels."""
+"""Metrics of Azure AI Evaluation that a project in Azure computes, without a judge."""
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -17,14 +17,7 @@ from holodeck.lib.evaluators.azure_adapter import (
 from holodeck.lib.evaluators.base import ONE_IS_GOOD, Score, ScoredEvaluator
 from holodeck.lib.evaluators.param_spec import takes
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.text import plural
-from holodeck.models.metrics.azure import (
-    MAX_RELEVANCE,
-    AzureProject,
-    AzureSafetyMetric,
-    DocumentRetrievalMetric,
-    RetrievalMeasure,
-)
+from holodeck.models.metrics.azure import AzureProject, AzureSafetyMetric
 
 _ADVICE = (
     "write 'azure_ai_project: https://<resource>.services.ai.azure.com/api/projects/<project>'"
@@ -231,68 +224,3 @@ class GroundednessProEvaluator(LabelEvaluator, metric="groundedness_pro"):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return {**super()._inputs(kwargs), "context": kwargs["context"]}
-
-
-_RESULTS: Mapping[RetrievalMeasure, tuple[str, float]] = {
-    "ndcg": ("ndcg@3", 1),
-    "xdcg": ("xdcg@3", 25 * MAX_RELEVANCE),
-    "fidelity": ("fidelity", 1),
-    "top1_relevance": ("top1_relevance", MAX_RELEVANCE),
-    "top3_max_relevance": ("top3_max_relevance", MAX_RELEVANCE),
-    "holes": ("holes_ratio", 1),
-}
-"""The key of each measure in the library's result, and the largest value it can have."""
-
-
-class DocumentRetrievalEvaluator(ScoredEvaluator, metric="document_retrieval"):
-    """A measure of Azure AI Evaluation's document retrieval, from 0 to 1.
-
-    A passage belongs to the first document of `relevance` whose name or text it contains. Passages
-    of no labeled document are "holes": they count as irrelevant, and the reason says how many.
-
-    """
-
-    settings: DocumentRetrievalMetric
-    extra = "azure"
-    libraries = ("azure.ai.evaluation",)
-    PARAM_SPEC = takes("retrieval_context")
-
-    _evaluator: Any = None
-
-    async def prepare(self) -> None:
-        if self._evaluator is None:
-            load = partial(evaluator_class, "DocumentRetrievalEvaluator")
-            self._evaluator = (await run_in_thread(load, "holodeck-azure"))()
-
-    async def _evaluate_impl(self, **kwargs: Any) -> Score:
-        passages: Sequence[str] = kwargs["retrieval_context"]
-        names = self.settings.relevance
-        # A passage of no labeled document stands for itself.
-        sources = (next((name for name in names if name in text), text) for text in passages)
-        documents = list(dict.fromkeys(sources))
-        result = await run_in_thread(lambda: self._measure(documents))
-        measures = result["document_retrieval_properties"]
-        key, largest = _RESULTS[self.settings.measure]
-        raw = float(measures[key])
-        score = 1 - raw if self.settings.measure == "holes" else raw / largest
-        if not 0 <= score <= 1:
-            raise EvaluationError(
-                f"the library returned {raw} for {key}, 0 to {largest:g} expected"
-            )
-        listed = ", ".join(f"{name} {measures[key]:.4g}" for name, (key, _) in _RESULTS.items())
-        count = plural(len(documents), "document")
-        reason = f"{count} found, {measures['holes']} without a label; {listed}"
-        raw_scale = f"0-{largest:g}"
-        return Score(score, reason=reason, raw_score=raw, raw_scale=raw_scale)
-
-    def _measure(self, documents: Sequence[str]) -> Any:
-        return self._evaluator(
-            retrieval_ground_truth=[
-                {"document_id": name, "query_relevance_label": label}
-                for name, label in self.settings.relevance.items()
-            ],
-            retrieved_documents=[
-                {"document_id": name, "relevance_score": -rank}
-                for rank, name in enumerate(documents)
-            ],
-        )

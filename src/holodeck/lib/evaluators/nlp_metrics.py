@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from holodeck.errors import ConfigError, EvaluationError, MissingExtra
+from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import ComparingEvaluator, Score, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.judging.judge import embedding_model
@@ -74,7 +72,6 @@ class WordEvaluator(OverlapEvaluator):
 
     def _configure(self) -> None:
         self._tokenize = self.settings.tokenize
-        check_tokenizer(self._tokenize)
 
     def _best(self, response: str, references: Sequence[str]) -> Score:
         score = super()._best(response, references)
@@ -287,55 +284,22 @@ class SemanticSimilarityEvaluator(OverlapEvaluator, metric="semantic_similarity"
         return Score(score, reason=f"cosine similarity {score:.2f}")
 
 
-_KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _WITHOUT_SPACES = {
     "Chinese characters": "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
-    "Japanese kana": _KANA,
+    "Japanese kana": "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f",
     "Thai": "\u0e00-\u0e7f",
     "Lao": "\u0e80-\u0eff",
     "Burmese": "\u1000-\u109f",
     "Khmer": "\u1780-\u17ff",
 }
 """Scripts that are written without spaces between words, as ranges of a regular expression."""
-_RUNS = {
-    script: re.compile(f"[{letters}]" if letters is _KANA else f"[{letters}]{{2}}")
-    for script, letters in _WITHOUT_SPACES.items()
-}
-"""Two letters in a row may be two words; a single kana shows that the characters are Japanese."""
-_CUT_BY: dict[Tokenize, frozenset[str]] = {
+_RUNS = {script: re.compile(f"[{letters}]{{2}}") for script, letters in _WITHOUT_SPACES.items()}
+"""Two letters in a row may be two words."""
+_CUT_BY: dict[Tokenize | None, frozenset[str]] = {
+    None: frozenset(),
     "zh": frozenset({"Chinese characters"}),
-    "ja-mecab": frozenset({"Chinese characters", "Japanese kana"}),
     "char": frozenset(_RUNS),
-    "flores200": frozenset(_RUNS),
 }
-_REQUIRED = {
-    "ja-mecab": ("nlp-ja", ("MeCab", "ipadic")),
-    "flores200": ("nlp-spm", ("sentencepiece",)),
-}
-_WORD_BEGINS = "\u2581"
-"""What sentencepiece writes for a space."""
-
-
-def check_tokenizer(name: Tokenize | None) -> None:
-    """Raise ConfigError if what the tokenizer needs is not on this machine; nothing is fetched."""
-    if name not in _REQUIRED:
-        return
-    extra, modules = _REQUIRED[name]
-    if any(find_spec(module) is None for module in modules):
-        raise MissingExtra(extra, f"tokenize: {name}")
-    if name == "flores200" and not (model := _flores_model()).is_file():
-        raise ConfigError(
-            "tokenize",
-            f"flores200 needs the file {model}, which is not there; download it with:"
-            " python -c \"from sacrebleu import BLEU; BLEU(tokenize='flores200')\"",
-        )
-
-
-def _flores_model() -> Path:
-    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
-    from sacrebleu.utils import SACREBLEU_DIR
-
-    return Path(SACREBLEU_DIR) / "models" / Path(SPM_MODELS["flores200"]["url"]).name
 
 
 def cut(text: str, tokenizer: Tokenize | None) -> str:
@@ -348,7 +312,7 @@ def cut(text: str, tokenizer: Tokenize | None) -> str:
     if tokenizer == "char":
         marks = {char for char in set(text) if unicodedata.category(char)[0] == "M"}
         return "".join(char if char in marks else f" {char}" for char in text).lstrip()
-    return str(_tokenizer(tokenizer)(text)).replace(_WORD_BEGINS, " ")
+    return str(_tokenizer(tokenizer)(text))
 
 
 @cache
@@ -364,7 +328,7 @@ def uncut_scripts(text: str, tokenizer: Tokenize | None) -> Sequence[str]:
     """Return the scripts of the text between whose words the tokenizer finds no border."""
     if text.isascii():
         return ()
-    known = _CUT_BY[tokenizer] if tokenizer is not None else frozenset()
+    known = _CUT_BY[tokenizer]
     return tuple(
         script for script, run in _RUNS.items() if script not in known and run.search(text)
     )
@@ -373,8 +337,6 @@ def uncut_scripts(text: str, tokenizer: Tokenize | None) -> Sequence[str]:
 def note_about(scripts: Sequence[str], tokenizer: Tokenize | None) -> str:
     """Return a sentence for people about texts that were not cut into words."""
     better = "zh" if scripts == ("Chinese characters",) else "char"
-    if "Japanese kana" in scripts:
-        better = "ja-mecab"
     by = "the default tokenizer" if tokenizer is None else f"tokenize: {tokenizer}"
     return (
         f"{by} cannot cut {' and '.join(scripts)} into words, so the score compares whole"

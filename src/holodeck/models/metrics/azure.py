@@ -1,4 +1,4 @@
-"""Metrics of Azure AI Evaluation: scored by a judge, by a project in Azure, or by labels."""
+"""Metrics of Azure AI Evaluation: scored by a judge, or by a project in Azure."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeGuard
@@ -140,41 +140,6 @@ class AzureSafetyMetric(MetricSettings):
     azure_ai_project: ServerAddress | AzureProject | None = None
     """Required: the URL of the project, or the names of a hub-based one. Whoever runs the tests
     must be signed in to Azure."""
-
-
-RetrievalMeasure = Literal[
-    "ndcg", "xdcg", "fidelity", "top1_relevance", "top3_max_relevance", "holes"
-]
-MAX_RELEVANCE = 4
-
-
-class DocumentRetrievalMetric(MetricSettings):
-    """The best documents were retrieved first, by your labels; computed by Azure AI Evaluation in
-    the process."""
-
-    not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
-    family: ClassVar = "azure"
-
-    type: Literal["standard", "azure"] = "azure"
-    """May be omitted."""
-    metric: Literal["document_retrieval"]
-    threshold: Ratio = 0.5
-    """Score to reach, 0 to 1."""
-    relevance: Annotated[
-        dict[NonBlank, Annotated[int, Field(ge=0, le=MAX_RELEVANCE)]], Field(min_length=1)
-    ]
-    """How relevant each document is to the input, 0 to 4. A document is named by a text that its
-    passages contain, such as its title."""
-    measure: RetrievalMeasure = "ndcg"
-    """The score: NDCG or XDCG of the first three, the share of everything relevant that was found
-    (`fidelity`), the label of the first or the best of the first three, or the share of passages
-    with a label (`holes`)."""
-
-    @model_validator(mode="after")
-    def _check_relevant(self) -> "DocumentRetrievalMetric":
-        if not any(self.relevance.values()):
-            raise ValueError("'relevance' labels no document above 0, so nothing can be found")
-        return self
 
 
 class AzureClassMetric(ClassMetric):

@@ -83,16 +83,15 @@ class NLPMetric(ComparingMetric):
 
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
-Tokenize = Literal["zh", "ja-mecab", "char", "flores200"]
+Tokenize = Literal["zh", "char"]
 
 
 class WordMetric(NLPMetric):
     """Compares words."""
 
     tokenize: Tokenize | None = None
-    """How words are found in languages without spaces: `zh` Chinese, `ja-mecab` Japanese, `char`
-    each character a word, `flores200` pieces of words in 200 languages. Default: the rules of the
-    metric, for languages with spaces."""
+    """How words are found in languages without spaces: `zh` Chinese characters, `char` each character
+    a word. Default: the rules of the metric, for languages with spaces."""
 
 
 class F1ScoreMetric(WordMetric):
