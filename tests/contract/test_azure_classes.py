@@ -189,8 +189,14 @@ REFUSED = {
     "an input": ({"class": "own:ReadsWeather"}, "reads weather.*write 'type: code'|known: query"),
     "no inputs": ({"class": "own:NamesNothing"}, "names no input"),
     "a model of its own": ({"class": "own:CallsAModel"}, "write 'type: code' with 'judge: true'"),
-    "a project": ({"class": "UngroundedAttributesEvaluator"}, "asks a project in Azure"),
-    "several metrics": ({"class": "QAEvaluator"}, "computes several metrics; write each as"),
+    "a project": (
+        {"class": "UngroundedAttributesEvaluator", "args": {"credential": 1}},
+        "call what asks a project in Azure in 'type: code'",
+    ),
+    "a project without its arguments": (
+        {"class": "UngroundedAttributesEvaluator"}, "azure_ai_project: is missing",
+    ),
+    "several metrics": ({"class": "QAEvaluator"}, "write 'type: code' with 'judge: true'"),
     "messages": ({"class": "TaskCompletionEvaluator"}, "no evaluator class"),
 }  # fmt: skip
 

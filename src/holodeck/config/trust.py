@@ -111,8 +111,8 @@ def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
     for path, metric in all_metrics(agent):
         if metric.enabled and metric.user_code is not None:
             yield path, metric.user_code
-        for key, target in metric.python_targets.items() if metric.enabled else ():
-            yield (*path, *key), target
+        if metric.enabled and metric.user_class is not None:
+            yield (*path, "class"), metric.user_class
     for number, case in enumerate(agent.test_cases or ()):
         for target in case.called_functions:
             yield ("test_cases", number, "script"), target
@@ -182,7 +182,7 @@ def _reach_without_address(part: BaseModel) -> tuple[str, str] | None:
             return "project_name", "refuses your sign-in to Azure"
         case LLMProvider():
             return _reach_of_model(part)
-        case ClassMetric() if not part.python_targets:
+        case ClassMetric(user_class=None):
             return "class", "refuses classes of libraries"
     for key in keys_used(type(part), NetworkUse.LISTENER):
         address = str(getattr(part, key))

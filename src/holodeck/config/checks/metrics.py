@@ -55,11 +55,14 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                     context, metric.user_code, metric_path, "metric", context.agent.code_folders
                 )
                 _check_judge_of_grader(context, metric, metric_path)
-            elif metric.python_targets:  # building the metric would run the user's code
-                for key, target in metric.python_targets.items():
-                    check_target(
-                        context, target, (*metric_path, *key), "metric", context.agent.code_folders
-                    )
+            elif metric.user_class is not None:  # building the metric would run the user's code
+                check_target(
+                    context,
+                    metric.user_class,
+                    (*metric_path, "class"),
+                    "metric",
+                    context.agent.code_folders,
+                )
                 _check_arguments(context, metric, metric_path)
                 asks_judge = False  # only the run knows
             else:
@@ -75,7 +78,7 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
 
 def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
     """Check the names of the arguments of a class beside the agent.yaml."""
-    target = metric.python_targets.get(("class",))
+    target = metric.user_class
     if target is None or not isinstance(metric, ClassMetric):
         return
     known = arguments_of_class(target, context.agent.code_folders, "metric")

@@ -234,32 +234,18 @@ def credential() -> Any:
     return DefaultAzureCredential()
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryClasses:
-    """The evaluator classes of the library, and what they have in common."""
+def library_classes() -> tuple[Mapping[str, type[Any]], type[Any]]:
+    """Return the library's evaluator classes by name, and the base of those with a prompt.
 
-    by_name: Mapping[str, type[Any]]
-    prompting: type[Any]
-    """Those that fill a template and interpret what a model answers."""
-    composite: type[Any]
-    """Those that merge the results of others."""
-    service: type[Any]
-    """Those that a project in Azure computes."""
-
-
-def library_classes() -> LibraryClasses:
-    """Return the library's evaluator classes. Blocks; raises MissingExtra."""
+    Blocks; raises MissingExtra.
+    """
     exported = vars(_library("'class'"))
-    from azure.ai.evaluation._evaluators import _common as bases
+    from azure.ai.evaluation._evaluators._common import EvaluatorBase
     from azure.ai.evaluation._evaluators._common._base_model_eval import ModelEvaluatorBase
 
     classes = {name: value for name, value in exported.items() if isinstance(value, type)}
-    return LibraryClasses(
-        {name: value for name, value in classes.items() if issubclass(value, bases.EvaluatorBase)},
-        ModelEvaluatorBase,
-        bases.MultiEvaluatorBase,
-        bases.RaiServiceEvaluatorBase,
-    )
+    known = {name: value for name, value in classes.items() if issubclass(value, EvaluatorBase)}
+    return known, ModelEvaluatorBase
 
 
 def _library(needed_by: str) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_adapter as adapter
-from holodeck.lib.evaluators.azure_adapter import JudgedPrompt, LibraryClasses, Scale
+from holodeck.lib.evaluators.azure_adapter import JudgedPrompt, Scale
 from holodeck.lib.evaluators.azure_ai import AzureAIEvaluator
 from holodeck.lib.evaluators.base import BUILT_IN, JudgedEvaluator, Score, to_python
-from holodeck.lib.evaluators.class_arguments import class_arguments, named_parameters
+from holodeck.lib.evaluators.class_arguments import check_arguments, named_parameters
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.processes.threads import call_user_function
@@ -25,7 +25,7 @@ from holodeck.models.metrics.azure import AzureClassMetric
 
 _SET_BY_US = {
     "model_config": "write 'model' beside 'class'",
-    "credential": "write 'model' beside 'class'",
+    "credential": "call what asks a project in Azure in 'type: code'",
     "threshold": "write 'threshold' beside 'class', from 0 to 1",
 }
 _INPUTS = ("query", "response", "context", "ground_truth")
@@ -60,12 +60,12 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
         super().__init__(**options)
 
     def _configure(self) -> None:
-        settings, folder, library = self.settings, self._base_dir, adapter.library_classes()
-        self._class = _find_class(settings.class_, folder, library)
+        settings, (known, prompting) = self.settings, adapter.library_classes()
+        self._class = _find_class(settings.class_, self._base_dir, known)
         self._inputs = _inputs_of(self._class)
         self._scale = Scale(*settings.scale)
-        args = class_arguments(self._class, settings.args, ours=_SET_BY_US, base_dir=folder)
-        self._evaluator = self._instance(args, library)
+        check_arguments(self._class, settings.args, _SET_BY_US)
+        self._evaluator = self._instance(prompting)
 
     @property
     def name(self) -> str:
@@ -78,9 +78,9 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
     def required_params(self) -> frozenset[EvalParam]:
         return frozenset(EvalParam(name) for name, required in self._inputs.items() if required)
 
-    def _instance(self, args: dict[str, Any], library: LibraryClasses) -> Any:
+    def _instance(self, prompting: type[Any]) -> Any:
         """Return an object of the class whose prompt our judge answers. Raises ConfigError."""
-        if self.asks_judge and not issubclass(self._class, library.prompting):
+        if self.asks_judge and not issubclass(self._class, prompting):
             raise ConfigError(
                 "class",
                 f"{self.name} takes 'model_config' and has no prompt of the library for which"
@@ -88,7 +88,7 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
             )
         ours = {"model_config": adapter.UNUSED_ENDPOINT} if self.asks_judge else {}
         try:
-            evaluator = self._class(**args, **ours)
+            evaluator = self._class(**self.settings.args, **ours)
         except Exception as error:
             raise ConfigError("args", f"{self.name} refuses them: {describe(error)}") from error
         if not self.asks_judge:
@@ -130,7 +130,9 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
         return score if score.passed is False else super()._decide(score)
 
 
-def _find_class(name: str, base_dir: CodeFolders | None, library: LibraryClasses) -> type[Any]:
+def _find_class(
+    name: str, base_dir: CodeFolders | None, known: Mapping[str, type[Any]]
+) -> type[Any]:
     """Return the evaluator class. Raises ConfigError."""
     if ":" in name:
         value = load_attribute(name, base_dir, location="class")
@@ -145,16 +147,10 @@ def _find_class(name: str, base_dir: CodeFolders | None, library: LibraryClasses
     }
     if short in named:
         raise ConfigError("class", f"{short} has a name; write 'metric: {named[short]}' instead")
-    if short not in library.by_name:
-        hint = did_you_mean_or_list(short, library.by_name.keys() - named.keys())
+    if short not in known:
+        hint = did_you_mean_or_list(short, known.keys() - named.keys())
         raise ConfigError("class", f"Azure AI Evaluation has no evaluator class {short!r}{hint}")
-    for base, why in (
-        (library.service, "asks a project in Azure; use 'metric: safety' or 'type: code'"),
-        (library.composite, "computes several metrics; write each as a 'metric:'"),
-    ):
-        if issubclass(library.by_name[short], base):
-            raise ConfigError("class", f"{short} {why}")
-    return library.by_name[short]
+    return known[short]
 
 
 def _inputs_of(evaluator_class: type[Any]) -> dict[str, bool]:

@@ -6,31 +6,17 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.lib.user_code.code_root import CodeFolders
-from holodeck.lib.user_code.registry import load_attribute
-from holodeck.models.metrics.base import python_target
 
 
-def class_arguments(
-    metric_class: type[Any],
-    args: Mapping[str, Any],
-    *,
-    ours: Mapping[str, str],
-    base_dir: CodeFolders | None,
-) -> dict[str, Any]:
-    """Return the arguments, with the objects that `{python: "module:object"}` names.
+def check_arguments(
+    metric_class: type[Any], args: Mapping[str, Any], ours: Mapping[str, str]
+) -> None:
+    """Raise ConfigError for an unknown or missing argument of the class.
 
-    Args:
-        metric_class: The class.
-        args: The arguments as agent.yaml writes them.
-        ours: Arguments that holodeck sets, and what to write instead.
-        base_dir: Where the modules of the user's objects are looked up first.
-
-    Raises ConfigError for an unknown or missing argument.
+    `ours` names the arguments that holodeck sets, and what to write instead.
     """
-    name = metric_class.__name__
-    parameters = named_parameters(metric_class)
-    usable = [key for key in parameters if key not in ours and not key.startswith("_")]
+    name, parameters = metric_class.__name__, named_parameters(metric_class)
+    usable = [key for key in parameters if key not in ours]
     for key in args:
         if key in ours:
             raise ConfigError(f"args.{key}", f"is set by holodeck; {ours[key]}")
@@ -40,13 +26,6 @@ def class_arguments(
     for key in usable:
         if parameters[key].default is inspect.Parameter.empty and key not in args:
             raise ConfigError(f"args.{key}", f"is missing, which {name} requires")
-    targets = {key: python_target(value) for key, value in args.items()}
-    return {
-        key: value
-        if (target := targets[key]) is None
-        else load_attribute(target, base_dir, location=f"args.{key}")
-        for key, value in args.items()
-    }
 
 
 def named_parameters(callable_: Any) -> dict[str, inspect.Parameter]:

@@ -156,8 +156,7 @@ def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
 
 
 def _hash_metric_code(metrics: Sequence[MetricSettings], folders: Sequence[Path]) -> list[str]:
-    own = [target for metric in metrics for target in metric.python_targets.values()]
-    return _hash_code([*(metric.user_code for metric in metrics), *own], folders)
+    return _hash_code([metric.user_code or metric.user_class for metric in metrics], folders)
 
 
 def _hash_code(targets: Iterable[object], folders: Sequence[Path]) -> list[str]:

@@ -108,9 +108,9 @@ class MetricSettings(Model):
         return schema
 
     @property
-    def python_targets(self) -> "Mapping[tuple[str, ...], str]":
-        """The user's objects, as `module:object`, by their keys in the metric."""
-        return {}
+    def user_class(self) -> str | None:
+        """The user's `module:Class` that computes the metric; None for other metrics."""
+        return None
 
 
 _CLASSES: dict[tuple[str, str], type[MetricSettings]] = {}
@@ -184,10 +184,6 @@ class JudgedMetric(MetricSettings):
     stricter one counts."""
 
 
-_PYTHON = "python"
-"""The key of an argument that is a Python object."""
-
-
 class ClassMetric(JudgedMetric):
     """A metric class that holodeck creates with `args`; the base of one model for each library."""
 
@@ -197,7 +193,7 @@ class ClassMetric(JudgedMetric):
     """The class: its name in the library, or `module:Class` for one of yours, which is imported
     from the folder of the agent.yaml first."""
     args: dict[str, Json] = {}
-    """Arguments of the class by name. `{python: "module:object"}` is an object of yours."""
+    """Arguments of the class by name."""
     name: NonBlank | None = None
     """The metric's name in reports; the name of the class by default."""
 
@@ -206,16 +202,5 @@ class ClassMetric(JudgedMetric):
         return self.name or self.class_.rpartition(":")[2].rpartition(".")[2]
 
     @property
-    def python_targets(self) -> dict[tuple[str, ...], str]:
-        """The class and the arguments that are Python objects of the user."""
-        objects = {key: python_target(value) for key, value in self.args.items()}
-        targets: dict[tuple[str, ...], str] = {
-            ("args", key): target for key, target in objects.items() if target is not None
-        }
-        return {**targets, ("class",): self.class_} if ":" in self.class_ else targets
-
-
-def python_target(value: Any) -> str | None:
-    """Return `module:object` for an argument that is written as a Python object."""
-    target = value[_PYTHON] if isinstance(value, dict) and value.keys() == {_PYTHON} else None
-    return target if isinstance(target, str) else None
+    def user_class(self) -> str | None:
+        return self.class_ if ":" in self.class_ else None

@@ -1,32 +1,26 @@
 """Any metric class of DeepEval for a response, or a class of the user: `class:`."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Score
-from holodeck.lib.evaluators.class_arguments import class_arguments, takes_argument
+from holodeck.lib.evaluators.class_arguments import check_arguments, takes_argument
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, unseen_calls
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
-from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.support.text import describe, did_you_mean_or_list
 from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_attribute
 from holodeck.models.metrics.deepeval import DeepEvalClassMetric
-from holodeck.models.test_case import ExpectedTool
 
 _SET_BY_US = {
     "model": "write 'model' beside 'class'",
     "threshold": "write 'threshold' beside 'class'",
     **dict.fromkeys(("async_mode", "verbose_mode", "eval_mode", "system_one_model"), "remove it"),
 }
-_INPUTS = (
-    *("input", "actual_output", "expected_output", "context", "retrieval_context"),
-    *("tools_called", "expected_tools"),
-)
-"""The parameters of DeepEval's test cases that a run records."""
+_INPUTS = ("input", "actual_output", "expected_output", "context", "retrieval_context")
+"""The parameters of DeepEval's test cases that a class gets."""
 _PREFIX = "deepeval.metrics."
 _IMAGES = f"{_PREFIX}multimodal_metrics."
 """The package of DeepEval's classes that need images without declaring it."""
@@ -53,9 +47,8 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
 
     def _configure(self) -> None:
         super()._configure()
-        folder, args = self._base_dir, self.settings.args
-        self._class = _find_class(self.settings.class_, folder)
-        self._args = class_arguments(self._class, args, ours=_SET_BY_US, base_dir=folder)
+        self._class = _find_class(self.settings.class_, self._base_dir)
+        check_arguments(self._class, self.settings.args, _SET_BY_US)
         try:
             metric = self._measurement(with_judge=False).metric
         except Exception as error:
@@ -81,7 +74,7 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
             "eval_mode": "llm",
         }
         taken = {name: value for name, value in ours.items() if takes_argument(self._class, name)}
-        return {**self._args, **taken}
+        return {**self.settings.args, **taken}
 
     def _measurement(self, *, with_judge: bool) -> adapter.Measurement:
         return adapter.Measurement(
@@ -97,22 +90,6 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
         measurement = self._measurement(with_judge=True)
         await measurement.run(case, lambda _: None)
         return self._score_of(measurement.metric, case)
-
-    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
-        case, make = super()._test_case(kwargs), adapter.library().cases.ToolCall
-        if kwargs.get("tools_called") is None:
-            case.tools_called = unseen_calls()
-        if kwargs.get("expected_tools") is not None:
-            case.expected_tools = [
-                make(name=tool.name, input_parameters=dict(tool.args) if tool.args else None)
-                if isinstance(tool, ExpectedTool)
-                else make(name=tool)
-                for tool in kwargs["expected_tools"]
-            ]
-        return case
-
-    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
-        """The class checks the answers itself."""
 
     def _score_of(self, metric: Any, case: Any) -> Score:
         if getattr(metric, "error", None):

@@ -224,7 +224,7 @@ def hash_settings(metric: MetricSettings | str, llm: LLMProvider, folders: CodeF
     facts: dict[str, Any] = {"judge": llm.model_dump(mode="json", include=set(_SAMPLING))}
     if isinstance(metric, MetricSettings):
         facts["metric"] = metric.model_dump(mode="json", exclude=set(_NOT_PROMPT))
-        targets = [*filter(None, [metric.user_code]), *metric.python_targets.values()]
+        targets = filter(None, [metric.user_code, metric.user_class])
         modules = (module_file(target, folders) for target in targets)
         roots = folders_of(folders)
         read = {file for path in modules if path for file in imports_of(path, roots).files}
