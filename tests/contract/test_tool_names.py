@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.checks.tool_checks import check_tools
-from holodeck.lib.evaluators.deepeval.answers import ToolCorrectnessEvaluator
+from holodeck.lib.evaluators.deepeval.agentic import ToolCorrectnessEvaluator
 from holodeck.lib.evaluators.inputs import Observation
 from holodeck.lib.evaluators.observation_metrics import PassFailEvaluator
 from holodeck.models.results.evidence import evidence

@@ -2,20 +2,25 @@
 
 from collections.abc import Mapping
 
-_HERE = "holodeck.lib.evaluators"
-
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "text": (f"{_HERE}.text_metrics",),
-    "similarity": (f"{_HERE}.nlp_metrics",),
-    "observation": (f"{_HERE}.observation_metrics",),
-    "json_schema": (f"{_HERE}.json_schema",),
-    "judge": (f"{_HERE}.judge_metric",),
-    "azure": tuple(f"{_HERE}.azure_{part}" for part in ("adapter", "ai", "project", "class")),
+    "text": ("holodeck.lib.evaluators.text_metrics", "holodeck.lib.evaluators.numeric"),
+    "similarity": ("holodeck.lib.evaluators.nlp_metrics",),
+    "observation": ("holodeck.lib.evaluators.observation_metrics",),
+    "json_schema": ("holodeck.lib.evaluators.json_schema",),
+    "judge": ("holodeck.lib.evaluators.judge_metric",),
+    "azure": (
+        "holodeck.lib.evaluators.azure_adapter",
+        "holodeck.lib.evaluators.azure_ai",
+        "holodeck.lib.evaluators.azure_project",
+        "holodeck.lib.evaluators.azure_class",
+    ),
     "deepeval": (
-        f"{_HERE}.deepeval.answers",
-        f"{_HERE}.deepeval.geval",
-        f"{_HERE}.deepeval.agentic",
-        f"{_HERE}.deepeval.any_class",
+        "holodeck.lib.evaluators.deepeval.rag",
+        "holodeck.lib.evaluators.deepeval.response",
+        "holodeck.lib.evaluators.deepeval.geval",
+        "holodeck.lib.evaluators.deepeval.agentic",
+        "holodeck.lib.evaluators.deepeval.any_class",
     ),
 }
-"""Family of a metric → the modules of its evaluators, which are imported one after the other."""
+"""Family of a metric → the modules of its evaluators, which are imported one after the other, and of
+the code that they share: a check of a judge goes stale with any of them."""

@@ -45,7 +45,7 @@ from holodeck.models.test_result import TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
-    from holodeck.lib.evaluators.deepeval.answers import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
+    from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -423,6 +423,6 @@ def __getattr__(name: str) -> object:
     if name not in _OF_DEEPEVAL:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported here because few metrics are DeepEval's.
-    from holodeck.lib.evaluators.deepeval import answers  # noqa: PLC0415
+    from holodeck.lib.evaluators.deepeval import rag  # noqa: PLC0415
 
-    return getattr(answers, name)
+    return getattr(rag, name)

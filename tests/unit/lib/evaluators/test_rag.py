@@ -2,7 +2,7 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.deepeval import FaithfulnessEvaluator
-from holodeck.lib.evaluators.deepeval.answers import RAG_EVALUATOR_MAP
+from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP
 from holodeck.models.metrics.deepeval import RAGMetricType
 
 

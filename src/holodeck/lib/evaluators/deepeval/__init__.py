@@ -2,14 +2,7 @@
 
 import sys
 
-from holodeck.lib.evaluators.deepeval import answers, base
-from holodeck.lib.evaluators.deepeval.answers import (
-    AnswerRelevancyEvaluator,
-    ContextualPrecisionEvaluator,
-    ContextualRecallEvaluator,
-    ContextualRelevancyEvaluator,
-    FaithfulnessEvaluator,
-)
+from holodeck.lib.evaluators.deepeval import base, rag
 from holodeck.lib.evaluators.deepeval.base import (
     DEFAULT_MODEL_CONFIG,
     DeepEvalBaseEvaluator,
@@ -18,6 +11,13 @@ from holodeck.lib.evaluators.deepeval.base import (
     ProviderNotSupportedError,
 )
 from holodeck.lib.evaluators.deepeval.geval import GEvalEvaluator
+from holodeck.lib.evaluators.deepeval.rag import (
+    AnswerRelevancyEvaluator,
+    ContextualPrecisionEvaluator,
+    ContextualRecallEvaluator,
+    ContextualRelevancyEvaluator,
+    FaithfulnessEvaluator,
+)
 
 __all__ = [
     "DEFAULT_MODEL_CONFIG",
@@ -36,6 +36,6 @@ __all__ = [
 # HoloDeck documents these modules, such as `deepeval.faithfulness`.
 _CONTEXTUAL = ("contextual_precision", "contextual_recall", "contextual_relevancy")
 for _name in ("answer_relevancy", "faithfulness", *_CONTEXTUAL):
-    sys.modules[f"{__name__}.{_name}"] = answers
+    sys.modules[f"{__name__}.{_name}"] = rag
 for _name in ("config", "errors"):
     sys.modules[f"{__name__}.{_name}"] = base

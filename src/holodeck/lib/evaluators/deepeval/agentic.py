@@ -1,18 +1,117 @@
-"""Metrics of DeepEval about how an agent works: plan, steps, goals, tools, servers and topics."""
+"""Metrics of DeepEval about how an agent works: task, plan, goals, tools, servers and topics."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import OfferedTool, Score, gather_all
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, to_turn, turns_of
+from holodeck.lib.evaluators.deepeval.base import (
+    DeepEvalBaseEvaluator,
+    require_range,
+    to_turn,
+    turns_of,
+    unseen_calls,
+)
 from holodeck.lib.evaluators.inputs import Exchange, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
+from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.models.metrics.deepeval import TopicAdherenceMetric
+from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
+
+
+class TaskCompletionEvaluator(DeepEvalBaseEvaluator, metric="task_completion"):
+    """How far the agent did the task, judged by its response and its tool calls."""
+
+    deepeval_class = "TaskCompletionMetric"
+    PARAM_SPEC = takes("input", "actual_output", optional=("tools_called",))
+
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
+        case = super()._test_case(kwargs)
+        if case.tools_called is None:  # otherwise the judge would assume that no tool was called
+            case.tools_called = unseen_calls()
+        return case
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+        if "verdict" in answer:
+            require_range("verdict", answer["verdict"], 0, 1)
+
+
+class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="tool_correctness"):
+    """The share of the expected tools that were called, by name; needs no judge.
+
+    Names match as in `expected_tools`.
+    """
+
+    uses_judge = False
+    deepeval_class = "ToolCorrectnessMetric"
+    PARAM_SPEC = takes("tools_called", "expected_tools", optional=("input",))
+
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
+        case, make = super()._test_case(kwargs), adapter.library().cases.ToolCall
+        called = [call.name for call in kwargs[EvalParam.TOOLS_CALLED]]
+        expected = kwargs[EvalParam.EXPECTED_TOOLS]
+        case.tools_called = [make(name=name) for name in called]
+        case.expected_tools = [make(name=_full_name(tool, called)) for tool in expected]
+        return case
+
+    def _score_of(self, metric: Any, case: Any) -> Score:
+        score = super()._score_of(metric, case)
+        called = [call.name for call in case.tools_called]
+        missing = [tool.name for tool in case.expected_tools if tool.name not in called]
+        hints = [f"no call of {name!r}{did_you_mean_tool(name, called)}" for name in missing]
+        return replace(score, reason="; ".join(filter(None, [score.reason, *hints])))
+
+
+class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="argument_correctness"):
+    """The share of the tool calls whose arguments are right for the user's input.
+
+    In a conversation, the calls of each turn are judged with the input of that turn.
+    """
+
+    deepeval_class = "ArgumentCorrectnessMetric"
+    without_items = "the agent called no tool"
+    PARAM_SPEC = takes("input", "tools_called", optional=("exchanges",))
+
+    async def _evaluate_impl(self, **kwargs: Any) -> Score:
+        exchanges: Sequence[Exchange] = kwargs.get(EvalParam.EXCHANGES) or ()
+        numbered = enumerate(exchanges, 1)
+        judged = {number: item for number, item in numbered if item.response.tool_calls}
+        if len(exchanges) == 1 or not (judged and kwargs[EvalParam.TOOLS_CALLED]):
+            return await super()._evaluate_impl(**kwargs)
+        scores = await gather_all(
+            self._measure(self._case_of(exchange), self._options()) for exchange in judged.values()
+        )
+        counts = [len(exchange.response.tool_calls or ()) for exchange in judged.values()]
+        pairs = zip(scores, counts, strict=True)
+        mean = sum(score.score * count for score, count in pairs) / sum(counts)
+        reason = self._reasons(dict(zip(judged, scores, strict=True)))
+        return self._score(0.0 if self.strict_mode and mean < 1 else mean, reason)
+
+    def _case_of(self, exchange: Exchange) -> Any:
+        calls = exchange.response.tool_calls
+        return self._test_case({EvalParam.INPUT: exchange.input, EvalParam.TOOLS_CALLED: calls})
+
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+        return len(case.tools_called)
+
+    def _item_count(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+        return len(case.tools_called)
+
+
+def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
+    """Return the called name that is meant; without `match: exact`, a part of the name matches.
+
+    Raises EvaluationError if the expected name may mean several tools.
+    """
+    if isinstance(expected, ExpectedTool) and expected.match == "exact":
+        return find_tool(expected.name, called) or expected.name
+    name = expected if isinstance(expected, str) else expected.name
+    return next((full for full in called if name in full), name)
 
 
 class TraceEvaluator(DeepEvalBaseEvaluator):
