@@ -244,12 +244,12 @@ def test_a_structured_document_is_found_by_meaning_keywords_and_exact_matches(fo
     agent = search_agent(folder, type="hierarchical_document", source="docs/terms.md", top_k=2)
     folder.write_agent(**agent | {"test_cases": cases})
 
-    first, second = run(folder, "--output", "report.json"), run(folder, "-f")
+    first, second = run(folder, "--output", "report.json"), run(folder)
 
     assert first.code == second.code == 0, first.stdout + first.stderr
     assert "3 chunks, 5 requests" in first.stderr  # two for vectors, three for contexts
     contexts = [one for one in folder.server.requests if "search engine" in one.system]
-    assert len(contexts) == 3  # the second run has them in its cache
+    assert len(contexts) == 3  # the second run has them in its store
     [result] = json.loads((folder.path / "report.json").read_text())["results"]
     best, _ = result["tool_invocations"][0]["passages"]
     assert best.splitlines()[-1] == "See also: Section 3 is Terms > 3 Period"

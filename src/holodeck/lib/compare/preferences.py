@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import gather_all
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.judging.agreement import mcnemar_p_value
 from holodeck.lib.judging.judge import JsonObject, Judge, count_judge_usage
+from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.support.text import is_blank
 from holodeck.models.records.comparison import ComparisonReport, Pair, Preference, Preferences
 from holodeck.models.test_result import TestResult

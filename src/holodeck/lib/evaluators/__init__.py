@@ -22,5 +22,5 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "holodeck.lib.evaluators.deepeval.any_class",
     ),
 }
-"""Family of a metric → the modules of its evaluators, which are imported one after the other, and of
-the code that they share: a check of a judge goes stale with any of them."""
+"""Family of a metric → the modules of its evaluators, which are imported one after the other, and
+of the code that they share: a check of a judge goes stale with any of them."""

@@ -23,12 +23,11 @@ from holodeck.lib.evaluators.base import (
     Observation,
     OfferedTool,
     Score,
-    gather_all,
 )
 from holodeck.lib.evaluators.inputs import Exchange, history_of
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.processes.threads import gather_all, run_in_thread
 from holodeck.lib.support.text import is_blank
 from holodeck.models.cases.messages import Message
 from holodeck.models.llm import LLMProvider, ProviderEnum

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 DEFAULT_THRESHOLD = 0.5
 METRIC_S = 60.0
@@ -460,13 +459,3 @@ class JudgedEvaluator(ScoredEvaluator):
                 raise ConfigError("model", f"{self.name} needs a model that judges")
             self._judge = Judges().of(self.settings.model)
         return self._judge
-
-
-async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines concurrently and return their results; the first error cancels the rest."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -7,7 +7,7 @@ from statistics import median_low
 from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import JudgedEvaluator, Score, gather_all
+from holodeck.lib.evaluators.base import JudgedEvaluator, Score
 from holodeck.lib.evaluators.inputs import history_of
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
@@ -24,6 +24,7 @@ from holodeck.lib.evaluators.judge_prompt import (
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
+from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.results.outcome import Vote

@@ -15,7 +15,7 @@ from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.providers import missing_key_message, with_provider_variables
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, gather_all
+from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.lib.judge_check.check_result import (
     JudgeCheckResult,
@@ -30,6 +30,7 @@ from holodeck.lib.judge_check.labels import Label
 from holodeck.lib.judge_check.probes import probes_of
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.judging.judge import Judge, Judges
+from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.test_runner.grading.judge_trust import (
     fingerprint_of_judge,
     hash_settings,

@@ -13,11 +13,11 @@ from holodeck.errors import BackendTimeoutError, ConfigError
 from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none
-from holodeck.lib.llm.errors import RequestError, malformed_response, no_answer_within
+from holodeck.lib.llm.errors import malformed_response, no_answer_within
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limiter import Limiters, time_limit
 from holodeck.lib.llm.limits import CallLimits, build_limiters, call_limits
-from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.processes.threads import gather_all, run_in_thread
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -107,12 +107,7 @@ class HttpEmbedder:
             async with slots:
                 return await self._embed(batch, stats)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(send(batch)) for batch in split_batches(texts)]
-        except* RequestError as failed:
-            raise failed.exceptions[0] from None
-        return list(chain.from_iterable(task.result() for task in tasks))
+        return list(chain.from_iterable(await gather_all(map(send, split_batches(texts)))))
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""

@@ -1,20 +1,17 @@
 """Ingestion: bring a store up to date with the documents of a source, embedding what changed."""
 
 import asyncio
-import hashlib
-import json
 import logging
-import sqlite3
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holodeck.errors import BackendError, VectorStoreError
+from holodeck.errors import VectorStoreError
 from holodeck.lib.knowledge.chunking import Passage, Section
 from holodeck.lib.knowledge.documents import Document, digest_of, reading_error
 from holodeck.lib.knowledge.embeddings import Embedder
@@ -23,8 +20,8 @@ from holodeck.lib.knowledge.stores.base import Chunk, VectorStore
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest
-from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.files import LOCK_S, claim, create_file, release
+from holodeck.lib.processes.threads import gather_all, run_in_thread
+from holodeck.lib.support.files import LOCK_S, claim, release
 from holodeck.lib.support.text import plural
 from holodeck.models.cases.messages import Message
 
@@ -40,79 +37,37 @@ _FORMAT = 1
 _WAIT_S = 30.0
 
 
-class ContextCache:
-    """Contexts in a file of the cache folder, by the request that made them.
-
-    Args:
-        path: The file; it is created if it is missing.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def get(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return the contexts that are known; blocks."""
-        with closing(self._open()) as file:
-            select = "SELECT context FROM contexts WHERE key = ?"
-            rows = ((key, file.execute(select, (key,)).fetchone()) for key in keys)
-            return {key: row[0] for key, row in rows if row is not None}
-
-    def put(self, key: str, context: str) -> None:
-        """Keep a context; blocks."""
-        with closing(self._open()) as file, file:
-            file.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?)", (key, context))
-
-    def _open(self) -> sqlite3.Connection:
-        create_file(self._path)
-        file = sqlite3.connect(self._path, timeout=_WAIT_S)
-        file.execute("PRAGMA journal_mode = WAL")
-        file.execute("PRAGMA synchronous = NORMAL")
-        file.execute("CREATE TABLE IF NOT EXISTS contexts (key TEXT PRIMARY KEY, context TEXT)")
-        return file
-
-
 class ContextWriter:
-    """Asks a model for the context of each chunk, once for each content.
+    """Asks a model for the context of each chunk.
 
     Args:
         model: The model.
         max_tokens: Tokens of a context.
         concurrency: Requests in flight.
-        cache: Where contexts are kept.
     """
 
-    def __init__(
-        self, model: ChatModel, max_tokens: int, concurrency: int, cache: ContextCache
-    ) -> None:
+    def __init__(self, model: ChatModel, max_tokens: int, concurrency: int) -> None:
         self._model = model
         self._max_tokens = max_tokens
         self._slots = asyncio.Semaphore(concurrency)
-        self._cache = cache
 
     async def add(self, passages: Sequence[Passage], stats: RequestStats) -> list[Passage]:
         """Return the chunks of a document with their contexts. Raises BackendError."""
         excerpt = "\n".join(passage.text for passage in passages[:20])[:_EXCERPT]
-        requests = [self._request(passage, excerpt) for passage in passages]
-        keys = [self._key(request) for request in requests]
-        known = await run_in_thread(partial(self._cache.get, keys), "holodeck-contexts")
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._context(key, request, known, stats))
-                    for key, request in zip(keys, requests, strict=True)
-                ]
-        except* BackendError as failed:
-            raise failed.exceptions[0] from None
-        return [
-            replace(passage, facts={**passage.facts, "context": task.result()})
-            if task.result()
-            else passage
-            for passage, task in zip(passages, tasks, strict=True)
-        ]
+        return await gather_all(self._with_context(passage, excerpt, stats) for passage in passages)
 
     async def close(self) -> None:
         """Close the connections to the model."""
         await self._model.close()
+
+    async def _with_context(self, passage: Passage, excerpt: str, stats: RequestStats) -> Passage:
+        async with self._slots:
+            response = await self._model.answer(self._request(passage, excerpt))
+        stats.meter.add(response.usage, self._model.name)
+        context = " ".join(without_reasoning(response.text).split())
+        if not context:
+            return passage
+        return replace(passage, facts={**passage.facts, "context": context})
 
     def _request(self, passage: Passage, excerpt: str) -> ChatRequest:
         place = f"Headings above the part: {passage.breadcrumb}\n\n" if passage.headings else ""
@@ -125,22 +80,6 @@ class ContextWriter:
             {"role": "user", "content": text},
         ]
         return ChatRequest(messages, max_tokens=self._max_tokens)
-
-    def _key(self, request: ChatRequest) -> str:
-        parts = [_FORMAT, self._model.name, self._max_tokens, list(request.messages)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-    async def _context(
-        self, key: str, request: ChatRequest, known: Mapping[str, str], stats: RequestStats
-    ) -> str:
-        if key in known:
-            return known[key]
-        async with self._slots:
-            response = await self._model.answer(request)
-        stats.meter.add(response.usage, self._model.name)
-        context = " ".join(without_reasoning(response.text).split())
-        await run_in_thread(partial(self._cache.put, key, context), "holodeck-contexts")
-        return context
 
 
 logger = logging.getLogger(__name__)

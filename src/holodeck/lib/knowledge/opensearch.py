@@ -32,11 +32,10 @@ class OpenSearchIndex:
 
         endpoint = config.endpoint or ""
         self._address = host_of(endpoint, 443 if endpoint.startswith("https") else 9200)
-        self._owner = owner
-        self._name = config.index_name or ""
+        self._owner, self._name = owner, config.index_name or ""
         self._credentials = "password" if config.api_key is None else "api_key"
-        password = config.password.get_secret_value() if config.password else ""
-        key = config.api_key.get_secret_value() if config.api_key else ""
+        secrets = (config.password, config.api_key)
+        password, key = (secret.get_secret_value() if secret else "" for secret in secrets)
         self._redactor = Redactor(filter(None, (password, key)))
         self._client: Any = OpenSearch(
             [endpoint],
@@ -77,11 +76,10 @@ class OpenSearchIndex:
                     problem = f"the index {self._name!r} is of another tool or program"
                     raise VectorStoreError(f"{problem}; write another 'index_name'")
                 indices.delete(index=self._name)
-        unfinished = {"holodeck": {"owner": self._owner}}
         fields = {"text": {"type": "text"}, "position": {"type": "integer"}}
-        mapping = {"_meta": unfinished, "dynamic": "strict", "properties": fields}
+        unfinished = {"_meta": {"holodeck": {"owner": self._owner}}, "properties": fields}
         settings = {"number_of_shards": 1}  # scores of several shards cannot be compared
-        indices.create(index=self._name, body={"settings": settings, "mappings": mapping})
+        indices.create(index=self._name, body={"settings": settings, "mappings": unfinished})
         documents = ({"_id": str(n), "text": text, "position": n} for n, text in enumerate(texts))
         helpers.bulk(self._client, documents, index=self._name)
         indices.refresh(index=self._name)

@@ -13,12 +13,7 @@ from holodeck.lib.knowledge.chunking import Links, Passage, Section, chunk_secti
 from holodeck.lib.knowledge.collect import collect_documents, suffixes_of
 from holodeck.lib.knowledge.documents import Document, digest_of
 from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder, build_embedder
-from holodeck.lib.knowledge.ingestion import (
-    ContextCache,
-    ContextWriter,
-    Ingestion,
-    exclusive_ingestion,
-)
+from holodeck.lib.knowledge.ingestion import ContextWriter, Ingestion, exclusive_ingestion
 from holodeck.lib.knowledge.objects import StoredObject, fetch_objects, is_object_source
 from holodeck.lib.knowledge.opensearch import OpenSearchIndex
 from holodeck.lib.knowledge.search import (
@@ -263,8 +258,7 @@ class KnowledgeSource:
         model = self._model(config.context_model, "contexts")
         if model is None:
             return None
-        cache = ContextCache(self._folder / "vectorstores" / "contexts.sqlite")
-        return ContextWriter(model, config.context_max_tokens, config.context_concurrency, cache)
+        return ContextWriter(model, config.context_max_tokens, config.context_concurrency)
 
     def _model(self, llm: LLMProvider | None, kind: str) -> ChatModel | None:
         """Return a model for one kind of work, by default that of the agent, if it has one."""

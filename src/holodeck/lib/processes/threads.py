@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
@@ -31,6 +31,16 @@ _user_calls: set[object] = set()
 """One object for each call of a user's function that runs in a thread."""
 _ending: set[threading.Thread] = set()
 _lock = threading.Lock()
+
+
+async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines concurrently and return their results; the first error cancels the rest."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def run_in_thread(call: Callable[[], T], name: str = "holodeck") -> T:

@@ -71,7 +71,7 @@ KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
     VectorStoreProvider.REDIS: ("connection_string", "url"),
     VectorStoreProvider.FAISS: (),
     VectorStoreProvider.WEAVIATE: ("connection_string", "url", "api_key"),
-    VectorStoreProvider.PINECONE: ("connection_string", "api_key", "namespace", "cloud", "region"),
+    VectorStoreProvider.PINECONE: ("api_key", "namespace", "cloud", "region"),
     VectorStoreProvider.AZURE_AI_SEARCH: ("connection_string", "url", "api_key"),
     VectorStoreProvider.AZURE_COSMOS_MONGO: ("connection_string", "database"),
     VectorStoreProvider.AZURE_COSMOS_NOSQL: ("connection_string", "url", "api_key", "database"),
@@ -95,7 +95,7 @@ _EXAMPLES = {
 _KEY_MAY_BE_IN: Mapping[VectorStoreProvider | str, tuple[str, ...]] = {
     VectorStoreProvider.AZURE_AI_SEARCH: ("api_key",),
     VectorStoreProvider.AZURE_COSMOS_NOSQL: ("api_key", "connection_string"),
-    VectorStoreProvider.PINECONE: ("api_key", "connection_string"),
+    VectorStoreProvider.PINECONE: ("api_key",),
 }
 """Where the API key is, for products that need one."""
 _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {

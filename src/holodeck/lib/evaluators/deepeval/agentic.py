@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import OfferedTool, Score, gather_all
+from holodeck.lib.evaluators.base import OfferedTool, Score
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalBaseEvaluator,
@@ -18,6 +18,7 @@ from holodeck.lib.evaluators.deepeval.base import (
 from holodeck.lib.evaluators.inputs import Exchange, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
+from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.models.metrics.deepeval import TopicAdherenceMetric
 from holodeck.models.test_case import ExpectedTool

@@ -398,16 +398,17 @@ def no_answer(seconds: float) -> str:
     return f"no answer within {seconds:g} s; check that it runs, or raise 'timeout' of the database"
 
 
-def explain_connection(error: Exception, key: str) -> str | None:
+def explain_connection(error: Exception, *keys: str) -> str | None:
     """Return what is wrong with a connection and what to change; None for other errors.
 
-    `key` is the setting that holds the credentials.
+    `keys` are the settings that may hold the credentials.
     """
     causes = list(error_chain(error))
     texts = " ".join(str(cause) for cause in causes).lower()
     is_rejected = any(getattr(cause, "status_code", None) in {401, 403} for cause in causes)
     if is_rejected or any(words in texts for words in _CREDENTIALS):
-        return f"the server rejects the credentials ({one_line(str(error), 300)}); change {key!r}"
+        places = " or ".join(map(repr, keys))
+        return f"the server rejects the credentials ({one_line(str(error), 300)}); change {places}"
     for cause in causes:
         if isinstance(cause, socket.gaierror) or "name or service not known" in str(cause).lower():
             return f"the host is unknown ({one_line(str(cause), 300)}); change the address"

@@ -24,7 +24,8 @@ from holodeck.lib.knowledge.stores.base import (
     normalise,
     settings_of,
 )
-from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS, SemanticKernelAdapter
+from holodeck.lib.knowledge.stores.connectors import CONNECTORS
+from holodeck.lib.knowledge.stores.semantic_kernel_store import SemanticKernelAdapter
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import path_inside

@@ -1,4 +1,4 @@
-"""Products behind the connectors of Semantic Kernel, by one adapter for all of them.
+"""Stores behind the connectors of Semantic Kernel, by one adapter for all of them.
 
 A connector stores, reads and removes records by their keys, and searches; most cannot list what is
 there. So a second collection lists the documents, on pages with known keys, and how many chunks
@@ -7,15 +7,11 @@ each has, from which their keys follow.
 
 import asyncio
 import json
-import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
     RowKey,
@@ -27,6 +23,12 @@ from holodeck.lib.knowledge.stores.base import (
     settings_of,
     uuid_of,
 )
+from holodeck.lib.knowledge.stores.connectors import (
+    CONNECTORS,
+    connector_arguments,
+    load_connector,
+    versions_for,
+)
 from holodeck.lib.support.text import describe, one_line
 from holodeck.models.tools.database import DatabaseConfig
 
@@ -34,110 +36,6 @@ if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.base import Vector
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Connector:
-    """A class of Semantic Kernel, and how settings become its arguments."""
-
-    target: str
-    extra: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Setting → argument, where they differ."""
-    adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    """Return the arguments for those with the values of settings."""
-    index: str = "default"
-    client: str = "semantic_kernel"
-    """A module that the connector imports only when it connects."""
-
-
-def _weaviate(arguments: dict[str, Any]) -> dict[str, Any]:
-    parts = urlsplit(arguments["url"])
-    if parts.scheme == "https":
-        return arguments
-    if "api_key" in arguments:
-        raise ConfigError("database.api_key", "is sent by Semantic Kernel to https:// only")
-    return {"local_host": parts.hostname, "local_port": parts.port or 8080}
-
-
-def _pinecone(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Key and namespace may be in `pinecone://KEY@NAMESPACE`. Raises ConfigError."""
-    if "connection_string" not in arguments:
-        namespace = arguments.get("namespace", "")  # instead of that of the environment
-        return {**arguments, "namespace": namespace}
-    parts = urlsplit(arguments["connection_string"])
-    if parts.scheme != "pinecone" or not parts.username:
-        problem = "is none of pinecone; write pinecone://KEY@NAMESPACE"
-        raise ConfigError("database.connection_string", problem)
-    return {"api_key": unquote(parts.username), "namespace": parts.netloc.rpartition("@")[2]}
-
-
-def _cosmos_nosql(arguments: dict[str, Any]) -> dict[str, Any]:
-    text = arguments.pop("connection_string", "")
-    account = dict(part.partition("=")[::2] for part in text.split(";"))
-    names = {"AccountEndpoint": "url", "AccountKey": "key"}
-    values = {names[name]: value for name, value in account.items() if name in names}
-    return {"database_name": "holodeck", "create_database": True, **values, **arguments}
-
-
-CONNECTORS = {
-    "weaviate": Connector(
-        "weaviate:WeaviateCollection", "weaviate", {"connection_string": "url"}, _weaviate
-    ),
-    "pinecone": Connector("pinecone:PineconeCollection", "pinecone", adapt=_pinecone),
-    "azure-ai-search": Connector(
-        "azure_ai_search:AzureAISearchCollection",
-        "azure-ai-search",
-        {"url": "search_endpoint", "connection_string": "search_endpoint"},
-        index="flat",
-    ),
-    "azure-cosmos-nosql": Connector(
-        "azure_cosmos_db:CosmosNoSqlCollection",
-        "azure-cosmos",
-        {"api_key": "key", "database": "database_name"},
-        _cosmos_nosql,
-    ),
-    "azure-cosmos-mongo": Connector(
-        "azure_cosmos_db:CosmosMongoCollection",
-        "azure-cosmos",
-        {"database": "database_name"},
-        lambda arguments: {"database_name": "holodeck", **arguments},
-    ),
-    "sql-server": Connector("sql_server:SqlServerCollection", "sql-server", client="pyodbc"),
-}
-
-
-def connector_arguments(config: DatabaseConfig) -> dict[str, Any]:
-    """Return the arguments of a product's connector. Raises ConfigError."""
-    product = CONNECTORS[config.provider]
-    settings = settings_of(config)
-    return product.adapt({product.names.get(key, key): settings[key] for key in settings})
-
-
-def load_connector(provider: str) -> Any:
-    """Return the class of a product's connector. Raises ConfigError, or MissingExtra."""
-    product = CONNECTORS[provider]
-    name, _, attribute = product.target.partition(":")
-    module = f"semantic_kernel.connectors.{name}"
-    try:
-        import_module(product.client)
-        return getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(product.extra, f"vector store {provider}") from error
-    except (ImportError, AttributeError) as error:
-        message = f"{provider}: {error}; {versions_for(module)}"
-        raise ConfigError("database.provider", message) from error
-
-
-def versions_for(module: str) -> str:
-    """Return the versions of Semantic Kernel and of the clients of a connector's module."""
-    extra = module.rpartition(".")[2].partition("_")[0]  # Semantic Kernel's name for the clients
-    requirements = "\n".join(metadata.requires("semantic-kernel") or ())
-    clients = re.findall(rf"(?m)^([\w.-]+).*extra == .{extra}", requirements)
-    versions = {package.name: package.version for package in metadata.distributions()}
-    packages = [name for name in ("semantic-kernel", *clients) if name in versions]
-    texts = " and ".join(f"{name} {versions[name]}" for name in packages)
-    return f"its connector and its client may not fit: {texts}"
 
 
 _PER_REQUEST = 100
@@ -175,7 +73,7 @@ class SemanticKernelAdapter:
         settings = settings_of(config)
         url = settings.get("url") or settings.get("connection_string", "")
         self.address = urlsplit(url).netloc.rpartition("@")[2]
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runner: asyncio.Runner | None = None
         self._clients = AsyncExitStack()
         self._chunks: Any = None
         self._manifest: Any = None
@@ -185,15 +83,14 @@ class SemanticKernelAdapter:
 
     def open(self, dimensions: int, *, empty: bool) -> None:
         self.close()
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
         # the last number marks embeddings of zeros, which have no direction of their own
         self._chunks = self._ask(self._open(self._name, dimensions + 1, empty=empty))
         self._manifest = self._ask(self._open(f"{self._name}documents", 2, empty=empty))
-        stored = self._get(self._manifest, [uuid_of("dimensions")])
+        key = uuid_of("dimensions")
+        stored = self._get(self._manifest, [key])
         if not stored:
-            self._store(
-                self._manifest, [_record(uuid_of("dimensions"), "", dimensions, (1.0, 0.0))]
-            )
+            self._store(self._manifest, [_record(key, "", dimensions, (1.0, 0.0))])
         elif (size := json.loads(stored[0]["about"])) != dimensions:
             self.close()
             raise OtherDimensions(size, dimensions)
@@ -228,10 +125,10 @@ class SemanticKernelAdapter:
 
     def _ask(self, request: Coroutine[Any, Any, T]) -> T:
         """Return what a connector answers, on the loop that its clients belong to."""
-        if self._loop is None:
+        if self._runner is None:
             request.close()
             raise StoreProblem("the store is not open")
-        return self._loop.run_until_complete(asyncio.wait_for(request, self._limit_s))
+        return self._runner.run(asyncio.wait_for(request, self._limit_s))
 
     def _get(self, collection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Return the records that are there, in any order."""
@@ -319,16 +216,16 @@ class SemanticKernelAdapter:
         self._note(document, self._known(document).chunks, fingerprint)
 
     def close(self) -> None:
-        if self._loop is None:
+        if self._runner is None:
             return
         try:
             self._ask(self._clients.aclose())
         finally:
-            self._loop.close()
-            self._loop = None
+            self._runner.close()
+            self._runner = None
 
     def explain(self, error: Exception) -> str | None:
-        known = explain_connection(error, "connection_string' or 'api_key")
+        known = explain_connection(error, "connection_string", "api_key")
         versions = versions_for(self._connector.__module__)
         return known or f"{one_line(describe(error), 300)}; {versions}"
 
