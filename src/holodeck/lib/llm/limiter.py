@@ -5,6 +5,9 @@ reports an overload. Then it halves them, or keeps as many as got through if tho
 grows by one per round from there on, as TCP does. After a second overload at the same number it
 stays just below for longer and longer, since each overload costs a pause.
 
+An endpoint that queues requests reports no overload. Where the user named no number, there are more
+than SAFE_SLOTS only while responses take about as long as in the first round.
+
 Waiting for a slot counts for no latency: it stops the clock of `time_limit`, and callers learn how
 many seconds they waited.
 """
@@ -29,7 +32,10 @@ from holodeck.lib.ui.activity import activity
 logger = logging.getLogger(__name__)
 
 INITIAL_SLOTS = 32
-MAX_SLOTS = 100
+SAFE_SLOTS = 100
+MAX_SLOTS = 200
+QUEUEING = 1.5
+"""An endpoint that takes so many times as long as in the first round seems to queue requests."""
 GROWTH_INTERVAL_S = 0.05
 """With a given `--parallel`, the slots grow after this time at the start without an overload."""
 _INTERVAL_PARTS = 10
@@ -48,6 +54,8 @@ class Slot:
     """Seconds until the slot was free."""
     era: int
     """Number of overloads before the slot was given."""
+    began: float
+    """When it was given, by the limiter's clock."""
     overloaded: bool = False
     """Whether the endpoint reported an overload for its request."""
 
@@ -78,8 +86,9 @@ class Limiter:
         self.in_flight = 0
         self.peak = 0
         self._era = 0
-        self._clean = 0
-        """Clean responses in a row."""
+        self._start_round()
+        self._first_mean_s: float | None = None
+        """Mean seconds of a response in the first clean round; None before its end."""
         self._wave = self._refused = 0
         """Requests in flight at the last overload, and how many of them were refused."""
         self._ceiling = max_slots
@@ -105,14 +114,15 @@ class Limiter:
         started = self._clock()
         with self._displayed_wait(), pause_time_limits():
             await self._wait_for_slot()
-        return Slot(self._clock() - started, self._era)
+        began = self._clock()
+        return Slot(began - started, self._era, began)
 
     def enter_now(self) -> Slot | None:
         """Return a slot like `enter`; None if the caller would have to wait."""
         if self._waiting or not self._has_free_slot():
             return None
         self._take_slot()
-        return Slot(0.0, self._era)
+        return Slot(0.0, self._era, self._clock())
 
     def _displayed_wait(self) -> AbstractContextManager[None]:
         """Return a context during which the progress display shows what the slot waits for."""
@@ -124,7 +134,8 @@ class Limiter:
 
     def leave(self, slot: Slot, *, failed: bool) -> None:
         """Give a slot back."""
-        self._free_slot(is_clean=not failed and not slot.overloaded and slot.era == self._era)
+        is_clean = not failed and not slot.overloaded and slot.era == self._era
+        self._free_slot(self._clock() - slot.began if is_clean else None)
 
     def note_overload(self, slot: Slot, pause_s: float | None = None) -> None:
         """Halve the slots, and start no request for as long as the endpoint asks.
@@ -140,7 +151,7 @@ class Limiter:
             self._patience = min(MAX_PATIENCE, self._patience * 2) if is_second else PATIENCE
             self._wave, self._refused = min(self.slots, self.in_flight), 1
             self._era += 1
-            self._clean = 0
+            self._start_round()
         elif slot.era == self._era - 1:
             self._refused += 1
         else:
@@ -157,6 +168,10 @@ class Limiter:
             logger.info("%s: no new requests for %.2f s: %s", self.name, pause_s, reason)
         self._not_before = until
 
+    def _start_round(self) -> None:
+        """Count clean responses in a row, and the seconds that they take together, from zero."""
+        self._clean, self._clean_s = 0, 0.0
+
     def _shrink(self) -> None:
         succeeded = self._wave - self._refused
         # If no request gets through, their number is not the cause.
@@ -167,8 +182,20 @@ class Limiter:
 
     def _grow(self, slots: int) -> None:
         before, self.slots = self.slots, min(self.max_slots, slots)
-        self._clean = 0
-        logger.info("%s: %d → %d slots", self.name, before, self.slots)
+        self._start_round()
+        if self.slots != before:
+            logger.info("%s: %d → %d slots", self.name, before, self.slots)
+
+    def _grow_after_round(self) -> None:
+        """Grow; beyond SAFE_SLOTS only if the endpoint does not seem to queue."""
+        mean_s = self._clean_s / self._clean
+        if self._first_mean_s is None:
+            self._first_mean_s = mean_s
+        slots = self.slots * 2 if self._era == 0 else self.slots + 1
+        may_queue = self.slots < SAFE_SLOTS or mean_s > self._first_mean_s * QUEUEING
+        if may_queue and self._growth_interval_s is None:
+            slots = max(self.slots, min(slots, SAFE_SLOTS))
+        self._grow(slots)
 
     async def _wait_for_slot(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -179,7 +206,7 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # admitted and cancelled at the same moment
-                self._free_slot(is_clean=False)
+                self._free_slot()
             elif turn in self._waiting:
                 self._waiting.remove(turn)
             raise
@@ -191,14 +218,19 @@ class Limiter:
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
 
-    def _free_slot(self, *, is_clean: bool) -> None:
+    def _free_slot(self, clean_s: float | None = None) -> None:
+        """Free a slot after a clean response of so many seconds; None if there was none."""
         self.in_flight -= 1
-        self._clean = self._clean + 1 if is_clean else 0
+        if clean_s is None:
+            self._start_round()
+        else:
+            self._clean += 1
+            self._clean_s += clean_s
         rounds = self._patience if self.slots == self._ceiling else 1
         if self._clean >= self.slots * rounds and self.slots < self.max_slots and self._waiting:
             if self.slots > self._ceiling:  # the endpoint accepts more than at the last overload
                 self._ceiling = self.max_slots
-            self._grow(self.slots * 2 if self._era == 0 else self.slots + 1)
+            self._grow_after_round()
         self._admit()
 
     def _schedule_growth(self) -> None:

@@ -22,7 +22,7 @@ class SharedSlot(Slot):
     """A slot that the parent gave; it knows the slot by its number."""
 
     def __init__(self, number: int, waited_s: float) -> None:
-        super().__init__(waited_s, era=0)
+        super().__init__(waited_s, era=0, began=0.0)
         self.number = number
 
 

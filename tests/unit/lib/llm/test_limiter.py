@@ -61,6 +61,38 @@ async def test_slots_double_with_each_clean_round_up_to_the_most():
     assert sorted(set(seen)) == [2, 4, 8, 16, 20]
 
 
+@pytest.mark.parametrize(("answers_at_once", "peak"), [(1000, 200), (30, 100), (4, 100)])
+def test_there_are_more_than_100_slots_only_while_responses_do_not_get_slower(
+    answers_at_once, peak
+):
+    async def main(clock):
+        limiter, busy = Limiter("x", clock=clock), asyncio.Semaphore(answers_at_once)
+
+        async def use():
+            async with limiter.slot(), busy:
+                await asyncio.sleep(1)
+
+        await asyncio.gather(*[use() for _ in range(2000)])
+        return limiter.peak
+
+    assert simulated(main) == peak
+
+
+def test_a_number_of_slots_that_the_user_named_is_reached_though_responses_get_slower():
+    async def main(clock):
+        limiter = Limiter("x", max_slots=150, growth_interval_s=0.05, clock=clock)
+        busy = asyncio.Semaphore(50)
+
+        async def use():
+            async with limiter.slot(), busy:
+                await asyncio.sleep(1)
+
+        await asyncio.gather(*[use() for _ in range(1000)])
+        return limiter.peak
+
+    assert simulated(main) == 150
+
+
 @pytest.mark.parametrize(
     ("quiet_s", "complaints", "peak"), [(None, False, 4), (0.001, False, 20), (0.001, True, 4)]
 )
