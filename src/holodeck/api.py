@@ -25,7 +25,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.test_runner.display import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
-from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.agent import IN_PYTHON, Agent, unlocated
 from holodeck.models.config import ExecutionConfig, settings_by_flag
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
@@ -252,7 +252,9 @@ def _agent_under_test(
         cases = None
     if cases is not None:
         validated = loader.agent_from({"name": agent.name, "backend": IN_PYTHON}, cases)
-        agent = agent.model_copy(update={"test_cases": validated.test_cases}).with_locator(None)
+        agent = agent.model_copy(update={"test_cases": validated.test_cases}).with_locator(
+            unlocated
+        )
     if name is not None:
         agent = agent.model_copy(update={"name": name})
     if not agent.has_base_dir:

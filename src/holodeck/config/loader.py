@@ -49,7 +49,7 @@ from holodeck.config.yaml.source import (
 from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
-from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
+from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent, unlocated
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.tool import McpTool
 
@@ -180,7 +180,7 @@ class ConfigLoader:
         may_lack = "model" if problems else None
         try:
             agent = validate(Agent, merged, locations, problems, may_lack)
-            agent = agent.with_base_dir(folder).with_locator(locations)
+            agent = agent.with_base_dir(folder).with_locator(locations.locate)
             raise_on_lost_checks(lost_checks(agent), locations)
         except ConfigError as error:
             # Imported here because most files are valid.
@@ -220,7 +220,7 @@ class ConfigLoader:
             text = str(error).replace(f"{_NO_FILE}:1:1: ", "")
             field, _, message = text.partition(": ")
             raise ConfigError(field, message) from None
-        return agent if isinstance(cases, str | Path) else agent.with_locator(None)
+        return agent if isinstance(cases, str | Path) else agent.with_locator(unlocated)
 
     def _cases_of_file(self, file: Path) -> GatheredAgent:
         """Return the test cases of a data file, with their locations."""

@@ -1,10 +1,10 @@
 """The model of an agent.yaml."""
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -29,18 +29,9 @@ from holodeck.models.tools.config import ToolFilterConfig
 KeyPath = tuple[str | int, ...]
 
 
-class Locator(Protocol):
-    """Maps the values of an agent to the places in files where they are written."""
-
-    def location(self, path: KeyPath) -> str:
-        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
-        ...
-
-    def source_path(self, path: KeyPath) -> KeyPath:
-        """Return the path of a value in the file where it is written."""
-        ...
-
-
+Locator = Callable[[KeyPath], tuple[str, KeyPath]]
+"""Maps the path of a value to the place where it is written, such as `agent.yaml:41:7`, and to its
+path in that file. Workers get it with the agent, so it can be pickled."""
 UNLOCATED = "agent"
 """The location of a value that is not in a file."""
 AGENT_KEYS = (
@@ -50,52 +41,26 @@ AGENT_KEYS = (
 """The keys that describe the agent itself, not its tests."""
 
 
-class DerivedLocator:
-    """The locator of an agent that was made of others."""
-
-    def origin(self, path: KeyPath) -> tuple[Locator | None, KeyPath]:
-        """Return the locator of a value, None if it is not in a file, and the path there."""
-        raise NotImplementedError
-
-    def location(self, path: KeyPath) -> str:
-        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
-        locator, path = self.origin(path)
-        return UNLOCATED if locator is None else locator.location(path)
-
-    def source_path(self, path: KeyPath) -> KeyPath:
-        """Return the path of a value in the file where it is written."""
-        locator, path = self.origin(path)
-        return path if locator is None else locator.source_path(path)
+def unlocated(path: KeyPath) -> tuple[str, KeyPath]:
+    """The locator of an agent that is not in a file."""
+    return UNLOCATED, path
 
 
-@dataclass(frozen=True)
-class SelectionLocator(DerivedLocator):
-    """The locator of an agent with only some of its test cases."""
-
-    original: Locator
-    """The locator of the agent with all its cases."""
-    indexes: Sequence[int]
-    """The original index of each selected case."""
-
-    def origin(self, path: KeyPath) -> tuple[Locator | None, KeyPath]:
-        match path:
-            case ("test_cases", int(index), *rest) if index < len(self.indexes):
-                return self.original, ("test_cases", self.indexes[index], *rest)
-        return self.original, path
+def _locate_selected(
+    original: Locator, indexes: Sequence[int], path: KeyPath
+) -> tuple[str, KeyPath]:
+    """Locate a value of an agent with only the cases that had these indexes."""
+    match path:
+        case ("test_cases", int(index), *rest) if index < len(indexes):
+            return original(("test_cases", indexes[index], *rest))
+    return original(path)
 
 
-@dataclass(frozen=True)
-class ReplacedAgentLocator(DerivedLocator):
-    """The locator of an agent with keys from another agent."""
-
-    keys: Collection[str]
-    """The keys that `agent` locates."""
-    agent: Locator | None
-    """None for an agent that is not in a file."""
-    others: Locator | None
-
-    def origin(self, path: KeyPath) -> tuple[Locator | None, KeyPath]:
-        return self.agent if path and path[0] in self.keys else self.others, path
+def _locate_replaced(
+    keys: Collection[str], agent: Locator, others: Locator, path: KeyPath
+) -> tuple[str, KeyPath]:
+    """Locate a value of an agent that has these keys from another agent."""
+    return agent(path) if path and path[0] in keys else others(path)
 
 
 CHAT = "chat"
@@ -199,7 +164,7 @@ class Agent(Model):
 
     _base_dir: Path | None = PrivateAttr(default=None)
     _own_code_folders: tuple[Path, ...] | None = PrivateAttr(default=None)
-    _locator: Locator | None = PrivateAttr(default=None)
+    _locator: Locator = PrivateAttr(default_factory=lambda: unlocated)
 
     @property
     def base_dir(self) -> Path:
@@ -243,8 +208,8 @@ class Agent(Model):
         copy._own_code_folders = moved  # noqa: SLF001 - as above
         return copy
 
-    def with_locator(self, locator: Locator | None) -> "Agent":
-        """Return the agent with the locations of its values; None if they are not in a file."""
+    def with_locator(self, locator: Locator) -> "Agent":
+        """Return the agent with the locations of its values."""
         copy = self.model_copy()
         copy._locator = locator  # noqa: SLF001 - a copy of its own class
         return copy
@@ -254,24 +219,22 @@ class Agent(Model):
         copy = self.model_copy(update={key: getattr(other, key) for key in AGENT_KEYS})
         copy._own_code_folders = other.own_code_folders  # noqa: SLF001 - a copy of its own class
         locators = other._locator, self._locator  # noqa: SLF001
-        copy._locator = ReplacedAgentLocator(keys, *locators)  # noqa: SLF001
+        copy._locator = partial(_locate_replaced, keys, *locators)  # noqa: SLF001
         return copy
 
     def location(self, *path: str | int) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`; `agent` without a file."""
-        return UNLOCATED if self._locator is None else self._locator.location(path)
+        return self._locator(path)[0]
 
     def source_path(self, *path: str | int) -> KeyPath:
         """Return the path of a value in the file where it is written, such as a suite file."""
-        return path if self._locator is None else self._locator.source_path(path)
+        return self._locator(path)[1]
 
     def with_cases(self, indexes: Sequence[int]) -> "Agent":
         """Return the agent with the cases at these indexes, in this order; locations are kept."""
         cases = self.test_cases or []
         copy = self.model_copy(update={"test_cases": [cases[index] for index in indexes]})
-        if self._locator is None:
-            return copy
-        return copy.with_locator(SelectionLocator(self._locator, indexes))
+        return copy.with_locator(partial(_locate_selected, self._locator, indexes))
 
     @property
     def has_own_model(self) -> bool:

@@ -39,7 +39,7 @@ def with_further_problems(
     agent, valid = _valid_part(values)
     if agent is None:
         return error
-    agent = agent.with_base_dir(folder).with_locator(locations)
+    agent = agent.with_base_dir(folder).with_locator(locations.locate)
     if not has_config:
         valid -= _FROM_CONFIG
     known = f"{error.field}: {error.message}".splitlines()

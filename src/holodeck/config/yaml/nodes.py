@@ -6,8 +6,8 @@ and `off` are text), a date is text, `012` is twelve and `1:30` is text. Keys ar
 
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
@@ -134,6 +134,7 @@ MAX_DEPTH = 100
 MAX_KEY_LENGTH = 1024
 MAX_NESTED_ALIASES = 1000
 MAX_ALIASED_NODES = 100_000
+_KEY_IS_NO_TEXT = "a key must be text, not a list or mapping"
 
 Scalar = str | int | float | bool | None
 
@@ -177,7 +178,7 @@ def compose(text: str, name: str) -> Node:
     """Parse a document and return its root; messages begin with `name`. Raises ConfigError."""
     loader = _LOADER(text.translate(_HIDE_BREAKS))
     try:
-        return _Composer(name).document(_events(loader))
+        return _Composer(name, _events(loader)).document()
     except yaml.YAMLError as error:
         raise explain_syntax_error(error, text, name) from error
     finally:
@@ -189,71 +190,107 @@ def _events(loader: Any) -> Iterator[Any]:
         yield loader.get_event()
 
 
-class _Part:
-    """A collection while it is composed, or what an anchor names."""
+class _Composed(NamedTuple):
+    """A node, and how many nodes and aliases are in it with every alias expanded."""
 
-    __slots__ = ("aliases", "anchor", "key", "node", "size")
-
-    def __init__(self, node: Node, anchor: str | None = None) -> None:
-        self.node = node
-        self.anchor = anchor
-        self.key: Node | None = None
-        """The key whose value comes next."""
-        self.size = 1
-        """Number of nodes in it, with every alias expanded."""
-        self.aliases = 0
-        """Number of aliases in it, with every alias expanded."""
+    node: Node
+    size: int = 1
+    aliases: int = 0
 
 
 class _Composer:
-    """Builds the tree from parser events, without recursion.
+    """Builds the tree from parser events.
 
-    Thousands of test cases are thousands of nodes, so equal keys and the nodes of a line share
-    their objects.
+    PyYAML's own composer crashes on lists that are nested a hundred thousand times. Thousands of
+    test cases are thousands of nodes, so equal keys and the nodes of a line share their objects.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, events: Iterator[Any]) -> None:
         self._name = name
-        self._open: list[_Part] = []
-        """The unfinished collections."""
-        self._anchors: dict[str, _Part | None] = {}
+        self._events = events
+        self._anchors: dict[str, _Composed | None] = {}
         """None while the collection is unfinished."""
         self._nested_aliases = 0
         self._aliased_nodes = 0
-        self._root: Node | None = None
-        self._done = False
         self._line = 1
 
-    def document(self, events: Iterator[Any]) -> Node:
-        steps = {
-            yaml.ScalarEvent: self._scalar,
-            yaml.AliasEvent: self._alias,
-            yaml.MappingStartEvent: self._start,
-            yaml.SequenceStartEvent: self._start,
-            yaml.MappingEndEvent: self._end,
-            yaml.SequenceEndEvent: self._end,
-            yaml.DocumentStartEvent: self._document_start,
-        }
-        for event in events:
-            step = steps.get(type(event))
-            if step is not None:
-                step(event)
-        return Node(None, 1, 1) if self._root is None else self._root
+    def document(self) -> Node:
+        root = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    self._fail(event, "a second document begins here; write one document per file")
+                root = self._compose(next(self._events), 0).node
+        return Node(None, 1, 1) if root is None else root
 
-    def _document_start(self, event: Any) -> None:
-        if self._done:
-            self._fail(event, "a second document begins here; write one document per file")
-        self._done = True
-
-    def _scalar(self, event: Any) -> None:
-        node = self._node_at(event, None)
-        is_key = self._expects_key()
-        node.value = _key_text(event) if is_key else self._value(event)
+    def _compose(self, event: Any, depth: int) -> _Composed:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if isinstance(event, yaml.ScalarEvent):
+            composed = _Composed(self._node_at(event, self._scalar(event)))
+        else:
+            composed = self._collection(event, depth)
         if event.anchor is not None:
-            self._anchors[event.anchor] = _Part(node)
-        self._add(node, event)
+            self._anchors[event.anchor] = composed
+        return composed
 
-    def _value(self, event: Any) -> Scalar:
+    def _collection(self, event: Any, depth: int) -> _Composed:
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", f"{_TAG}{'map' if is_mapping else 'seq'}"):
+            self._fail_at_tag(event)
+        if depth >= MAX_DEPTH:
+            self._fail(event, f"nested more than {MAX_DEPTH} levels deep")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        return self._mapping(event, depth) if is_mapping else self._list(event, depth)
+
+    def _list(self, start: Any, depth: int) -> _Composed:
+        items: list[Node] = []
+        node, size, aliases = self._node_at(start, items), 1, 0
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            item = self._compose(event, depth + 1)
+            items.append(item.node)
+            size += item.size
+            aliases += item.aliases
+        return _Composed(node, size, aliases)
+
+    def _mapping(self, start: Any, depth: int) -> _Composed:
+        entries: dict[str, tuple[Node, Node]] = {}
+        node, size, aliases = self._node_at(start, entries), 1, 0
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._key(event, entries)
+            value = self._compose(next(self._events), depth + 1)
+            entries[str(key.node.value)] = key.node, value.node
+            size += key.size + value.size
+            aliases += key.aliases + value.aliases
+        _apply_merge_key(entries)
+        return _Composed(node, size, aliases)
+
+    def _key(self, event: Any, entries: Mapping[str, tuple[Node, Node]]) -> _Composed:
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._fail(event, _KEY_IS_NO_TEXT)
+        if isinstance(event, yaml.AliasEvent):
+            key = self._alias(event)
+        else:
+            text = sys.intern(event.value.translate(_RESTORE_BREAKS))
+            key = _Composed(self._node_at(event, text))
+            if event.anchor is not None:
+                self._anchors[event.anchor] = key
+        if isinstance(key.node.value, list | dict):
+            self._fail(event, _KEY_IS_NO_TEXT)
+        text = str(key.node.value)
+        if len(text) > MAX_KEY_LENGTH:
+            self._fail(event, f"a key of {len(text)} characters; {MAX_KEY_LENGTH} are allowed")
+        if text in entries:
+            first = entries[text][0]
+            self._fail(
+                event,
+                f"duplicate key {quote(text)}, first on line {first.line}, column {first.column};"
+                " remove one of them",
+            )
+        return key
+
+    def _scalar(self, event: Any) -> Scalar:
         tag, text = event.tag, event.value.translate(_RESTORE_BREAKS)
         if tag is not None and tag not in _SCALAR_TAGS and tag != "!":
             self._fail_at_tag(event)
@@ -264,81 +301,20 @@ class _Composer:
         except ValueError:
             self._fail(event, f"a number of {len(text)} digits is too long")
 
-    def _alias(self, event: Any) -> None:
+    def _alias(self, event: Any) -> _Composed:
         if event.anchor not in self._anchors:
             self._fail(event, f"unknown alias *{event.anchor}; no '&{event.anchor}' above it")
-        part = self._anchors[event.anchor]
-        if part is None:
+        original = self._anchors[event.anchor]
+        if original is None:
             self._fail(event, f"the alias *{event.anchor} contains itself")
-        self._nested_aliases += part.aliases
-        self._aliased_nodes += part.size
+        self._nested_aliases += original.aliases
+        self._aliased_nodes += original.size
         if self._nested_aliases > MAX_NESTED_ALIASES:
             self._fail(event, f"more than {MAX_NESTED_ALIASES} alias expansions; write them out")
         if self._aliased_nodes > MAX_ALIASED_NODES:
             self._fail(event, f"aliases expand to more than {MAX_ALIASED_NODES} values")
-        copy = self._node_at(event, part.node.value)
-        self._add(copy, event, part.size, part.aliases + 1)
-
-    def _start(self, event: Any) -> None:
-        if self._expects_key():
-            self._fail(event, "a key must be text, not a list or mapping")
-        is_mapping = isinstance(event, yaml.MappingStartEvent)
-        if event.tag not in (None, "!", f"{_TAG}{'map' if is_mapping else 'seq'}"):
-            self._fail_at_tag(event)
-        if len(self._open) >= MAX_DEPTH:
-            self._fail(event, f"nested more than {MAX_DEPTH} levels deep")
-        if event.anchor is not None:
-            self._anchors[event.anchor] = None
-        self._open.append(_Part(self._node_at(event, {} if is_mapping else []), event.anchor))
-
-    def _end(self, event: Any) -> None:
-        part = self._open.pop()
-        if isinstance(part.node.value, dict):
-            _apply_merge_key(part.node.value)
-        if part.anchor is not None:
-            self._anchors[part.anchor] = part
-        self._add(part.node, event, part.size, part.aliases)
-
-    def _expects_key(self) -> bool:
-        if not self._open:
-            return False
-        parent = self._open[-1]
-        return parent.key is None and isinstance(parent.node.value, dict)
-
-    def _add(self, node: Node, event: Any, size: int = 1, aliases: int = 0) -> None:
-        """Add a finished node to the innermost unfinished collection."""
-        if not self._open:
-            self._root = node
-            return
-        parent = self._open[-1]
-        parent.size += size
-        parent.aliases += aliases
-        if isinstance(parent.node.value, list):
-            parent.node.value.append(node)
-        elif isinstance(parent.node.value, dict):
-            self._add_to_mapping(parent, parent.node.value, node, event)
-
-    def _add_to_mapping(
-        self, parent: _Part, mapping: dict[str, tuple[Node, Node]], node: Node, event: Any
-    ) -> None:
-        key = parent.key
-        if key is not None:
-            mapping[str(key.value)] = (key, node)
-            parent.key = None
-            return
-        if isinstance(node.value, list | dict):
-            self._fail(event, "a key must be text, not a list or mapping")
-        text = str(node.value)
-        if len(text) > MAX_KEY_LENGTH:
-            self._fail(event, f"a key of {len(text)} characters; {MAX_KEY_LENGTH} are allowed")
-        if text in mapping:
-            first = mapping[text][0]
-            self._fail(
-                event,
-                f"duplicate key {quote(text)}, first on line {first.line}, column {first.column};"
-                " remove one of them",
-            )
-        parent.key = node
+        copy = self._node_at(event, original.node.value)
+        return _Composed(copy, original.size, original.aliases + 1)
 
     def _node_at(self, event: Any, value: Value) -> Node:
         mark = event.start_mark
@@ -366,10 +342,6 @@ def parse_scalar(text: str) -> Scalar:
         str(number)  # raises as a decimal does: no message could show it
         return number
     return float(text) if _FLOAT.fullmatch(text) else text
-
-
-def _key_text(event: Any) -> str:
-    return sys.intern(event.value.translate(_RESTORE_BREAKS))
 
 
 def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:

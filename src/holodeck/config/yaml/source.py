@@ -222,9 +222,10 @@ class Locations:
         found, node = origin.source.find(origin.path)
         return Origin(origin.source, found), node
 
-    def location(self, path: KeyPath) -> str:
-        """Return the location of a value, such as `agent.yaml:41:7`."""
-        return self.origin(path).location
+    def locate(self, path: KeyPath) -> tuple[str, KeyPath]:
+        """Return the location of a value, such as `agent.yaml:41:7`, and its path in the file."""
+        origin = self.origin(path)
+        return origin.location, origin.path
 
     def key_location(self, path: KeyPath) -> str:
         """Return the location of a key, or of an item of a list."""

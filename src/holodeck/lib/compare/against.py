@@ -29,7 +29,7 @@ from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
 from holodeck.lib.user_code.code_root import code_roots, imports_of
 from holodeck.lib.user_code.registry import module_file
-from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
+from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent, KeyPath
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
@@ -134,17 +134,12 @@ def _with_backend(argument: str, first: Agent) -> SecondAgent:
         agent = ConfigLoader().with_backend(first, backend)
     except ConfigError as error:
         raise ConfigError(f"--against {argument}", error.message) from error
-    return SecondAgent(argument, agent.with_locator(_CommandLine()), ("backend",))
+    return SecondAgent(argument, agent.with_locator(_locate_option), ("backend",))
 
 
-class _CommandLine:
-    """Locates what the command line says."""
-
-    def location(self, path: tuple[str | int, ...]) -> str:  # noqa: ARG002 - a Locator
-        return "--against"
-
-    def source_path(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        return path
+def _locate_option(path: KeyPath) -> tuple[str, KeyPath]:
+    """Locate what the command line says."""
+    return "--against", path
 
 
 def have_modules_of_one_name(first: Agent, second: Agent) -> bool:

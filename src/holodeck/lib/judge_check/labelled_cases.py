@@ -6,6 +6,7 @@ A check of a judge so asks what a run asks.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -40,27 +41,12 @@ from holodeck.models.test_result import ToolInvocation, TurnResult
 from holodeck.models.token_usage import UsageMeter
 
 
-@dataclass(frozen=True)
-class LabelLocator:
-    """The locator of an agent whose test cases are labels."""
-
-    labels: Sequence[Label]
-    agent: Agent
-    """Knows where everything else is written."""
-
-    def location(self, path: KeyPath) -> str:
-        """Return file and line of a label, or where another value is written."""
-        match path:
-            case ("test_cases", int(index), *_):
-                return self.labels[index].location
-        return self.agent.location(*path)
-
-    def source_path(self, path: KeyPath) -> KeyPath:
-        """Return the path of a value in its file; that of a label is empty."""
-        match path:
-            case ("test_cases", int(_), *_):
-                return ()
-        return self.agent.source_path(*path)
+def _locate_label(labels: Sequence[Label], agent: Agent, path: KeyPath) -> tuple[str, KeyPath]:
+    """Locate a value of an agent whose test cases are labels; `agent` has everything else."""
+    match path:
+        case ("test_cases", int(index), *_):
+            return labels[index].location, ()
+    return agent.location(*path), agent.source_path(*path)
 
 
 class LabelledCases:
@@ -153,7 +139,7 @@ class LabelledCases:
         evaluations = shared.model_copy(update={"metrics": metrics})
         update = {"test_cases": cases, "evaluations": evaluations}
         agent = self._agent.model_copy(update=update)
-        agent = agent.with_locator(LabelLocator(labels, self._agent))
+        agent = agent.with_locator(partial(_locate_label, labels, self._agent))
         checks = EvaluatorSet(agent, judges=self._judges)
         if metric is not None and not checks.checks_of(0).at_end[0].evaluator.asks_judge:
             raise _asks_no_judge(metric)
