@@ -24,7 +24,7 @@ from typing import BinaryIO
 from support import certificates
 
 _READY = """
-import atexit, gc, json, os, pkgutil, signal, sys, threading, time
+import atexit, gc, importlib, json, os, pkgutil, signal, sys, threading, time
 import holodeck, platformdirs
 from pydantic import BaseModel
 
@@ -35,9 +35,14 @@ def ready(model):
             one.model_rebuild()
         ready(one)
 
-for module in pkgutil.walk_packages(holodeck.__path__, "holodeck."):
-    if not module.name.startswith(("holodeck.__main__", "holodeck.pytest_")):
-        __import__(module.name)
+def import_all(package):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if module.name not in {"holodeck.__main__", "holodeck.pytest_plugin"}:
+            loaded = importlib.import_module(module.name)
+            if module.ispkg:
+                import_all(loaded)
+
+import_all(holodeck)
 ready(BaseModel)
 read_once()
 """
@@ -52,7 +57,6 @@ from holodeck.__main__ import main
 _PYTEST = """
 import _pytest.cacheprovider, _pytest.junitxml, _pytest.legacypath, _pytest.logging
 import _pytest.skipping, difflib, faulthandler, pdb, unittest
-import holodeck.pytest_agent_file
 from pytest import main
 """
 

@@ -158,7 +158,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not _is_wanted(file_path, parent.config, is_named=is_named):
         return None
     from holodeck.config.cases.suite_files import is_suite_file
-    from holodeck.pytest_agent_file import CollectedAgentFile, CollectedSuiteFile
+    from holodeck.pytest_plugin.agent_file import CollectedAgentFile, CollectedSuiteFile
 
     kind = CollectedSuiteFile if is_suite_file(file_path) else CollectedAgentFile
     file: pytest.Collector = kind.from_parent(parent, path=file_path, is_named=is_named)
@@ -268,7 +268,7 @@ def pytest_make_collect_report(
 
 
 def _clean(report: pytest.TestReport | pytest.CollectReport) -> None:
-    from holodeck.pytest_output import clean_report
+    from holodeck.pytest_plugin.output import clean_report
 
     clean_report(report)
 
@@ -343,6 +343,6 @@ def pytest_terminal_summary(
 ) -> None:
     rows, never_run = config.stash[_KEY].reported, config.stash[_KEY].never_run
     if rows or never_run:
-        from holodeck.pytest_output import write_summary
+        from holodeck.pytest_plugin.output import write_summary
 
         write_summary(terminalreporter, rows, [nodeid or _NO_TEST for nodeid in never_run])
