@@ -69,9 +69,12 @@ class LazyGroup(click.Group):
             if name.endswith((".yaml", ".yml")):
                 ctx.fail(f"unknown command {name!r}; did you mean 'holodeck test {name}'?")
             # Imported here because mistakes are rare.
+            from holodeck.lib.support import synonyms
             from holodeck.lib.support.text import did_you_mean_or_list
 
-            ctx.fail(f"unknown command {name!r}{did_you_mean_or_list(name, COMMANDS)}")
+            meant = synonyms.meant_word(name, synonyms.COMMANDS)
+            hint = f"; did you mean 'holodeck {meant}'?" if meant else None
+            ctx.fail(f"unknown command {name!r}{hint or did_you_mean_or_list(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 

@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
 from holodeck.models.cases.expectations import WrittenScorer
-from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
-from holodeck.models.test_case import RetryKind, TestCaseModel
+from holodeck.models.test_case import CaseSettings, TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
 
@@ -34,33 +33,13 @@ class DataFile(Model):
     """Columns or keys of the file to ignore."""
 
 
-class SuiteSettings(Model):
-    """Settings for cases of a suite that do not set them themselves; 0 and false are values."""
+class SuiteSettings(CaseSettings):
+    """Settings for cases of a suite that do not set them themselves."""
 
-    timeout: Seconds | None = None
-    """Maximum seconds of one agent call, including retries of requests."""
     default_timeout: Seconds | None = None
     """Alias of `timeout`."""
-    retries: Annotated[int, Field(ge=0, le=20)] | None = None
-    """How often a case is retried if its agent fails."""
-    retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
-    """Results after which a case is retried."""
-    fail_fast: bool | None = None
-    """If true, the remaining cases of the suite are skipped after one that does not pass. If false,
-    the run does not end either, even if `execution` has `fail_fast`."""
-    repeat: Repetitions | None = None
-    """How often a case runs."""
-    min_pass: PassesNeeded | None = None
-    """How many repetitions must pass (default: all)."""
-    min_pass_rate: RateNeeded | None = None
-    """The share of repetitions that must pass; an alternative to `min_pass`."""
     default_scorers: list[WrittenScorer] | None = None
     """Scorers of cases that name none."""
-
-    @model_validator(mode="after")
-    def _pass_bar_is_valid(self) -> "SuiteSettings":
-        validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
-        return self
 
     @model_validator(mode="after")
     def _has_one_timeout(self) -> "SuiteSettings":

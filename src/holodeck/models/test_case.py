@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -201,7 +201,34 @@ _FILES = {
 }
 
 
-class TestCaseModel(TurnModel, NamedModel):
+class CaseSettings(Model):
+    """The settings that a case has, or else its suite, or else the run."""
+
+    timeout: Seconds | None = None
+    """Maximum seconds of one agent call, retries of requests included."""
+    repeat: Repetitions | None = None
+    """How often the case runs."""
+    min_pass: PassesNeeded | None = None
+    """How many repetitions must pass (default: all). If others fail, the case is flaky."""
+    min_pass_rate: RateNeeded | None = None
+    """The share of repetitions that must pass; an alternative to `min_pass`."""
+    retries: Annotated[int, Field(ge=0, le=20)] | None = None
+    """How often the case is retried after a result in `retry_on`."""
+    retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
+    """Results after which the case is retried (default: `[error, timeout]`). A case that failed
+    first and passed later is flaky."""
+    fail_fast: bool | None = None
+    """If true and the case does not pass, the remaining cases of its suite are skipped. If false,
+    the run does not end either, even if `execution` has `fail_fast`. `-x` and `--no-fail-fast`
+    override it."""
+
+    @model_validator(mode="after")
+    def _pass_bar_is_valid(self) -> Self:
+        validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
+        return self
+
+
+class TestCaseModel(CaseSettings, TurnModel, NamedModel):
     """One input or a conversation, its expectations and its metrics."""
 
     __test__: ClassVar[bool] = False
@@ -223,14 +250,6 @@ class TestCaseModel(TurnModel, NamedModel):
     """The suite of the case."""
     description: NonBlank | None = None
     """A note for readers; holodeck ignores it."""
-    timeout: Seconds | None = None
-    """Maximum seconds of one agent call in this case; overrides the setting of the run."""
-    repeat: Repetitions | None = None
-    """How often the case runs; overrides the setting of the run."""
-    min_pass: PassesNeeded | None = None
-    """How many repetitions must pass (default: all). If others fail, the case is flaky."""
-    min_pass_rate: RateNeeded | None = None
-    """The share of repetitions that must pass; an alternative to `min_pass`."""
     stop_early: bool | None = None
     """Whether repetitions stop when the outcome is known (default: true)."""
     context: dict[NonBlank, Json] | None = None
@@ -241,15 +260,6 @@ class TestCaseModel(TurnModel, NamedModel):
     todo: NonBlank | None = None
     """What is still to be written in the case. It runs, but cannot pass until the key is removed:
     at best it is `unchecked`."""
-    retries: Annotated[int, Field(ge=0, le=20)] | None = None
-    """How often the case is retried after a result in `retry_on`; overrides `execution`."""
-    fail_fast: bool | None = None
-    """If true and the case does not pass, the remaining cases of its suite are skipped. If false,
-    the run does not end either, even if `execution` has `fail_fast`. `-x` and `--no-fail-fast`
-    override it."""
-    retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
-    """Results after which the case is retried (default: `[error, timeout]`). A case that failed
-    first and passed later is flaky."""
     cache_key: NonBlank | None = None
     """Key under which responses of the judge of `criteria` and of the simulated user are cached."""
     input: NonBlank = ""
@@ -374,11 +384,6 @@ class TestCaseModel(TurnModel, NamedModel):
             for part in parts
             for metric in (*(part.evaluations or ()), *(part.scorers or ()))
         ]
-
-    @model_validator(mode="after")
-    def _pass_bar_is_valid(self) -> "TestCaseModel":
-        validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
-        return self
 
     @property
     def called_functions(self) -> list[str]:

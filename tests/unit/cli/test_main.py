@@ -56,12 +56,15 @@ def test_help_and_version_import_nothing_but_click(tmp_path, flag):
     ("args", "said"),
     [
         (["tset"], "unknown command 'tset'; did you mean 'test'?"),
+        (["run"], "unknown command 'run'; did you mean 'holodeck test'?"),
+        (["list"], "unknown command 'list'; did you mean 'holodeck test --list'?"),
+        (["chat"], "unknown command 'chat'; did you mean 'holodeck test --debug'?"),
         (["agent.yaml"], "did you mean 'holodeck test agent.yaml'?"),
         (["xyz"], "unknown command 'xyz'; known: init, test, validate, schema, runs,"),
         (["--verison"], "No such option: --verison"),
         (["a\x1b[2Jb"], "\\x1b[2Jb"),
     ],
-    ids=["typo", "file", "unknown", "option", "control"],
+    ids=["typo", "run", "list", "chat", "file", "unknown", "option", "control"],
 )
 def test_what_cannot_be_understood_is_a_usage_error(tmp_path, args, said):
     ran = run_cli(*args, cwd=tmp_path)

@@ -30,6 +30,7 @@ from holodeck.config.yaml.source import (
     read_file,
 )
 from holodeck.errors import ConfigError
+from holodeck.lib.support.synonyms import did_you_mean_key
 from holodeck.lib.support.text import did_you_mean_or_list, quote
 from holodeck.models.suite import DataFile
 from holodeck.models.test_case import PLACEHOLDER
@@ -272,6 +273,7 @@ class CaseFiles:
 def _check_keys(data: DataFile, origin: Origin) -> None:
     """Raise ConfigError unless each column is renamed to a key of its own that a case may have."""
     known = case_keys()
+    listed = f"; known: {', '.join(known)}"
     keys_of: dict[str, str] = {}
     for key, column in data.columns.items():
         at = origin.below("columns", key)
@@ -284,7 +286,7 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
             )
         if key.partition(".")[0] not in known:
             raise at.error(
-                f"unknown key {quote(key)} of a case{did_you_mean_or_list(key, known)}",
+                f"unknown key {quote(key)} of a case{did_you_mean_key(key, known, listed)}",
             )
 
 
@@ -294,6 +296,7 @@ def _column_keys(
     """Return the key of each column, or None for columns that are ignored."""
     _check_columns(columns, data, origin)
     known = case_keys()
+    listed = f"; known: {', '.join(known)}"
     renamed = {column: key for key, column in data.columns.items()}
     keys: dict[str, str | None] = {**{column: column for column in columns}, **renamed}
     keys |= dict.fromkeys(data.ignore)
@@ -302,9 +305,8 @@ def _column_keys(
         if key is not None and key.partition(".")[0] not in known:
             raise ConfigError(
                 location,
-                f"unknown column {quote(column)}"
-                f"{did_you_mean_or_list(column, known)}; or rename it with 'columns', or name it in"
-                " 'ignore'",
+                f"unknown column {quote(column)}{did_you_mean_key(column, known, listed)}; or"
+                " rename it with 'columns', or name it in 'ignore'",
             )
     return keys
 

@@ -16,10 +16,12 @@ from holodeck.config.yaml.source import KeyPath
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.support.patterns import compile_pattern, passes_every_text
 from holodeck.lib.support.safe_paths import is_file
+from holodeck.lib.support.synonyms import MATCHERS, meant_word
 from holodeck.lib.support.text import did_you_mean, did_you_mean_or_list, plural
 from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, tools_named
 from holodeck.lib.tools.prompt import PromptTemplate
 from holodeck.lib.user_code.registry import Registry
+from holodeck.models.cases.matchers import MATCHER_KEYS
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.test_case import ExpectedTool, TurnModel
 from holodeck.models.tool import FunctionTool, PromptTool
@@ -189,6 +191,7 @@ def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath
     for argument, matcher in expected.matchers().items():
         if matcher.regex is not None:
             check_pattern(context, matcher.regex, (*path, "args", argument, "regex"))
+        _warn_of_literal(context, expected.args[argument], (*path, "args", argument))
     result = expected.result_matcher()
     if result is None or result.regex is None:
         return
@@ -199,6 +202,21 @@ def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath
             context.error(
                 result_path, f"{result.regex!r} matches every text, so no result can fail"
             )
+
+
+def _warn_of_literal(context: CheckContext, value: Any, path: KeyPath) -> None:
+    """Find a mapping that is probably a condition of another tool, and is compared as it is."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return
+    [key] = value
+    meant = meant_word(str(key), MATCHERS)
+    if key == "type" or meant is not None:
+        hint = "" if meant is None else f"; did you mean {meant!r}?"
+        context.warning(
+            path,
+            f"{key!r} is no condition{hint} known: {', '.join(MATCHER_KEYS)}; write '{{equals: …}}'"
+            " if a mapping is expected",
+        )
 
 
 def _check_most_calls(context: CheckContext, case: TurnModel, path: KeyPath) -> None:

@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,7 +12,8 @@ from holodeck.config.yaml.nodes import Node
 from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
-from holodeck.lib.support.text import did_you_mean, quote
+from holodeck.lib.support.synonyms import METRICS, did_you_mean_key, meant_key, meant_word
+from holodeck.lib.support.text import did_you_mean, nearest_word, quote
 from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, Model, models_in
 from holodeck.models.config import settings_by_flag
@@ -168,8 +168,11 @@ class _Reader:
             end = len(path) - 1 if _is_type_error(detail) else len(path)
             reported.update(path[:length] for length in range(end + 1))
         counts = Counter(path for _, path in details)
+        meant = set(self._meant_keys(error))
         relevant = []
         for detail, path in details:
+            if detail["type"] == "missing" and detail["loc"] in meant:
+                continue
             is_of_other = (
                 path in reported
                 if isinstance(detail["input"], dict)
@@ -182,6 +185,16 @@ class _Reader:
                 texts = cause.messages if isinstance(cause, InvalidKeys) else [detail["msg"]]
                 relevant += [detail | {"msg": text} for text in texts]
         return relevant
+
+    def _meant_keys(self, error: ValidationError) -> Iterator[KeyPath]:
+        """Yield the keys that are written, but misspelled or as another tool calls them."""
+        for detail in error.errors(include_url=False, include_input=False):
+            if detail["type"] == "extra_forbidden":
+                *above, word = detail["loc"]
+                known = _known_keys(_models_at(self._model, tuple(above)))
+                meant = meant_key(str(word), known) or nearest_word(str(word), known)
+                if meant is not None:
+                    yield (*above, meant)
 
     def _problem(self, detail: ErrorDetails) -> _Problem:
         """Return the location and the message of an error."""
@@ -272,43 +285,18 @@ def quoted_path(text: str) -> KeyPath:
 _CRITERION_KEYS = {"text", "required"}
 
 
-_MODEL_MARKERS = {"endpoint", "api_key"}
-_OTHER_NAMES_OF_MODEL_KEYS = {
-    "endpoint": "base_url api_base azure_endpoint url host api_url openai_api_base",
-    "name": "model model_name model_id ai_model_id engine deployment deployment_name"
-    " azure_deployment azure_deployment_name deployment_id",
-    "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens num_predict",
-    "api_key": "key token api_token auth_token openai_api_key azure_api_key",
-    "api_version": "azure_api_version openai_api_version",
-    "provider": "api_type vendor type custom_llm_provider",
-}
-"""Key of `model` → what OpenAI, Azure, Semantic Kernel, LiteLLM and Ollama call it."""
-
-
 def _unknown_key(key: str, models: Sequence[type[BaseModel]]) -> str:
     for model in models:
         if issubclass(model, Model) and key in model.not_supported_yet:
             return f"not supported yet ({model.not_supported_yet[key]}); remove it"
     known = _known_keys(models)
-    meant = settings_by_flag().get(key)
-    if meant not in known and set(known) >= _MODEL_MARKERS:
-        meant = _model_keys().get(key)
-    if meant in known:
-        return f"unknown key; did you mean {meant!r}?"
-    hint = did_you_mean(key, known)
+    flag = settings_by_flag().get(key)
+    hint = f"; did you mean {flag!r}?" if flag in known else did_you_mean_key(key, known)
     if hint:
         return f"unknown key{hint}"
     if " " in key or set(known) == _CRITERION_KEYS:  # text with a colon is parsed as a mapping
         return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
-
-
-@cache
-def _model_keys() -> dict[str, str]:
-    """Return the name of a key in other tools → our key: `base_url` → `endpoint`."""
-    return {
-        other: key for key, others in _OTHER_NAMES_OF_MODEL_KEYS.items() for other in others.split()
-    }
 
 
 def _unknown_metric(node: Node) -> str:
@@ -319,15 +307,21 @@ def _unknown_metric(node: Node) -> str:
     name, kind = values.get("metric"), values.get("type")
     if kind is not None and kind != "standard":
         types = ", ".join(f"'{name}'" for name in metric_types())
+        advice = _meant_metric(str(kind))
+        if advice is not None:
+            return f"'type': found {_describe(kind)}; did you mean '{advice}'?"
         return "'type': " + _not_a_choice(_describe(kind), types)
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', for example"
     advice = _advice_on_type(name)
     if advice is not None:
         return f"'metric: {name}' needs another type; write '{advice}'"
-    hint = did_you_mean(name, metric_names(), ";")
-    names = ", ".join(metric_names())
-    return f"'metric': unknown metric {quote(name)}{hint} known: {names}, or 'module:callable'"
+    problem = f"'metric': unknown metric {quote(name)}"
+    advice = _meant_metric(name)
+    if advice is not None:
+        return f"{problem}; did you mean '{advice}'?"
+    hint, names = did_you_mean(name, metric_names(), ";"), ", ".join(metric_names())
+    return f"{problem}{hint} known: {names}, or 'module:callable'"
 
 
 def _describe(value: Any) -> str:
@@ -335,6 +329,13 @@ def _describe(value: Any) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     return quote(str(value))
+
+
+def _meant_metric(name: str) -> str | None:
+    """Return the keys of the metric that other tools call so; None if they name no metric so."""
+    name = name.removesuffix("Metric")
+    meant = name if name in metric_names() else meant_word(name, METRICS)
+    return f"metric: {meant}" if meant in metric_names() else _advice_on_type(meant or "")
 
 
 def _advice_on_type(name: str) -> str | None:

@@ -127,7 +127,7 @@ def _differences_in_args(expected: ExpectedTool, call: ToolInvocation) -> list[s
     return [
         f"argument {name!r} is missing"
         if name not in call.args
-        else f"argument {name!r} is {short(call.args[name])}, not {describe_matcher(matcher)}"
+        else f"argument {name!r} is {_describe_mismatch(matcher, call.args[name])}"
         for name, matcher in expected.matchers().items()
         if name not in call.args or not matches(matcher, call.args[name])
     ]
@@ -151,9 +151,7 @@ def _compare_result(expected: ExpectedTool, comparison: Comparison) -> None:
     value = call.error if has_failed else call.result
     if matcher is not None and not matches(matcher, value):
         kind = "message" if has_failed else "result"
-        comparison.differences.append(
-            f"its {kind} is {short(value)}, not {describe_matcher(matcher)}"
-        )
+        comparison.differences.append(f"its {kind} is {_describe_mismatch(matcher, value)}")
 
 
 @dataclass(frozen=True)
@@ -329,6 +327,12 @@ def equal_json(expected: Any, value: Any) -> bool:
         return len(expected) == len(value) and all(map(equal_json, expected, value))
     are_numbers = isinstance(expected, int | float) and isinstance(value, int | float)
     return (are_numbers or type(expected) is type(value)) and bool(expected == value)
+
+
+def _describe_mismatch(matcher: ArgMatcher, value: Any) -> str:
+    """Return a value, and what it must be; a metric's pattern would search in the text."""
+    whole = "" if matcher.regex is None else ", which must match all of it"
+    return f"{short(value)}, not {describe_matcher(matcher)}{whole}"
 
 
 def describe_matcher(matcher: ArgMatcher) -> str:

@@ -32,7 +32,7 @@ class ArgMatcher(Model):
     equals: Json = None
     """The exact value; needed only for a literal that looks like a matcher."""
     regex: NonBlank | None = None
-    """The whole text must match."""
+    """A pattern that matches the whole text: `.*late.*` for a part. The metric `regex` searches."""
     number: NumberMatcher | None = None
     """Equal as a number within a tolerance; text that contains a number counts."""
     fuzzy: NonBlank | None = None
