@@ -195,7 +195,7 @@ class ReadTracker:
 
     def states(self) -> FileStates:
         """Return what was read, each with its state at that time."""
-        modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        modules = [getattr(module, "__file__", None) for module in sys.modules.copy().values()]
         for path in modules:
             if isinstance(path, str) and self._is_tracked(path):
                 self._seen.setdefault(path, file_state(path))

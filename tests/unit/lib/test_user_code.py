@@ -1,5 +1,8 @@
+import gc
 import sys
+from itertools import count
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -149,3 +152,29 @@ def test_a_file_outside_of_the_folder_is_refused(tmp_path):
 
     with pytest.raises(ConfigError, match="outside of the agent's folder"):
         import_file(Path("../secret.py"), written(tmp_path / "agent"))
+
+
+def test_a_file_is_loaded_while_other_code_imports_modules(tmp_path):
+    """The garbage collector runs code while a list is made, as another thread would."""
+    written(tmp_path, rater="RATING = 4")
+    names = (f"imported_meanwhile_{number}" for number in count())
+    imported = []
+
+    def import_another(_phase, _info):
+        name = next(names)
+        sys.modules[name] = ModuleType(name)
+        imported.append(name)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(import_another)
+    gc.set_threshold(1)
+    try:
+        value = load_attribute("rater:RATING", tmp_path, location="class")
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(import_another)
+        for name in imported:
+            del sys.modules[name]
+
+    assert value == 4
+    assert imported

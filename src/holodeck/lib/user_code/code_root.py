@@ -76,7 +76,7 @@ def is_imported_by_others(files: Collection[Path]) -> bool:
     names = {str(file) for file in files}
     return any(
         getattr(module, "__file__", None) in names and name not in _imported
-        for name, module in [*sys.modules.items()]
+        for name, module in sys.modules.copy().items()
     )
 
 
@@ -247,9 +247,10 @@ def _is_elsewhere(name: str, module: ModuleType, entries: Sequence[Path]) -> boo
 
 def _family(name: str) -> dict[str, ModuleType]:
     """Return a module and those inside of it that are loaded, by their names."""
+    # A copy, which is made in one step: making a list lets other threads import in between.
     return {
         loaded: module
-        for loaded, module in [*sys.modules.items()]
+        for loaded, module in sys.modules.copy().items()
         if f"{loaded}.".startswith(f"{name}.")
     }
 
