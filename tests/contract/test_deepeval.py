@@ -21,7 +21,6 @@ from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
-from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import ToolInvocation
 from support.deepeval_cases import (
     ANSWER,
@@ -176,7 +175,6 @@ async def test_one_malformed_answer_is_repaired(judge, server):
 
 
 OUT_OF_RANGE = [
-    ("mcp_use", {"score": 2}, "'score' is 2, which is not between 0 and 1"),
     ("geval", {"score": 11}, "'score' is 11, which is not between 0 and 10"),
     ("geval", {"score": -1}, "not between 0 and 10"),
     ("conversational_geval", {"score": 10.5}, "not between 0 and 10"),
@@ -246,10 +244,7 @@ async def test_where_nothing_was_judged_nothing_is_decided(
     assert reason in result["reasoning"]
 
 
-MCP = ["mcp_use", "multi_turn_mcp_use", "mcp_task_completion"]
-
-
-@pytest.mark.parametrize("name", ["plan_quality", "tool_use", "step_efficiency", *MCP])
+@pytest.mark.parametrize("name", ["plan_quality", "tool_use", "step_efficiency"])
 async def test_steps_that_cannot_be_seen_are_not_judged(name, judge, server):
     evaluator = built(name, judge)
     turns = (TURNS[0], replace(TURNS[1], tool_calls=None), *TURNS[2:])
@@ -258,65 +253,6 @@ async def test_steps_that_cannot_be_seen_are_not_judged(name, judge, server):
         await evaluator.evaluate(**inputs(evaluator, replace(SEEN, turns=turns)))
 
     assert server.requests == []
-
-
-@pytest.mark.parametrize("name", MCP)
-async def test_the_use_of_servers_is_an_error_for_an_agent_without_any(name, judge, server):
-    tools = tuple(replace(tool, server=None) for tool in SEEN.tools)
-    evaluator = built(name, judge)
-
-    with pytest.raises(EvaluationError, match="the agent has no tools of any; add an entry of"):
-        await evaluator.evaluate(**inputs(evaluator, replace(SEEN, tools=tools)))
-
-    assert server.requests == []
-
-
-@pytest.mark.parametrize("name", MCP)
-@pytest.mark.parametrize("fact", ["tools", "tool_calls"])
-async def test_the_use_of_unknown_servers_and_calls_is_an_error(name, fact, judge, server):
-    seen = replace(SEEN, **{fact: Unknown(fact)})
-
-    with pytest.raises(EvaluationError, match="unknown"):
-        await graded(name, judge, server, CASES[name].good, seen)
-
-    assert server.requests == []
-
-
-@pytest.mark.parametrize("name", MCP)
-async def test_only_calls_of_servers_are_shown_with_their_errors(name, judge, server):
-    calls = (
-        ToolInvocation(name="rules-search", error="no such rule", server="library"),
-        ToolInvocation(name="peek_in_the_dark", args={"animal": "cat"}, result="allowed"),
-    )
-    turns = (TURNS[0], replace(TURNS[1], tool_calls=calls))
-
-    await graded(name, judge, server, CASES[name].good, replace(SEEN, turns=turns))
-
-    assert all("error: no such rule" in request.prompt for request in server.requests)
-    assert not any("peek_in_the_dark" in request.prompt for request in server.requests)
-
-
-@pytest.mark.parametrize("name", MCP)
-async def test_a_request_without_calls_of_servers_is_judged_too(name, judge, server):
-    turns = tuple(replace(turn, tool_calls=()) for turn in TURNS)
-    bad = {**CASES[name].bad, "reason": "a call is missing"}
-
-    result = await graded(name, judge, server, bad, replace(SEEN, turns=turns, tool_calls=()))
-
-    assert (result["score"], result["passed"]) == (0.0, False)
-    assert len(server.requests) == CASES[name].calls
-
-
-async def test_the_worst_response_of_a_conversation_is_the_use_of_servers(judge, server):
-    server.otherwise(
-        lambda request: said({"score": 0.25 if "opening hours" in request.prompt else 1}, request)
-    )
-    evaluator = built("mcp_use", judge)
-
-    result = await evaluator.evaluate(**inputs(evaluator))
-
-    assert result["score"] == 0.25
-    assert result["reasoning"].startswith("turn 1: ")
 
 
 async def test_each_turn_is_judged_with_the_passages_retrieved_so_far(judge, server):

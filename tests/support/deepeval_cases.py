@@ -332,35 +332,6 @@ CASES |= {
 }
 
 
-_MCP = "exchanges tools tools_called"
-CASES |= {
-    "mcp_use": _case(
-        "mcp_use",
-        {"score": 1},
-        {"score": 0},
-        4,
-        *(QUESTION, ANSWER, "rules-search", "MCP Server library", "Searches the rules"),
-        needs=_MCP,
-    ),
-    "multi_turn_mcp_use": _case(
-        "multi_turn_mcp_use",
-        {"score": 1},
-        {"score": 0},
-        4,
-        *(QUESTION, ANSWER, "rules-search", "MCP Server library", "Searches the rules", "9:00"),
-        needs=_MCP,
-    ),
-    "mcp_task_completion": _case(
-        "mcp_task_completion",
-        {"score": 1},
-        {"score": 0},
-        2,
-        *(QUESTION, ANSWER, "rules-search", "allowed"),
-        needs=_MCP,
-    ),
-}
-
-
 def said(script: Script, request: Request) -> str:
     """What the judge answers to a question about which its script has something to say."""
     if "response_format" not in request.body:  # a question whose answer is only shown

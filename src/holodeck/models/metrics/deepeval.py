@@ -152,9 +152,6 @@ class DeepEvalMetric(NamedMetric):
         "turn_contextual_relevancy",
         "turn_contextual_precision",
         "turn_contextual_recall",
-        "mcp_use",
-        "multi_turn_mcp_use",
-        "mcp_task_completion",
     ]
     """The metric."""
 

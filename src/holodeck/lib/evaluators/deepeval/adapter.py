@@ -245,13 +245,6 @@ def library() -> Library:
     return Library(metrics, test_case, Rubric, judge_model_class(DeepEvalBaseLLM), ReasonScore)
 
 
-def mcp_call_type() -> Any:
-    """Return what marks a tool call as a call of an MCP server."""
-    from deepeval.test_case.llm_test_case import ToolCallType
-
-    return ToolCallType.MCP
-
-
 def arena_prompt(**context: Any) -> str:
     """Return DeepEval's prompt that asks for the better of two answers."""
     from deepeval.metrics.arena_g_eval.arena_g_eval import ArenaGEvalTemplate

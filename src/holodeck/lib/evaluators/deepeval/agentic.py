@@ -1,4 +1,4 @@
-"""Metrics of DeepEval about how an agent works: task, plan, goals, tools, servers and topics."""
+"""Metrics of DeepEval about how an agent works: task, plan, goals, tools and topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import OfferedTool, Score
+from holodeck.lib.evaluators.base import Score
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalBaseEvaluator,
@@ -15,14 +15,13 @@ from holodeck.lib.evaluators.deepeval.base import (
     turns_of,
     unseen_calls,
 )
-from holodeck.lib.evaluators.inputs import Exchange, Turn
+from holodeck.lib.evaluators.inputs import Exchange
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.models.metrics.deepeval import TopicAdherenceMetric
 from holodeck.models.test_case import ExpectedTool
-from holodeck.models.test_result import ToolInvocation
 
 
 class TaskCompletionEvaluator(DeepEvalBaseEvaluator, metric="task_completion"):
@@ -90,7 +89,9 @@ class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="argument_corre
         counts = [len(exchange.response.tool_calls or ()) for exchange in judged.values()]
         pairs = zip(scores, counts, strict=True)
         mean = sum(score.score * count for score, count in pairs) / sum(counts)
-        reason = self._reasons(dict(zip(judged, scores, strict=True)))
+        numbers = zip(judged, scores, strict=True)
+        reasons = [f"turn {number}: {score.reason}" for number, score in numbers]
+        reason = "; ".join(reasons) if self.include_reason else ""
         return self._score(0.0 if self.strict_mode and mean < 1 else mean, reason)
 
     def _case_of(self, exchange: Exchange) -> Any:
@@ -322,135 +323,3 @@ def trace_of(exchanges: Sequence[Exchange]) -> dict[str, Any]:
     if len(spans) == 1:
         return spans[0]
     return {"name": "conversation", "type": "base", "children": spans}
-
-
-class McpEvaluator(DeepEvalBaseEvaluator):
-    """Scores the calls of the agent's MCP servers.
-
-    The servers are those of the agent's `tools`, with their tools. Models are offered neither
-    resources nor prompts of servers, so the judge is shown none.
-    """
-
-    PARAM_SPEC = takes("exchanges", "tools_called", "tools")
-
-    async def _evaluate_impl(self, **kwargs: Any) -> Score:
-        exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
-        if any(exchange.response.tool_calls is None for exchange in exchanges):
-            raise EvaluationError("the tool calls of a turn are unknown")
-        if not any(tool.server for tool in kwargs[EvalParam.TOOLS]):
-            raise EvaluationError(
-                f"{self.metric} judges the use of MCP servers, and the agent has no tools of any;"
-                " add an entry of 'type: mcp' to its 'tools', or remove the metric"
-            )
-        return await self._judge_calls(kwargs)
-
-    async def _judge_calls(self, kwargs: Mapping[str, Any]) -> Score:
-        """Return the score of calls that are known."""
-        return await self._measure(self._test_case(kwargs), self._options())
-
-    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
-        super()._check(answer, metric, case)
-        if "score" in answer:
-            metric.reasons = [*getattr(metric, "reasons", []), answer["reason"]]
-
-    def _score_of(self, metric: Any, case: Any) -> Score:
-        """Give the judge's reasons for all scores as the reason."""
-        metric.reason = "; ".join(metric.reasons) if self.include_reason else ""
-        return super()._score_of(metric, case)
-
-
-class McpUseEvaluator(McpEvaluator, metric="mcp_use"):
-    """The lower of two scores: the right tools of servers were called, and their arguments are
-    right. In a conversation, the worst response counts."""
-
-    deepeval_class = "MCPUseMetric"
-
-    async def _judge_calls(self, kwargs: Mapping[str, Any]) -> Score:
-        exchanges: Sequence[Exchange] = kwargs[EvalParam.EXCHANGES]
-        servers = _servers(kwargs[EvalParam.TOOLS])
-        scores = await gather_all(
-            self._measure(_response_case(exchange, servers), self._options())
-            for exchange in exchanges
-        )
-        if len(scores) == 1:
-            return scores[0]
-        worst = min(score.score for score in scores)
-        return self._score(worst, self._reasons(dict(enumerate(scores, 1))))
-
-
-class McpConversationEvaluator(McpEvaluator):
-    """Scores each request of the user, with the calls that the agent made for it."""
-
-    def _options(self) -> dict[str, Any]:
-        # DeepEval 4.3 would ask for the reason in a way that blocks the event loop.
-        return {**super()._options(), "include_reason": False}
-
-    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
-        requests = [exchange for exchange in kwargs[EvalParam.EXCHANGES] if exchange.input]
-        if not requests:
-            raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
-        return adapter.library().cases.ConversationalTestCase(
-            turns=[turn for request in requests for turn in _turns(request)],
-            mcp_servers=_servers(kwargs[EvalParam.TOOLS]),
-        )
-
-
-class MultiTurnMcpUseEvaluator(McpConversationEvaluator, metric="multi_turn_mcp_use"):
-    """The lower of two scores, each the mean of all requests: the right tools of servers were
-    called, and their arguments are right."""
-
-    deepeval_class = "MultiTurnMCPUseMetric"
-
-
-class McpTaskCompletionEvaluator(McpConversationEvaluator, metric="mcp_task_completion"):
-    """How far the agent fulfilled the requests of the user with its servers; the mean of all."""
-
-    deepeval_class = "MCPTaskCompletionMetric"
-
-
-def _response_case(exchange: Exchange, servers: Sequence[Any]) -> Any:
-    return adapter.library().cases.LLMTestCase(
-        input=adapter.clean_text(exchange.input),
-        actual_output=adapter.clean_text(exchange.response.content),
-        mcp_servers=list(servers),
-        tools_called=_calls(exchange.response.tool_calls or ()),
-    )
-
-
-def _servers(tools: Sequence[OfferedTool]) -> list[Any]:
-    """Return the servers of these tools in DeepEval's format."""
-    by_server: dict[str, list[JsonObject]] = {}
-    for tool in tools:
-        if tool.server is not None:
-            definition = {"description": tool.description, "inputSchema": dict(tool.parameters)}
-            by_server.setdefault(tool.server, []).append({"name": tool.name, **definition})
-    make = adapter.library().cases.MCPServer
-    return [make(server_name=name, available_tools=tools) for name, tools in by_server.items()]
-
-
-def _calls(calls: Sequence[ToolInvocation]) -> list[Any]:
-    """Return the calls of servers in DeepEval's format; a failed call with its error."""
-    make, kind = adapter.library().cases.ToolCall, adapter.mcp_call_type()
-    return [
-        make(
-            name=call.name,
-            type=kind,
-            input_parameters=call.args,
-            output=call.result if call.error is None else f"error: {call.error}",
-        )
-        for call in calls
-        if call.server is not None
-    ]
-
-
-def _turns(exchange: Exchange) -> list[Any]:
-    """Return request, calls and response, in the order in which DeepEval expects them.
-
-    DeepEval would leave out a request without calls, however wrong it was to make none.
-    """
-    calls = _calls(exchange.response.tool_calls or ())
-    step = adapter.library().cases.Turn(role="assistant", content=" ", tools_called=calls)
-    if not calls:
-        step.mcp_tools_called = []
-    request = to_turn(Turn("user", exchange.input))
-    return [request, step, to_turn(Turn("assistant", exchange.response.content))]

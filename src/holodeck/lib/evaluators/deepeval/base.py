@@ -191,11 +191,6 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     def _score(self, score: float, reason: str, *, inconclusive: bool = False) -> Score:
         return Score(float(score), reason=reason, scale=self.scale, inconclusive=inconclusive)
 
-    def _reasons(self, scores: Mapping[int, Score]) -> str:
-        """Return the reasons of turns, which are judged separately; "" if none are wanted."""
-        reasons = [f"turn {number}: {score.reason}" for number, score in scores.items()]
-        return "; ".join(reasons) if self.include_reason else ""
-
     def _keys_of(self, score: Score) -> dict[str, Any]:
         keys = super()._keys_of(score)
         more = {"note": score.note, "metric_name": self.name, "threshold": self.threshold}
