@@ -10,7 +10,7 @@ from fakes import clean_environment
 HEAVY = (
     "semantic_kernel", "openai", "anthropic", "ollama", "nltk", "sacrebleu", "rouge_score",
     "xllamacpp", "deepeval", "azure", "jsonschema", "opentelemetry.sdk", "markitdown", "httpx",
-    "grpc", "prometheus_client",
+    "grpc",
     "httpx2", "numpy", "pandas", "chromadb", "psycopg", "qdrant_client", "s3fs", "adlfs",
     "opensearchpy", "gguf",
 )  # fmt: skip

@@ -440,18 +440,6 @@ UNTRUSTED |= {
         {"observability": {"enabled": True, "exporters": {"otlp": {"endpoint": "localhost:1"}}}},
         "observability.exporters.otlp.endpoint: --untrusted refuses requests to localhost",
     ),
-    "all interfaces": (
-        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "0.0.0.0"}}}},
-        "observability.exporters.prometheus.host: --untrusted refuses to listen on 0.0.0.0",
-    ),
-    "all interfaces of IPv6": (
-        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "::"}}}},
-        "observability.exporters.prometheus.host: --untrusted refuses to listen on ::",
-    ),
-    "an interface in brackets": (
-        {"observability": {"exporters": {"prometheus": {"enabled": True, "host": "[::]"}}}},
-        "observability.exporters.prometheus.host: --untrusted refuses to listen on [::]",
-    ),
     "sign-in of a judge to AWS": (
         {
             "evaluations": {
@@ -630,7 +618,6 @@ def test_untrusted_runs_a_store_in_the_process_and_metrics_for_this_machine(agen
             search | {"name": f"s{at}", "database": database}
             for at, database in enumerate(databases)
         ],
-        observability={"exporters": {"prometheus": {"enabled": True, "host": "localhost"}}},
     )
 
     ran = agent_dir.run("validate", "--untrusted")

@@ -12,25 +12,20 @@ WAYS_OUT = ["{outside}/x", "../x", "~/x", "linked/x", ".git/hooks/x", "sub/../..
 FILE_TOOL = {"type": "vectorstore", "name": "search", "source": "notes.md"}
 
 
-def exporter(name, key):
-    return lambda path: {
-        "observability": {
-            "exporters": {
-                name: {
-                    "enabled": True,
-                    key: path,
-                    **({"connection_string": "none"} if name == "azure_monitor" else {}),
-                }
-            }
-        }
-    }
-
-
 KEYS = {
     "execution.events": lambda path: {"execution": {"events": path}},
     "execution.cache_dir": lambda path: {"execution": {"cache_dir": path}},
-    "textfile": exporter("prometheus", "textfile"),
-    "storage_directory": exporter("azure_monitor", "storage_directory"),
+    "storage_directory": lambda path: {
+        "observability": {
+            "exporters": {
+                "azure_monitor": {
+                    "enabled": True,
+                    "storage_directory": path,
+                    "connection_string": "none",
+                }
+            }
+        }
+    },
     "database.path": lambda path: {
         "tools": [FILE_TOOL | {"database": {"provider": "sqlite", "path": path}}]
     },
@@ -194,7 +189,7 @@ def test_no_event_is_appended_to_a_file_that_the_run_reads(folder):
     assert (folder.path / "agent.yaml").read_bytes() == before
 
 
-@pytest.mark.parametrize("key", ["execution.events", "textfile", "database.path"])
+@pytest.mark.parametrize("key", ["execution.events", "database.path"])
 @pytest.mark.parametrize("name", ["agent.yaml", "tools.py", "hard.txt"])
 def test_no_key_replaces_a_file_that_the_run_reads_or_one_with_another_name(folder, key, name):
     victim = folder.path.parent / "outside" / "victim.txt"

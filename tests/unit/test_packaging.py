@@ -30,7 +30,7 @@ def test_every_documented_extra_exists():
     assert set(PROJECT["optional-dependencies"]) >= EXTRAS | ALONE
 
 
-TELEMETRY = {"azure-monitor", "otlp-grpc", "prometheus"}
+TELEMETRY = {"azure-monitor", "otlp-grpc"}
 
 
 def test_the_extra_all_holds_every_feature():

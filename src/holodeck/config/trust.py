@@ -184,10 +184,6 @@ def _reach_without_address(part: BaseModel) -> tuple[str, str] | None:
             return _reach_of_model(part)
         case ClassMetric(user_class=None):
             return "class", "refuses classes of libraries"
-    for key in keys_used(type(part), NetworkUse.LISTENER):
-        address = str(getattr(part, key))
-        if not Address((), f"[{address}]" if ":" in address else address).is_local:
-            return key, f"refuses to listen on {address}"
     return None
 
 

@@ -46,15 +46,11 @@ class NetworkUse(Enum):
 
     SERVER = "server"
     """Requests go there."""
-    LISTENER = "listener"
-    """Requests are accepted there."""
 
 
 Use = PathUse | NetworkUse
 ServerAddress = Annotated[NonBlank, NetworkUse.SERVER]
 """A URL, host or connection string that requests go to; `--untrusted` checks it."""
-ListenAddress = Annotated[NonBlank, NetworkUse.LISTENER]
-"""An address of this machine that a run listens on."""
 ReadPath = Annotated[NonBlank, PathUse.READ]
 """The path of a file or folder that a run reads."""
 WrittenPath = Annotated[NonBlank, PathUse.WRITTEN]

@@ -1,11 +1,10 @@
 """Which telemetry of a run is recorded, and where it goes."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
 from holodeck.models.base import (
-    ListenAddress,
     Milliseconds,
     Model,
     NetworkUse,
@@ -101,22 +100,6 @@ class OTLPExporterConfig(Model):
     """Compression of the body."""
 
 
-class PrometheusExporterConfig(Model):
-    """Metrics for Prometheus to scrape while the run lasts."""
-
-    enabled: bool = False
-    """Whether the exporter is used."""
-    port: Annotated[int, Field(ge=1024, le=65535)] = 8889
-    """Port of the endpoint."""
-    host: ListenAddress = "127.0.0.1"
-    """Address of the endpoint; `0.0.0.0` makes it reachable from other machines."""
-    path: Annotated[str, Field(pattern=r"^/")] = "/metrics"
-    """Path of the endpoint, which has no other page."""
-    textfile: WrittenPath | None = None
-    """File for the values at the end of the run, for the textfile collector of Prometheus's
-    node exporter, as a run may end before it is scraped."""
-
-
 class AzureMonitorExporterConfig(Model):
     """Spans, metrics and log records sent to Application Insights."""
 
@@ -143,12 +126,14 @@ class AzureMonitorExporterConfig(Model):
 class ExportersConfig(Model):
     """Destinations of the telemetry; by default the console."""
 
+    not_supported_yet: ClassVar = {
+        "prometheus": "a run ends before it is scraped; send metrics with 'otlp' to a collector"
+    }
+
     console: ConsoleExporterConfig | None = None
     """Spans and metrics on stderr."""
     otlp: OTLPExporterConfig | None = None
     """Telemetry sent to a collector."""
-    prometheus: PrometheusExporterConfig | None = None
-    """Metrics for Prometheus."""
     azure_monitor: AzureMonitorExporterConfig | None = None
     """Telemetry sent to Azure Monitor."""
 

@@ -11,7 +11,7 @@ NO_PATHS = {
     "allowed_hosts",
     "class_", "columns", "command", "database", "db_schema", "delimiter", "description", "env",
     "expected_output", "function", "ignore", "name", "range", "record_path", "registry_name",
-    "sheet", "target", "url", "PrometheusExporterConfig.path",
+    "sheet", "target", "url",
 }  # fmt: skip
 """Fields whose name or description speaks of files although they hold no path, or that name what
 is run: programs and Python modules."""
@@ -66,6 +66,5 @@ def test_the_written_paths_are_known():
         "ExecutionConfig.cache_dir",
         "DatabaseConfig.path",
         "VectorStoreSettings.path",
-        "PrometheusExporterConfig.textfile",
         "AzureMonitorExporterConfig.storage_directory",
     }

@@ -358,7 +358,7 @@ def _check_exporters(context: CheckContext, exporters: ExportersConfig) -> None:
 
 
 def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], ConfigError]]:
-    otlp, prometheus, azure = exporters.otlp, exporters.prometheus, exporters.azure_monitor
+    otlp, azure = exporters.otlp, exporters.azure_monitor
     if otlp is not None and otlp.enabled:
         try:
             is_grpc = otlp_target(otlp).protocol == "grpc"
@@ -367,11 +367,6 @@ def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], Con
         else:
             if is_grpc and not _is_installed("opentelemetry.exporter.otlp.proto.grpc"):
                 yield ("otlp",), MissingExtra("otlp-grpc", "gRPC")
-    if prometheus is not None and prometheus.enabled:
-        for module in ("opentelemetry.exporter.prometheus", "prometheus_client"):
-            if not _is_installed(module):
-                yield ("prometheus",), MissingExtra("prometheus", "Prometheus")
-                break
     if (
         azure is not None
         and azure.enabled

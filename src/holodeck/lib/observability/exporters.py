@@ -1,4 +1,4 @@
-"""Where telemetry goes: a collector, the console, Azure Monitor, or whoever scrapes metrics.
+"""Where telemetry goes: a collector, the console, or Azure Monitor.
 
 Exporters have the names under which OpenTelemetry's packages register them.
 """
@@ -22,11 +22,10 @@ from holodeck.models.observability import (
     AzureMonitorExporterConfig,
     ConsoleExporterConfig,
     OTLPExporterConfig,
-    PrometheusExporterConfig,
 )
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricReader, MetricsData
+    from opentelemetry.sdk.metrics.export import MetricsData
     from opentelemetry.sdk.trace import ReadableSpan
 
 logger = logging.getLogger(__name__)
@@ -35,7 +34,6 @@ OTLP_FIELD = "observability.exporters.otlp"
 GRPC_PORT = 4317
 PATHS = {"traces": "/v1/traces", "metrics": "/v1/metrics", "logs": "/v1/logs"}
 AZURE_FIELD = "observability.exporters.azure_monitor"
-PROMETHEUS_FIELD = "observability.exporters.prometheus"
 ONLY_TELEMETRY = {
     "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
     "APPLICATIONINSIGHTS_SDKSTATS_DISABLED": "true",
@@ -251,42 +249,3 @@ def console_exporter(config: ConsoleExporterConfig, signal: str) -> Any:
     if write is None:
         return None
     return _load("console", signal, "otlp", OTLP_FIELD)(out=sys.stderr, formatter=write)
-
-
-class PrometheusEndpoint:
-    """Serves the metrics of a run.
-
-    Raises MissingExtra, and ConfigError if the address cannot be used.
-    """
-
-    def __init__(self, config: PrometheusExporterConfig, base_dir: Path) -> None:
-        try:
-            from opentelemetry.exporter.prometheus import PrometheusMetricReader
-            from prometheus_client import CollectorRegistry, start_http_server
-        except ImportError as error:
-            raise MissingExtra("prometheus", PROMETHEUS_FIELD) from error
-        self._registry = CollectorRegistry()
-        self.reader: MetricReader = PrometheusMetricReader(registry=self._registry)
-        self._textfile: Path | None = None
-        if config.textfile is not None:
-            field = f"{PROMETHEUS_FIELD}.textfile"
-            self._textfile = written_path(config.textfile, base_dir, field)
-        try:
-            self._server, _ = start_http_server(config.port, config.host, self._registry)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"{PROMETHEUS_FIELD}.port",
-                f"metrics cannot be served at {config.host}:{config.port}{config.path}"
-                f" ({describe(error)});"
-                " write another 'port' or 'host'",
-            ) from error
-
-    def close(self) -> None:
-        """Close the endpoint, and write the last values to the file, if it is configured."""
-        from prometheus_client import write_to_textfile
-
-        self._server.shutdown()
-        self._server.server_close()
-        if self._textfile is not None:
-            self._textfile.parent.mkdir(parents=True, exist_ok=True)
-            write_to_textfile(str(self._textfile), self._registry)

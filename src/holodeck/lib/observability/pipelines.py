@@ -24,7 +24,6 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.observability import names
 from holodeck.lib.observability.exporters import (
     Exporter,
-    PrometheusEndpoint,
     azure_exporter,
     console_exporter,
     is_exporting,
@@ -43,7 +42,6 @@ from holodeck.models.observability import (
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
-    from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import Tracer
 
@@ -149,29 +147,18 @@ class Pipelines:
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
         config = self.config.metrics
-        readers: list[MetricReader] = [
+        readers = [
             PeriodicExportingMetricReader(
                 exporter, export_interval_millis=config.export_interval_ms
             )
             for exporter in self._open(exporters, "metrics")
         ]
-        endpoint = None
-        if exporters.prometheus is not None and exporters.prometheus.enabled:
-            try:
-                endpoint = PrometheusEndpoint(exporters.prometheus, self.base_dir)
-                readers.append(endpoint.reader)
-            except MissingExtra as error:
-                logger.info("%s", error)  # as above
         if not readers:
             return
         provider = MeterProvider(readers, resource, shutdown_on_exit=False)
-        close = ExitStack()
-        close.callback(provider.shutdown)
-        if endpoint is not None:
-            close.callback(endpoint.close)
         includes_kernel = config.include_semantic_kernel_metrics
         self.meters = Meters(provider, self.clean, includes_kernel=includes_kernel)
-        self._flushes["metrics"] = close.close
+        self._flushes["metrics"] = provider.shutdown
 
     def _start_logs(self, exporters: ExportersConfig, resource: Resource) -> None:
         from opentelemetry.sdk._logs import LoggerProvider
@@ -267,7 +254,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _with_default(config: ExportersConfig) -> ExportersConfig:
     """Return the exporters, any of which is enabled. Raises ConfigError."""
-    named = [config.console, config.otlp, config.prometheus, config.azure_monitor]
+    named = [config.console, config.otlp, config.azure_monitor]
     chosen = [exporter for exporter in named if exporter is not None]
     if not chosen:
         return ExportersConfig(console=ConsoleExporterConfig())

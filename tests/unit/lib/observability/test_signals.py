@@ -3,12 +3,9 @@
 import gzip
 import json
 import logging
-import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -183,56 +180,6 @@ def test_an_endpoint_that_cannot_work_is_an_error(given, said):
         otlp_target(OTLPExporterConfig(**given))
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def test_prometheus_scrapes_the_metrics_while_the_run_lasts_and_a_file_has_the_last(tmp_path):
-    pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra prometheus")
-    port = free_port()
-    prometheus = {"enabled": True, "port": port, "path": "/m", "textfile": "out/run.prom"}
-    context = begin({"exporters": {"prometheus": prometheus}}, base_dir=tmp_path)
-    a_run()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/m?x=1") as response:
-        scraped = response.read().decode()
-    a_run()
-    shutdown_observability(context, timeout=60)
-
-    outcomes = 'holodeck_case_outcomes_total{holodeck_case_outcome="agent_error"'
-    assert outcomes in scraped
-    assert "gen_ai_client_operation_duration_seconds_bucket" in scraped
-    [line] = [
-        line
-        for line in (tmp_path / "out/run.prom").read_text().splitlines()
-        if line.startswith(outcomes)
-    ]
-    assert line.endswith(" 2.0")
-    with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/m")
-
-
-def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
-    pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra prometheus")
-    (tmp_path / "out").write_text("a file where a folder belongs")
-    prometheus = {"enabled": True, "port": free_port(), "textfile": "out/run.prom"}
-    context = begin({"exporters": {"prometheus": prometheus}}, base_dir=tmp_path)
-    shutdown_observability(context, timeout=60)
-
-    [line] = [one.getMessage() for one in caplog.records]
-    assert line.startswith("metrics could not be delivered: FileExistsError")
-
-
-def test_a_port_in_use_is_a_configuration_error():
-    pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra prometheus")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(
-            ConfigError, match=f"cannot be served at 127.0.0.1:{port}/metrics.*another 'port'"
-        ):
-            begin({"exporters": {"prometheus": {"enabled": True, "port": port}}})
-
-
 WITHOUT_EXTRAS = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -240,7 +187,7 @@ from holodeck.cli.main import run
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in {"prometheus_client", "azure", "opentelemetry.exporter.otlp.proto.grpc"}:
+        if name in {"azure", "opentelemetry.exporter.otlp.proto.grpc"}:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Absent())
@@ -259,14 +206,13 @@ def test_without_the_libraries_of_exporters_a_run_says_so_and_takes_place(tmp_pa
         "  enabled: true\n"
         "  exporters:\n"
         "    otlp: {endpoint: 'http://localhost:4317', protocol: grpc, insecure: true}\n"
-        "    prometheus: {enabled: true}\n"
         f"    azure_monitor: {{enabled: true, connection_string: 'InstrumentationKey={KEY}'}}\n"
     )
     command = [sys.executable, "-c", WITHOUT_EXTRAS]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert ran.returncode == 0, ran.stderr
-    for extra in ("otlp-grpc", "prometheus", "azure-monitor"):
+    for extra in ("otlp-grpc", "azure-monitor"):
         assert ran.stderr.count(f"install {extra}") == 1
 
 

@@ -74,23 +74,10 @@ SPANS = [{"name": "a", "input": "a", "trace": {"require": {"look up": 1}}}]
             "telemetry is written to the console",
         ),
         (
-            {
-                "observability": {
-                    "enabled": True,
-                    "exporters": OTLP | {"prometheus": {"enabled": True}},
-                }
-            },
-            "Prometheus reads the metrics of one process",
-        ),
-        (
             {"observability": {"receiver": {"port": 4318}}, "test_cases": SPANS},
             "the spans that cases check arrive at one port, 4318",
         ),
         ({"observability": {"enabled": True, "exporters": OTLP}}, None),
-        (
-            {"observability": {"enabled": False, "exporters": {"prometheus": {"enabled": True}}}},
-            None,
-        ),
         ({"observability": {"receiver": {"port": 4318}}}, None),
         ({"test_cases": SPANS}, None),
         ({"backend": TAPPED}, None),

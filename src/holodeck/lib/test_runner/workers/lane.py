@@ -102,8 +102,6 @@ def _why_one_process(agent: Agent) -> str | None:
         return None
     exporters, receiver = telemetry.exporters, telemetry.receiver
     console, is_unnamed = exporters.console, not (exporters.otlp or exporters.azure_monitor)
-    if telemetry.enabled and exporters.prometheus is not None and exporters.prometheus.enabled:
-        return "Prometheus reads the metrics of one process"
     if telemetry.enabled and (is_unnamed if console is None else console.enabled):
         return "telemetry is written to the console"
     if receiver is not None and any(case.checks_spans for case in agent.test_cases or ()):
