@@ -10,13 +10,14 @@ from typing import Any
 
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
+from holodeck.lib.conversation.debugger import add_debug_user, debugger_for
 from holodeck.lib.conversation.events import EventFile, Listener
 from holodeck.lib.conversation.messages import is_unanswered
 from holodeck.lib.conversation.participants import ConversationTimeLimitExceeded
+from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.terminal import ConversationPrinter, add_debug_user, debugger_for
 from holodeck.lib.conversation.types import (
     CriterionStatus,
     Participant,

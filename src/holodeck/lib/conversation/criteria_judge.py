@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,19 @@ IMAGES = "The images of the transcript follow, in the order of their places in i
 
 PROMPTS = (INSTRUCTIONS, MAY_GO_ON, MUST_DECIDE, SEARCH)
 """All prompts; the instructions may be replaced."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a judge is asked."""
+
+    messages: Sequence[Message]
+    situation: str
+    criteria: Sequence[str]
+    is_final: bool
+    """Whether the judge must decide; else the conversation may go on."""
+    context: str | None
+    """What the test says besides the conversation."""
 
 
 class CriteriaJudge:
@@ -150,7 +164,7 @@ class CriteriaJudge:
         `context` is what the test says besides the conversation.
         """
         judge = partial(
-            self._judge_rows, messages, situation, criteria, is_final=is_final, context=context
+            self._judge_rows, _Question(messages, situation, criteria, is_final, context)
         )
         if self._cache is None:
             return await judge()
@@ -173,31 +187,19 @@ class CriteriaJudge:
             require_same_criteria(rows or (), criteria)
         return rows
 
-    async def _judge_rows(
-        self,
-        messages: Sequence[Message],
-        situation: str,
-        criteria: Sequence[str],
-        *,
-        is_final: bool,
-        context: str | None,
-    ) -> list[CriterionResult] | None:
-        spans = evidence_of(None, criteria) if self._spans is None else self._spans
-        prompt = await self._prompt(
-            messages, situation, criteria, spans, is_final=is_final, context=context
-        )
-        doubtful = frozenset() if spans is None else spans.doubtful(criteria)
-        schema = _schema(criteria, is_final=is_final, doubtful=doubtful)
-        parse = _VerdictParser(
-            criteria, is_final=is_final, optional=self._optional, doubtful=doubtful
-        )
-        images = [image for message in messages for image in images_in(message)]
+    async def _judge_rows(self, question: _Question) -> list[CriterionResult] | None:
+        spans = evidence_of(None, question.criteria) if self._spans is None else self._spans
+        prompt = await self._prompt(question, spans)
+        doubtful = frozenset() if spans is None else spans.doubtful(question.criteria)
+        schema = _schema(question, doubtful)
+        parse = _VerdictParser(question, self._optional, doubtful)
+        images = [image for message in question.messages for image in images_in(message)]
         rows: list[CriterionResult] | None
         shown = prompt
         if images:
-            *before, question = prompt
-            text = {"type": "text", "text": f"{question['content']}\n\n{IMAGES}"}
-            shown = [*before, {**question, "content": [text, *images]}]
+            *before, last = prompt
+            text = {"type": "text", "text": f"{last['content']}\n\n{IMAGES}"}
+            shown = [*before, {**last, "content": [text, *images]}]
         try:
             rows = await self._judge.ask(shown, schema, parse, is_trial=bool(images))
         except EvaluationError as error:
@@ -214,34 +216,27 @@ class CriteriaJudge:
                 ]
         return rows
 
-    async def _prompt(
-        self,
-        messages: Sequence[Message],
-        situation: str,
-        criteria: Sequence[str],
-        spans: SpanEvidence | None,
-        *,
-        is_final: bool,
-        context: str | None,
-    ) -> list[Message]:
-        lines = paragraphs_of(messages)
-        transcript = shorten_lines(lines, criteria, self._budget)
+    async def _prompt(self, question: _Question, spans: SpanEvidence | None) -> list[Message]:
+        lines = paragraphs_of(question.messages)
+        transcript = shorten_lines(lines, question.criteria, self._budget)
+        criteria = [
+            f"c{number}: {indent(criterion)}"
+            for number, criterion in enumerate(question.criteria, 1)
+        ]
         parts = [
-            f"# Situation\n{situation or '(nothing is said about it)'}",
-            "# Criteria\n"
-            + "\n".join(
-                f"c{number}: {indent(criterion)}" for number, criterion in enumerate(criteria, 1)
-            ),
+            f"# Situation\n{question.situation or '(nothing is said about it)'}",
+            "\n".join(["# Criteria", *criteria]),
             f"# Transcript\n{transcript}",
         ]
-        if context:
-            parts.append(f"# Additional context\n{CONTEXT}\n{context}")
+        if question.context:
+            parts.append(f"# Additional context\n{CONTEXT}\n{question.context}")
         if len(transcript) < sum(map(len, lines)):
             parts += await self._search(parts, lines)
         if spans is not None:
             parts.append(spans.section)
             parts += await spans.look_up(partial(self._ask_about, parts))
-        return _messages(self._instructions, [*parts, MUST_DECIDE if is_final else MAY_GO_ON])
+        parts.append(MUST_DECIDE if question.is_final else MAY_GO_ON)
+        return _messages(self._instructions, parts)
 
     async def _ask_about(
         self, parts: Sequence[str], question: str, schema: Mapping[str, Any]
@@ -269,9 +264,7 @@ def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:
     ]
 
 
-def _schema(
-    criteria: Sequence[str], *, is_final: bool, doubtful: Collection[str] = ()
-) -> dict[str, Any]:
+def _schema(question: _Question, doubtful: Collection[str]) -> dict[str, Any]:
     statuses = {"type": "string", "enum": [status.value for status in CriterionStatus]}
     fields = {"reasoning": {"type": "string"}, "status": statuses}
     needs_spans = {"needs_spans": {"type": "boolean"}}
@@ -281,38 +274,32 @@ def _schema(
             "properties": fields | needs_spans if criterion in doubtful else fields,
             "required": ["reasoning", "status"],
         }
-        for number, criterion in enumerate(criteria, 1)
+        for number, criterion in enumerate(question.criteria, 1)
     }
-    if is_final:
+    if question.is_final:
         return {"type": "object", "properties": properties}
     properties["decision"] = {"type": "string", "enum": ["continue", "verdict"]}
     return {"type": "object", "properties": properties, "required": ["decision"]}
 
 
+@dataclass
 class _VerdictParser:
     """Converts an answer to rows, or to None to go on.
 
     An answer that leaves a criterion out is invalid, like any other that cannot be used.
     """
 
-    def __init__(
-        self,
-        criteria: Sequence[str],
-        *,
-        is_final: bool,
-        optional: Collection[str] = (),
-        doubtful: Collection[str] = (),
-    ) -> None:
-        self._criteria = criteria
-        self._doubtful = doubtful
-        self._optional = optional
-        self._is_final = is_final
-        self._is_first = True
+    question: _Question
+    optional: Collection[str]
+    doubtful: Collection[str]
+    """Criteria about spans although none were seen."""
+    is_first: bool = True
+    """Whether it was not asked for a correction yet."""
 
     def __call__(self, answer: Mapping[str, Any]) -> list[CriterionResult] | None:
-        if not self._is_final and answer["decision"] == "continue":
+        if not self.question.is_final and answer["decision"] == "continue":
             return None
-        by_key = {f"c{number}": text for number, text in enumerate(self._criteria, 1)}
+        by_key = {f"c{number}": text for number, text in enumerate(self.question.criteria, 1)}
         unknown = [key for key in answer if _KEY.match(key) and key not in by_key]
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
@@ -321,15 +308,15 @@ class _VerdictParser:
         unproven = [
             key
             for key, criterion in by_key.items()
-            if criterion in self._doubtful
+            if criterion in self.doubtful
             and key in answer
             and answer[key]["status"] == CriterionStatus.PASSED
             and answer[key].get("needs_spans") is not False
         ]
         faults = [f"{', '.join(missing)}: missing"] if missing else []
-        if unproven and self._is_first:
+        if unproven and self.is_first:
             faults.append(f"{', '.join(unproven)}: {_UNPROVEN}")
-        self._is_first = False
+        self.is_first = False
         if faults:
             raise ValueError("; ".join(faults))
         rows = []
@@ -340,11 +327,11 @@ class _VerdictParser:
                 reasoning = f"no spans were seen that could prove it; the judge said: {reasoning}"
             row = CriterionResult(criterion=criterion, status=status, reasoning=reasoning)
             rows.append(row)
-        statuses = {row.status for row in rows if row.criterion not in self._optional}
+        statuses = {row.status for row in rows if row.criterion not in self.optional}
         is_open = (
             CriterionStatus.INCONCLUSIVE in statuses and CriterionStatus.FAILED not in statuses
         )
-        return None if is_open and not self._is_final else rows
+        return None if is_open and not self.question.is_final else rows
 
 
 def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:

@@ -95,6 +95,15 @@ def find_proceed_error(participants: Sequence[Participant], turns: Any) -> str |
     return None
 
 
+class SilentUser:
+    """Stands in for a user whose messages are all written in a script, or by a person."""
+
+    role = AgentRole.USER
+
+    async def call(self, input: AgentInput) -> Any:  # noqa: A002, ARG002 - the name is public API
+        return []
+
+
 class Turns:
     """The current turn: which roles are still to speak, and which participants have spoken.
 

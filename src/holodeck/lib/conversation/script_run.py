@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.engine import Conversation
@@ -19,10 +19,10 @@ from holodeck.lib.conversation.participants import (
     ConversationSettings,
     ConversationTimeLimitExceeded,
     HasCriteria,
+    SilentUser,
 )
 from holodeck.lib.conversation.result_listeners import framework_outcome
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.terminal import Debugger, SilentUser
 from holodeck.lib.conversation.types import (
     Callback,
     JudgmentRequest,
@@ -36,6 +36,9 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.support.text import describe, message_of, one_line
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.cases.messages import Message
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.debugger import Debugger
 
 Content = str | Mapping[str, Any]
 _unused: ContextVar[list[Step] | None] = ContextVar("holodeck_unused_steps", default=None)

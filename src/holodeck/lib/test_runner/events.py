@@ -13,6 +13,7 @@ from typing import Any
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
+from holodeck.lib.conversation.debugger import Debugger
 from holodeck.lib.conversation.events import (
     BATCH_RUN_ID,
     TYPES,
@@ -28,8 +29,8 @@ from holodeck.lib.conversation.events import (
     new_id,
     values_of,
 )
+from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.script_run import ScriptRun
-from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.processes.channel import Head
 from holodeck.lib.secrets.redact import Redactor

@@ -25,8 +25,8 @@ _terminal = threading.RLock()
 
 
 @dataclass(frozen=True)
-class DisplayedMessage:
-    """A message to show, and who it is from."""
+class Entry:
+    """What to show of a conversation, and who or what it is from."""
 
     sender: str
     text: str
@@ -47,10 +47,8 @@ def hold_terminal() -> Iterator[None]:
         yield
 
 
-def show_messages(
-    messages: Sequence[DisplayedMessage], name: str = "", *, gap: bool = False
-) -> None:
-    """Write messages to stderr; each line begins with the name unless it is empty.
+def show_entries(entries: Sequence[Entry], name: str = "", *, gap: bool = False) -> None:
+    """Write entries to stderr; each line begins with the name unless it is empty.
 
     With `gap`, end the present line of the terminal first. A closed stream is ignored.
     """
@@ -64,19 +62,19 @@ def show_messages(
         columns = max(width(stream) - columns_of(prefix), _MIN_COLUMNS)
     start = colorize(prefix, ANSIColors.YELLOW, is_colored) if prefix else ""
     lines = []
-    for message in messages:
-        first, *others = render_lines(message, columns)
-        head = colorize(message.head, message.color, is_colored)
-        lines += [head + first[len(message.head) :], *others]
+    for entry in entries:
+        first, *others = render_lines(entry, columns)
+        head = colorize(entry.head, entry.color, is_colored)
+        lines += [head + first[len(entry.head) :], *others]
     with hold_terminal(), suppress(ValueError):  # the stream is closed
         write_text(stream, "\n" * gap + "".join(f"{start}{line}\n" for line in lines))
 
 
-def render_lines(message: DisplayedMessage, columns: int | None) -> list[str]:
-    """Return the lines of a message without colours; `columns` None does not break them."""
-    head, data = message.head, _data_lines(message)
+def render_lines(entry: Entry, columns: int | None) -> list[str]:
+    """Return the lines of an entry without colours; `columns` None does not break them."""
+    head, data = entry.head, _data_lines(entry)
     if data is None:
-        rows = f"{head} {printable(shorten_middle(message.text, _MAX_TEXT))}".split("\n")
+        rows = f"{head} {printable(shorten_middle(entry.text, _MAX_TEXT))}".split("\n")
         return [line for at, row in enumerate(rows) for line in _wrap(row, columns, at > 0)]
     if len(data) == 1 and (columns is None or columns_of(f"{head} {data[0]}") <= columns):
         return [f"{head} {data[0]}"]
@@ -86,9 +84,9 @@ def render_lines(message: DisplayedMessage, columns: int | None) -> list[str]:
     return [head, *shown, *([f"{_INDENT}… {hidden} more lines"] if hidden > 0 else [])]
 
 
-def _data_lines(message: DisplayedMessage) -> list[str] | None:
+def _data_lines(entry: Entry) -> list[str] | None:
     """Return the lines of formatted JSON, or of other data; None for prose."""
-    text = message.text.strip()
+    text = entry.text.strip()
     try:
         value = json.loads(text) if text[:1] in {"{", "["} else None
     except (ValueError, RecursionError):
@@ -97,7 +95,7 @@ def _data_lines(message: DisplayedMessage) -> list[str] | None:
         text = json.dumps(value, ensure_ascii=False)
         if len(text) > _MAX_NAME:
             text = json.dumps(value, ensure_ascii=False, indent=2)
-    elif not message.is_data:
+    elif not entry.is_data:
         return None
     return [printable(line, keep_newlines=False) for line in text.split("\n")]
 

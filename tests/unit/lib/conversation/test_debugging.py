@@ -8,7 +8,8 @@ import pytest
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.terminal import Debugger, SilentUser
+from holodeck.lib.conversation.debugger import Debugger
+from holodeck.lib.conversation.participants import SilentUser
 from holodeck.scenario import events
 from support.clock import simulated
 from support.participants import a_judge, a_user, an_agent, texts_of

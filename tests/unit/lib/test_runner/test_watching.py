@@ -10,7 +10,7 @@ import pytest
 from fakes import ScriptedBackend
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.conversation.terminal import Debugger
+from holodeck.lib.conversation.debugger import Debugger
 from holodeck.lib.test_runner.events import show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.options import RunOptions

@@ -8,14 +8,14 @@ from contextlib import redirect_stderr
 import pytest
 
 from holodeck.lib.support.text import columns_of
-from holodeck.lib.ui.conversation import DisplayedMessage, render_lines, show_messages
+from holodeck.lib.ui.conversation import Entry, render_lines, show_entries
 from holodeck.lib.ui.terminal import ANSIColors
 
 LONG = json.dumps({"rows": list(range(40)), "word": "x" * 200})
 
 
 def said(text, who="Agent", *, is_data=False):
-    return DisplayedMessage(who, text, ANSIColors.CYAN, is_data)
+    return Entry(who, text, ANSIColors.CYAN, is_data)
 
 
 def test_a_short_text_stands_beside_its_speaker():
@@ -76,7 +76,7 @@ def test_only_the_speaker_is_coloured_and_every_line_has_the_name(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     stream = io.StringIO()
     with redirect_stderr(stream):
-        show_messages([said("a\nb")], "a\x1b case")
+        show_entries([said("a\nb")], "a\x1b case")
 
     name = f"{ANSIColors.YELLOW}[a\\x1b case] {ANSIColors.RESET}"
     agent = f"{ANSIColors.CYAN}Agent:{ANSIColors.RESET}"
@@ -88,7 +88,7 @@ def test_a_stream_that_is_closed_or_gone_is_no_trouble():
     closed.close()
     for stream in (closed, None):
         with redirect_stderr(stream):
-            show_messages([said("hello")])
+            show_entries([said("hello")])
 
 
 def test_a_reader_that_is_gone_is_no_trouble():
@@ -96,7 +96,7 @@ def test_a_reader_that_is_gone_is_no_trouble():
     os.close(read)
     stream = os.fdopen(write, "w")
     with redirect_stderr(stream):
-        show_messages([said("hello")])
+        show_entries([said("hello")])
 
     with pytest.raises(BrokenPipeError):  # what was not written is still there
         stream.close()

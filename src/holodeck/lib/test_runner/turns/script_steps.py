@@ -12,6 +12,7 @@ from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script_run as script
 from holodeck.lib.conversation.messages import AgentRole, text_of
+from holodeck.lib.conversation.participants import SilentUser
 from holodeck.lib.conversation.script_run import (
     ScriptRun,
     Step,
@@ -20,7 +21,6 @@ from holodeck.lib.conversation.script_run import (
     unused_steps,
 )
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.terminal import SilentUser
 from holodeck.lib.conversation.types import (
     AgentInput,
     ScenarioResult,
