@@ -78,10 +78,7 @@ def find_method(agent: Any) -> Callable[..., Any]:
             function: Callable[..., Any] = agent if name == "__call__" else method
             return function
     if agent is None:
-        raise UnusableAgent(
-            "None is not an agent; let the function that makes the agent return it, or name"
-            f" {SHAPES}"
-        )
+        raise UnusableAgent(f"None is not an agent; name {SHAPES}")
     raise UnusableAgent(f"a {type(agent).__name__} is not an agent; name {SHAPES}")
 
 
@@ -136,8 +133,10 @@ def is_async(call: Callable[..., Any]) -> bool:
     """Whether a function, or a callable object, is written with `async def`."""
     if inspect.isclass(call):
         return False
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - asks for the method itself
+    functions = (call, getattr(call, "__call__", None))  # noqa: B004 - asks for the method itself
+    return any(
+        inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        for function in functions
     )
 
 

@@ -17,6 +17,8 @@ class Framework:
     """The top-level package that defines its classes."""
     adapter: str
     """Module with the function `adapt(value) -> FrameworkAdapter | None`, and its adapters."""
+    enters_agents: bool = True
+    """Whether an agent that is a context manager is entered before it is used."""
 
     def adapters(self) -> list[type[FrameworkAdapter]]:
         """Return the classes of its adapters; the framework is not imported."""
@@ -49,7 +51,10 @@ FRAMEWORKS: tuple[Framework, ...] = (
     Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
     Framework("Google ADK", "google", "holodeck.lib.backends.frameworks.google_adk_agents"),
     Framework(
-        "Claude Agent SDK", "claude_agent_sdk", "holodeck.lib.backends.frameworks.claude.agents"
+        "Claude Agent SDK",
+        "claude_agent_sdk",
+        "holodeck.lib.backends.frameworks.claude.agents",
+        enters_agents=False,  # a client that is entered has a conversation
     ),
     Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langchain.graphs"),
     Framework(

@@ -4,6 +4,7 @@ import inspect
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,14 +42,15 @@ from holodeck.lib.backends.python.host import (
     FunctionAgent,
     Host,
     HostedAgent,
+    call_factory,
     makes_agents,
+    open_agent,
     recognize,
 )
 from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.processes.process_exit import collector_paused
-from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import UnusableAgent
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import CodeFolders
@@ -203,30 +205,44 @@ class CallableBackend(InContext, AgentBackend):
                 f" {type(value).__name__} exists once: name a function that returns the agent, or"
                 " remove 'scope'",
             )
-        agent = await call_user_function(value, value) if is_made else value  # type: ignore[arg-type]
+        with self._explaining(None):
+            agent = await call_factory(value) if is_made else value  # type: ignore[arg-type]
         if isinstance(agent, AgentBackend):  # it isolates its sessions itself
             await agent.initialize()
             self._backend = agent
             return
-        hosted = self._recognize(agent)
+        hosted = await self._open_agent(agent)
         has_factory = is_made and self._scope != "run"
         self._factory = value if has_factory else None
         self._host = Host(hosted, partial(self._make, value) if has_factory else None)  # type: ignore[arg-type]
-        is_object = isinstance(hosted, FunctionAgent) and not inspect.isroutine(agent)
-        if is_object and not has_factory:
-            self._shared_state = SharedState(agent)
+        if isinstance(hosted, FunctionAgent) and not inspect.isroutine(hosted.agent):
+            self._shared_state = None if has_factory else SharedState(hosted.agent)
 
-    def _recognize(self, agent: object) -> HostedAgent:
-        """Return the agent. Raises ConfigError, which says what would fit."""
+    async def _open_agent(self, agent: object) -> HostedAgent:
+        """Return the agent, entered if it is a context manager.
+
+        Raises ConfigError, which says what would fit.
+        """
+        run_no_agents = self._tools_run_no_agents
+        with self._explaining(agent):
+            return await open_agent(
+                agent, partial(recognize, read=_read, tools_run_no_agents=run_no_agents)
+            )
+
+    @contextmanager
+    def _explaining(self, agent: object) -> Iterator[None]:
+        """Say what would fit where an agent does not."""
         try:
-            return recognize(agent, _read, tools_run_no_agents=self._tools_run_no_agents)
+            yield
         except UnusableAgent as error:
             hint = what_fits(agent, self._target, self._base_dir)
             raise ConfigError(LOCATION, f"{error}{hint}") from error
 
     async def _make(self, factory: Callable[[], Any]) -> HostedAgent:
         try:
-            return self._recognize(await call_user_function(factory, factory))
+            with self._explaining(None):
+                made = await call_factory(factory)
+            return await self._open_agent(made)
         except HoloDeckError:
             raise
         except (Exception, SystemExit) as error:

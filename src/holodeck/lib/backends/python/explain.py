@@ -21,13 +21,6 @@ def problem_with(value: object) -> str | None:
             f"found a coroutine object: {value.__name__}() was called without 'await'; name the"
             " function itself, without the brackets"
         )
-    is_generator = inspect.isasyncgenfunction(value) or inspect.isgeneratorfunction(value)
-    if is_generator and find_framework(value) is None:
-        name = getattr(value, "__name__", type(value).__name__)
-        return (
-            f"{name}() is a generator function, as it contains 'yield'; an agent returns"
-            " its answer, and a function without parameters returns the agent"
-        )
     return _problem_with_class(value) if inspect.isclass(value) else None
 
 
@@ -77,9 +70,7 @@ def _agents_in(module: types.ModuleType) -> list[str]:
     functions = [
         f"{name!r} (function)"
         for name, value in public.items()
-        if inspect.isfunction(value)
-        and value.__module__ == module.__name__
-        and not (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value))
+        if inspect.isfunction(value) and value.__module__ == module.__name__
     ]
     return [*objects, *functions]
 

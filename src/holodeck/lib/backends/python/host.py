@@ -6,21 +6,31 @@ is the user's: this module and what it imports run on Python 3.9 with the standa
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.signatures import AgentCall, find_call, is_async, is_factory
+from holodeck.lib.support.signatures import (
+    AgentCall,
+    UnusableAgent,
+    find_call,
+    is_async,
+    is_factory,
+)
 from holodeck.lib.support.text import describe
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession
 
 logger = logging.getLogger(__name__)
+CLOSING_FAILED = "closing the agent failed: %s"
 
 ASYNC_CONCURRENCY = 10
 """How many messages an agent takes at a time, by default, if its conversations share nothing."""
@@ -30,6 +40,8 @@ CaseContext = Mapping[str, Any]
 ReadAnswer = Callable[[Any], "tuple[Any, str]"]
 """Returns an agent's answer as the caller of the host wants it, and the text of the answer."""
 OnPiece = Callable[[str], None]
+EXIT_S = 10.0
+"""How long the context manager of an agent may take to exit."""
 
 
 class AgentConversation(ABC):
@@ -68,15 +80,44 @@ class FunctionConversation(AgentConversation):
         self._history = list(messages)
         self._context = context
 
-    async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:  # noqa: ARG002 - an answer has no pieces
+    async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
         call = self._call.bind(message, self._history, self._context)
-        answer, text = self._read(await call_user_function(call, self._call.function))
+        value = await call_user_function(call, self._call.function)
+        if inspect.isasyncgen(value) or inspect.isgenerator(value):
+            value = await _joined(value, on_piece)
+        answer, text = self._read(value)
         self._history.append({"role": "user", "content": message})
         self._history.append({"role": "assistant", "content": text})
         return answer
 
     def remember(self, messages: Messages) -> None:
         self._history += messages
+
+
+async def _joined(pieces: Any, on_piece: OnPiece | None) -> str:
+    """Return the text whose pieces a generator of the user yields."""
+    texts: list[str] = []
+
+    def add(piece: Any) -> None:
+        if not isinstance(piece, str):
+            raise TypeError(
+                f"the agent yielded a {type(piece).__name__}; yield the pieces of the answer as"
+                " text, or return the answer"
+            )
+        texts.append(piece)
+        if on_piece is not None:
+            on_piece(piece)
+
+    async def read() -> None:
+        async for piece in pieces:
+            add(piece)
+
+    if inspect.isasyncgen(pieces):
+        await call_user_function(read, read)
+    else:
+        for piece in await call_user_function(partial(list, pieces), list):
+            add(piece)
+    return "".join(texts)
 
 
 class FrameworkConversation(AgentConversation):
@@ -118,6 +159,8 @@ class HostedAgent(ABC):
     """Whether a tool result that is not marked as an error is none; else that is unknown."""
     tools: list[str] | None = None
     """Names of the tools that it can call; None if unknown."""
+    lifespan: Lifespan | None = None
+    """The context manager that it lives in; None if there is none."""
 
     @abstractmethod
     async def open(
@@ -125,9 +168,11 @@ class HostedAgent(ABC):
     ) -> AgentConversation:
         """Return a conversation, after the earlier messages."""
 
-    @abstractmethod
     async def close(self) -> None:
         """Release what the agent holds."""
+        lifespan, self.lifespan = self.lifespan, None
+        if lifespan is not None:
+            await lifespan.exit()
 
 
 class FunctionAgent(HostedAgent):
@@ -152,7 +197,10 @@ class FunctionAgent(HostedAgent):
         return FunctionConversation(self.call, self._read, messages, context)
 
     async def close(self) -> None:
-        """Call the agent's `aclose` or `close`, if it has one; an error is only logged."""
+        """Exit the agent, or call its `aclose` or `close`; an error is only logged."""
+        if self.lifespan is not None:
+            await super().close()
+            return
         methods = (getattr(self.agent, name, None) for name in ("aclose", "close"))
         method = next(filter(callable, methods), None)
         if method is None:
@@ -160,7 +208,7 @@ class FunctionAgent(HostedAgent):
         try:
             await call_user_function(method, method)
         except Exception as error:  # noqa: BLE001 - a failing clean-up must not lose a response
-            logger.warning("closing the agent failed: %s", describe(error))
+            logger.warning(CLOSING_FAILED, describe(error))
 
 
 class FrameworkAgent(HostedAgent):
@@ -190,6 +238,124 @@ class FrameworkAgent(HostedAgent):
 
     async def close(self) -> None:
         await self._adapter.close()
+        await super().close()
+
+
+class Lifespan:
+    """A context manager that an agent lives in, held by a task of its own.
+
+    What opens connections often has to exit in the task where it entered, and the conversations
+    with an agent run in many.
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
+        self._manager = manager
+        self._ended = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def enter(self) -> Any:
+        """Return what the context manager yields. Raises what it raises."""
+        entered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        hold = partial(self._hold, entered)
+        self._task = asyncio.ensure_future(call_user_function(hold, self._hold))
+        try:
+            await asyncio.wait({self._task, entered}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        return entered.result() if entered.done() else self._task.result()
+
+    async def exit(self) -> None:
+        """Exit the context manager; an error is only logged."""
+        assert self._task is not None  # noqa: S101 - it was entered
+        self._ended.set()
+        try:
+            await asyncio.wait_for(self._task, EXIT_S)
+        except asyncio.TimeoutError:  # noqa: UP041 - Python 3.9
+            logger.warning(CLOSING_FAILED, f"it took more than {EXIT_S:g} s")
+        except Exception as error:  # noqa: BLE001 - a failing clean-up must not lose a response
+            logger.warning(CLOSING_FAILED, describe(error))
+
+    async def _hold(self, entered: asyncio.Future[Any]) -> None:
+        async with self._manager as agent:
+            entered.set_result(agent)
+            await self._ended.wait()
+
+
+def _manager_of(agent: Any) -> AbstractAsyncContextManager[Any] | None:
+    """Return the context manager that an agent is, or that the agent of a generator lives in."""
+    if inspect.isasyncgen(agent):
+        return asynccontextmanager(lambda: agent)()
+    if inspect.isgenerator(agent):
+        return _in_thread(contextmanager(lambda: agent)())
+    kind = type(agent)
+    if hasattr(kind, "__aenter__") and hasattr(kind, "__aexit__"):
+        manager: AbstractAsyncContextManager[Any] = agent
+        return manager
+    if hasattr(kind, "__enter__") and hasattr(kind, "__exit__"):
+        return _in_thread(agent)
+    return None
+
+
+@asynccontextmanager
+async def _in_thread(manager: Any) -> AsyncIterator[Any]:
+    """Enter and exit a context manager that may block."""
+    agent = await call_user_function(manager.__enter__, manager.__enter__)
+    try:
+        yield agent
+    finally:
+        leave = partial(manager.__exit__, None, None, None)
+        await call_user_function(leave, manager.__exit__)
+
+
+async def call_factory(factory: Callable[[], Any]) -> Any:
+    """Return what a class or a function makes. Raises UnusableAgent if that is nothing."""
+    made = await call_user_function(factory, factory)
+    if made is None:
+        raise UnusableAgent(
+            f"{factory.__name__}() returned nothing; let {factory.__name__} return the agent"
+        )
+    return made
+
+
+async def open_agent(agent: Any, recognize: Callable[[Any], HostedAgent]) -> HostedAgent:
+    """Return an agent as what it is, entered if it is a context manager.
+
+    Raises what the context manager and `recognize` raise.
+    """
+    user = _object_to_enter(agent)
+    manager = _manager_of(user)
+    if manager is None:
+        return recognize(agent)
+    lifespan = Lifespan(manager)
+    entered = await lifespan.enter()
+    if entered is None and _is_generator(user):
+        await lifespan.exit()
+        raise UnusableAgent("the context manager yields nothing; let it yield the agent")
+    try:
+        hosted = recognize(agent if entered is None or entered is user else entered)
+    except BaseException:
+        await lifespan.exit()
+        raise
+    hosted.lifespan = lifespan
+    return hosted
+
+
+def _object_to_enter(agent: Any) -> Any:
+    """Return the object of the user that is entered if it is a context manager; None for none."""
+    if sys.version_info < (3, 10):  # noqa: UP036 - the user's Python; no framework is for 3.9
+        return agent
+    from holodeck.lib.backends import frameworks  # noqa: PLC0415
+
+    framework = frameworks.find_framework(agent)
+    enters = framework is None or framework.enters_agents
+    return frameworks.base.split_run(agent)[0] if enters else None
+
+
+def _is_generator(value: Any) -> bool:
+    """Whether it is a generator, or what a decorator of contextlib makes of its function."""
+    is_decorated = type(value).__module__ == "contextlib"
+    return is_decorated or inspect.isasyncgen(value) or inspect.isgenerator(value)
 
 
 def recognize(agent: Any, read: ReadAnswer, *, tools_run_no_agents: bool = False) -> HostedAgent:

@@ -32,11 +32,12 @@ from holodeck.lib.backends.python.host import (
     Host,
     HostedAgent,
     Messages,
+    call_factory,
     makes_agents,
+    open_agent,
     recognize,
 )
 from holodeck.lib.processes.channel import LineReader, Parent
-from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS, UnusableAgent
 
 PROTOCOL = 1
@@ -68,10 +69,12 @@ async def load_host(target: str, scope: str, tools: str) -> Host:
     is_made = makes_agents(value)
     run_no_agents = tools == "tools_run_no_agents"
 
-    async def make() -> HostedAgent:
-        return recognized(await call_user_function(value, value), run_no_agents)
+    recognize = partial(recognized, tools_run_no_agents=run_no_agents)
 
-    agent = await make() if is_made else recognized(value, run_no_agents)
+    async def make() -> HostedAgent:
+        return await open_agent(await call_factory(value), recognize)
+
+    agent = await (make() if is_made else open_agent(value, recognize))
     return Host(agent, make if is_made and scope == "case" else None)
 
 
