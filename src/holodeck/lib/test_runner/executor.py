@@ -77,7 +77,7 @@ class TestExecutor:
         config_loader: Reads the configuration.
         progress_callback: Called with each result as soon as it is known.
         on_test_start: Called with each case right before it runs.
-        force_ingest: Whether tools embed all their documents again.
+        force_ingest: Whether tools embed all their documents again; the settings may say so, too.
         agent_config: The agent, instead of that in the file.
         resolved_execution_config: Settings with every value, instead of the resolved ones.
         backend: How to reach the agent, instead of what the configuration names: whatever
@@ -124,15 +124,16 @@ class TestExecutor:
         self.config_loader = config_loader or ConfigLoader()
         self.progress_callback = progress_callback
         self.on_test_start = on_test_start
-        self.force_ingest = force_ingest
-        self.allow_side_effects = allow_side_effects
         agent = self._load_agent(agent_config)
         if isinstance(backend, str | Mapping):
             agent = self.config_loader.with_backend(agent, backend)
             backend = None
-        self.config = resolved_execution_config or self.config_loader.settings_of(
+        config = resolved_execution_config or self.config_loader.settings_of(
             agent, execution_config
         )
+        switches = {"force_ingest": force_ingest, "allow_side_effects": allow_side_effects}
+        on = {name: True for name, is_on in switches.items() if is_on}
+        self.config = config.model_copy(update=on)
         self.agent_config = agent = with_case_settings(agent, self.config)
         if self.config.max_cost is not None:
             require_prices(agent, self.config.source_of("max_cost"))
@@ -270,8 +271,6 @@ class TestExecutor:
                 count,
                 setup,
                 self._run_state,
-                allow_side_effects=self.allow_side_effects,
-                force_ingest=self.force_ingest,
                 on_start=self._report_start,
             ) as lane:
                 yield lane
@@ -326,11 +325,7 @@ class TestExecutor:
     async def _ready_backend(self) -> AgentBackend:
         if self._backend is None:
             self._backend = await BackendSelector.select(
-                self.setup.agent_to_select,
-                mode="test",
-                allow_side_effects=self.allow_side_effects,
-                execution=self.config,
-                force_ingest=self.force_ingest,
+                self.setup.agent_to_select, mode="test", execution=self.config
             )
             return self._backend
         try:

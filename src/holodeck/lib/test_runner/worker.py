@@ -173,8 +173,6 @@ class _Worker:
             task.path,
             agent_config=task.agent,
             resolved_execution_config=task.settings,
-            force_ingest=task.force_ingest,
-            allow_side_effects=task.allow_side_effects,
             options=self._options(),
         )
         self._judges = executor.setup.evaluator_set.judges

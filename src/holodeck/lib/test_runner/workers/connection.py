@@ -68,10 +68,8 @@ class WorkerTask:
     """The agent.yaml."""
     agent: Agent
     settings: ExecutionConfig
-    allow_side_effects: bool
     may_leave_folder: bool
     """Whether paths outside of the agent's folder are allowed."""
-    force_ingest: bool
     log_levels: Mapping[str, int]
     """The levels of the root logger and of holodeck's, by name."""
     is_displayed: bool

@@ -116,8 +116,6 @@ async def open_worker_lane(
     setup: CaseSetup,
     run_state: RunState,
     *,
-    allow_side_effects: bool,
-    force_ingest: bool,
     on_start: Callable[[TestCaseModel], None],
 ) -> AsyncIterator[Lane]:
     """Start workers and yield the lane of the cases that they run; then end the workers.
@@ -127,8 +125,6 @@ async def open_worker_lane(
         count: How many workers; None for one per core of the place where they run.
         setup: Publishes what happens in the workers, and makes the results of cases that end them.
         run_state: Knows the cases that are left, and takes their results.
-        allow_side_effects: Whether tools with side effects run.
-        force_ingest: Whether tools embed all their documents again.
         on_start: Called with each case right before it runs.
     """
     agent, settings = setup.agent, setup.config
@@ -136,9 +132,7 @@ async def open_worker_lane(
         path=path,
         agent=agent,
         settings=settings.model_copy(update={"workers": 1, "run_on": None, "events": None}),
-        allow_side_effects=allow_side_effects,
         may_leave_folder=outside_is_allowed(),
-        force_ingest=force_ingest,
         log_levels={name: logging.getLogger(name).getEffectiveLevel() for name in _LOGGERS},
         is_displayed=displayed.get() is not None,
         has_events=setup.events is not None,

@@ -78,9 +78,7 @@ class WorkerRun:
                 reason = str(ended)
                 logger.warning("case %s: %s", self.case.name or self.index + 1, reason)
                 if last < _MAX_RUNS:
-                    self.pool.add_notes(
-                        ["a worker process ended while it ran cases, which ran again"]
-                    )
+                    self.pool.add_notes([_RAN_AGAIN])
         reason = f"{reason}, {_MAX_RUNS} times"
         result = self.pool.setup.lost_result(self.index, self.case, reason)
         return FinishedRun(result, failure="error")
@@ -320,8 +318,10 @@ class WorkerPool:
         # The first embeds documents and fills the caches; the others find both.
         alone = 1 if self._task.agent.tools else self._count
         (_, first), *_ = await asyncio.gather(*(self._start() for _ in range(alone)))
-        if self._task.force_ingest:
-            self._packed = self._place.pack(replace(self._task, force_ingest=False))
+        settings = self._task.settings
+        if settings.force_ingest:
+            settings = settings.model_copy(update={"force_ingest": False})
+            self._packed = self._place.pack(replace(self._task, settings=settings))
         await asyncio.gather(*(self._start() for _ in range(self._count - alone)))
         _, self.concurrency, costs, notes = first
         self.preparation_costs = [ModelCost.model_validate(cost) for cost in costs]
