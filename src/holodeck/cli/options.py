@@ -197,15 +197,15 @@ def _new_file(output: Path) -> Path:
     return Path(f"{stem}_{uuid4()}.{output}")
 
 
-def check_formats(targets: "Sequence[ReportTarget]") -> None:
+def check_formats(report_formats: Iterable[str]) -> None:
     """Raise ConfigError for a format that cannot show a comparison."""
     from holodeck.models.records.comparison import COMPARISON_FORMATS
 
-    for target in targets:
-        if target.report_format not in COMPARISON_FORMATS:
+    for report_format in report_formats:
+        if report_format not in COMPARISON_FORMATS:
             raise ConfigError(
                 "--format",
-                f"{target.report_format!r} shows one run; a comparison is written as"
+                f"{report_format!r} shows one run; a comparison is written as"
                 f" {' or '.join(COMPARISON_FORMATS)}",
             )
 

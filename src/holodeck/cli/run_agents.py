@@ -141,7 +141,7 @@ def _check_options(options: TestOptions, count: int) -> None:
     if options.debug:
         _check_debug(options.settings)
     if options.against is not None:
-        check_formats(options.targets)
+        check_formats(target.report_format for target in options.targets)
 
 
 def _check_debug(settings: ExecutionConfig) -> None:

@@ -31,15 +31,14 @@ from holodeck.lib.compare.run_comparison import (
 )
 from holodeck.lib.reports.against import comparison_exit_code, render_terminal
 from holodeck.lib.reports.formats import (
-    ReportTarget,
     generate_json_report,
-    write_each,
     write_report_text,
+    write_reports,
 )
 from holodeck.lib.support.safe_paths import inputs_noted, refuse_input
 from holodeck.lib.support.text import is_blank, plural
 from holodeck.lib.ui.live import echo
-from holodeck.models.records.comparison import COMPARISON_FORMATS, ComparisonReport
+from holodeck.models.records.comparison import ComparisonReport
 
 
 @click.command()
@@ -83,7 +82,7 @@ def compare(
     """
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
-    check_formats(targets)
+    check_formats([target.report_format for target in targets] or filter(None, [report_format]))
     store, folder = run_store_of(agent), agent if agent.is_dir() else agent.parent
     sides = [read_side(name, store, folder.absolute()) for name in (base, head)]
     check_inputs(targets)
@@ -92,11 +91,11 @@ def compare(
     if options["arena"] is not None:
         report = _with_preferences(report, agent, options["arena"], cli_context)
     if report_format is not None and not targets:
-        print_report(_rendered(report, report_format), report_format)
+        print_report(report.rendered(report_format), report_format)
     else:
         text = render_terminal(report, verbose=options["verbose"]).removeprefix("\n")
         echo(cli_context.clean(text))
-    failures = write_each(targets, lambda target: _write(report, target), cli_context.clean)
+    failures = write_reports(report, targets, cli_context.clean)
     if failures:
         raise ReportError("\n".join(failures))
     if options["fail_on"] is not None:
@@ -125,19 +124,6 @@ def _with_preferences(
             await subject.judges.close()
 
     return context.redactor.redact_report(asyncio.run(judged()))
-
-
-def _rendered(report: ComparisonReport, report_format: str) -> str:
-    if report_format not in COMPARISON_FORMATS:
-        known = " or ".join(COMPARISON_FORMATS)
-        raise ConfigError(
-            "--format", f"found {report_format!r}; a comparison is written as {known}"
-        )
-    return report.rendered(report_format)
-
-
-def _write(report: ComparisonReport, target: ReportTarget) -> None:
-    write_report_text(_rendered(report, target.report_format), target.file, target.path)
 
 
 @click.command()

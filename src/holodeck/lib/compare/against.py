@@ -22,7 +22,6 @@ from holodeck.lib.reports.against import (
     pair_lines,
     render_terminal,
 )
-from holodeck.lib.reports.formats import ReportTarget, write_each, write_report_text
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule
 from holodeck.lib.test_runner.session import RunSession
@@ -296,12 +295,6 @@ class ComparisonSession(RunSession[ComparisonReport]):
         echo(self._clean(render_terminal(shown, verbose=bool(self.settings.verbose))))
         if shown.regressions and self.fail_on is None:
             echo("The exit code ignores the regressions; add --fail-on regression", err=True)
-
-    def _write(self, shown: ComparisonReport) -> list[str]:
-        def write(target: ReportTarget) -> None:
-            write_report_text(shown.rendered(target.report_format), target.file, target.path)
-
-        return write_each(self.targets, write, self._clean)
 
     def _resume_flags(self, report: ComparisonReport) -> Sequence[str] | None:
         reports = self._reports(report)

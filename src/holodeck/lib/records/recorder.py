@@ -1,7 +1,6 @@
 """Writes the record of a run: a file of JSON lines that a kill or a full disk cannot break."""
 
 import errno
-import json
 import logging
 import os
 import platform
@@ -10,11 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
@@ -26,6 +22,7 @@ from holodeck.lib.support.files import (
     replace_file,
     try_lock,
 )
+from holodeck.lib.support.model_json import model_json
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.models.base import Model
 from holodeck.models.records.record import (
@@ -52,11 +49,9 @@ RECORD_FILE = "run.jsonl"
 SYNC_SECONDS = 0.05
 """Lines written within this time are synced together; only a power cut could lose them."""
 _MAX_ATTEMPTS = 100
-_MAX_DEPTH = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _TIME = "%Y%m%d-%H%M%S-%f"
 _MOMENT = timedelta(microseconds=1)
-_REPLACEMENT = "\ufffd".encode()
 
 
 class Recorder:
@@ -215,25 +210,7 @@ def _time_after(names: Iterable[str]) -> str:
 
 def json_line(event: Model) -> bytes:
     """Return the event as a line of JSON."""
-    with suppress(ValueError, RecursionError):  # a lone surrogate; a value that contains itself
-        line = event.model_dump_json().encode()
-        if _REPLACEMENT not in line:  # pydantic replaces a lone surrogate in a key
-            return line + b"\n"
-    return json.dumps(_to_json(event), default=str).encode() + b"\n"
-
-
-def _to_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
-    """Convert `value` to JSON types, cut off where it is nested too deeply to be read back."""
-    if depth == 0 and isinstance(value, BaseModel | dict | list | tuple):
-        return "(nested too deep to be recorded)"
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        return {name: _to_json(getattr(value, name), depth - 1) for name in fields}
-    if isinstance(value, dict):
-        return {str(key): _to_json(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(item, depth - 1) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+    return model_json(event).encode() + b"\n"
 
 
 class AppendOnlyFile:

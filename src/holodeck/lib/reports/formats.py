@@ -1,7 +1,6 @@
 """The formats of a report, and how reports are written to the files that a command names."""
 
 import errno
-import json
 import os
 import sys
 import tempfile
@@ -9,17 +8,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.support.files import replace_file
+from holodeck.lib.support.model_json import model_json
 from holodeck.lib.ui.live import write_text
 from holodeck.lib.user_code.registry import Registry, unknown_name
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import TestReport
+
+if TYPE_CHECKING:
+    from holodeck.models.records.comparison import ComparisonReport
+
 
 Clean = Callable[[str], str]
 """Returns a text without secrets and control characters."""
@@ -57,22 +61,15 @@ def generate_json_report(report: BaseModel) -> str:
 def _json_parts(report: BaseModel) -> Iterator[str]:
     """Yield the report result by result, as the JSON of 10,000 cases takes 23 MB."""
     if not isinstance(report, TestReport) or not report.results:
-        yield _json_of(report) + "\n"
+        yield model_json(report, indent=2) + "\n"
         return
-    frame = _json_of(report.model_copy(update={"results": []}))
+    frame = model_json(report.model_copy(update={"results": []}), indent=2)
     before, key, after = frame.partition('\n  "results": [')  # no string has a line break
     yield before + key
     for at, result in enumerate(report.results):
-        text = _json_of(result).replace("\n", "\n    ")
+        text = model_json(result, indent=2).replace("\n", "\n    ")
         yield f",\n    {text}" if at else f"\n    {text}"
     yield f"\n  {after}\n"
-
-
-def _json_of(model: BaseModel) -> str:
-    try:
-        return model.model_dump_json(indent=2)
-    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
-        return json.dumps(model.model_dump(), indent=2, default=str)
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class ReportTarget:
 
 
 def write_reports(
-    report: TestReport,
+    report: "TestReport | ComparisonReport",
     targets: Sequence[ReportTarget],
     clean: Clean,
     detail: ReportDetail | None = None,
@@ -95,23 +92,12 @@ def write_reports(
 ) -> list[str]:
     """Write every report that can be written; return an error message for each of the others.
 
-    `detail` and `links` are about Markdown.
+    `detail` and `links` are about the Markdown of a run.
     """
-
-    def write(target: ReportTarget) -> None:
-        write_report(target.report_format, report, target.file, target.path, detail, links)
-
-    return write_each(targets, write, clean)
-
-
-def write_each(
-    targets: Sequence[ReportTarget], write: Callable[[ReportTarget], None], clean: Clean
-) -> list[str]:
-    """Call `write` for each target; return an error message for each that cannot be written."""
     failures = []
     for target in targets:
         try:
-            write(target)
+            write_report(target.report_format, report, target.file, target.path, detail, links)
         except ReportError as error:
             failures.append(str(error))
         else:
@@ -121,7 +107,7 @@ def write_each(
 
 def write_report(
     report_format: str,
-    report: TestReport,
+    report: "TestReport | ComparisonReport",
     path: Path,
     shown: Path | None = None,
     detail: ReportDetail | None = None,
@@ -134,12 +120,14 @@ def write_report(
 
 
 def render_report(
-    report: TestReport,
+    report: "TestReport | ComparisonReport",
     report_format: str,
     detail: ReportDetail | None = None,
     links: SourceLinks | None = None,
 ) -> str:
-    """Return the text of a report; `detail` and `links` are about Markdown."""
+    """Return the text of a report; `detail` and `links` are about the Markdown of a run."""
+    if not isinstance(report, TestReport):
+        return report.rendered(report_format)
     render = FORMATS.load(report_format, location="--format")
     return render(report, detail or "all", links) if report_format == "markdown" else render(report)
 

@@ -11,7 +11,6 @@ from holodeck.lib.reports.against import (
     side_label,
     total_rows,
 )
-from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.page_file import (
     MAX_LISTED,
     Page,
@@ -20,7 +19,7 @@ from holodeck.lib.reports.page_file import (
     json_line,
     render_page,
 )
-from holodeck.lib.reports.summary import unknown_usage_note
+from holodeck.lib.reports.summary import count_outcomes, model_usage
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.models.records.comparison import ComparisonReport, Pair, PairVerdict
 from holodeck.models.records.record import PastOutcome
@@ -54,7 +53,12 @@ def page_of(
     return Page(
         title=f"{kind}: {report.agent_name}",
         verdict=verdict_of(report),
-        verdict_text=", ".join(_counts(report, thing)),
+        verdict_text=", ".join(
+            [
+                plural(report.summary.total_tests, thing),
+                *count_outcomes(report.summary.outcomes).values(),
+            ]
+        ),
         facts=list(_facts(report)),
         figures=list(_figures(report)),
         notes=list(_notes(report)),
@@ -84,25 +88,6 @@ def verdict_of(report: TestReport) -> str:
     return "failed" if Outcome.FAILED in report.summary.outcomes else "undecided"
 
 
-_COUNTED = (
-    (Outcome.FAILED, "failed"),
-    (Outcome.AGENT_ERROR, "agent error"),
-    (Outcome.METRIC_ERROR, "metric error"),
-    (Outcome.UNCHECKED, "unchecked"),
-    (Outcome.FLAKY, "flaky"),
-    (Outcome.PASSED, "passed"),
-    (Outcome.SKIPPED, "skipped"),
-)
-
-
-def _counts(report: TestReport, thing: str) -> Iterator[str]:
-    yield plural(report.summary.total_tests, thing)
-    for outcome, words in _COUNTED:
-        count = report.summary.outcomes.get(outcome, 0)
-        if count:
-            yield plural(count, words) if words.endswith("error") else f"{count} {words}"
-
-
 def _facts(report: TestReport) -> Iterator[tuple[str, str]]:
     yield "Agent", report.agent_name
     if report.agent_config_path:
@@ -124,14 +109,7 @@ def _figures(report: TestReport) -> Iterator[tuple[str, str]]:
     summary = report.summary
     yield "Pass rate", percent(summary.pass_rate, 1)
     yield "Wall time", f"{summary.wall_time_ms / 1000:,.1f} s"
-    if summary.token_usage.total_tokens:
-        note = unknown_usage_note(summary)
-        yield "Tokens", f"{summary.token_usage.total_tokens:,}{note}"
-    if summary.judge_calls:
-        tokens = f"{summary.judge_usage.total_tokens:,} tokens"
-        yield "Judges", f"{plural(summary.judge_calls, 'call')}, {tokens}"
-    if summary.cost is not None:
-        yield "Cost", describe_cost(summary.cost)
+    yield from model_usage(summary)
 
 
 def _notes(report: TestReport) -> Iterator[str]:

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 
 from holodeck.lib.reports.case_section import STATUS, CaseSection, anchor, display_name
-from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.failures import (
     CheckGroup,
     FailureGroup,
@@ -19,11 +18,10 @@ from holodeck.lib.reports.failures import (
 )
 from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.markdown import BLOCK_LIMIT, MAX_CHARACTERS, code, folded, inline, table
-from holodeck.lib.reports.summary import unknown_usage_note
+from holodeck.lib.reports.summary import count_outcomes, model_usage
 from holodeck.lib.support.text import percent, plural
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import Outcome, TestReport, TestResult
-from holodeck.models.token_usage import TokenUsage
 
 _SIZES = ((300, 10, 3), (150, 5, 2), (60, 3, 1))
 """Characters of a text, causes, and cases of a cause: the first that fit."""
@@ -33,14 +31,6 @@ _MAX_PLACES = 3
 _TITLES = {"expected": "Expected", "found": "Answer"}
 _MAX_NOTES = 20
 _MAX_ESTIMATES = 5
-_COUNTS = (
-    (Outcome.FAILED, "failed", "failed"),
-    (Outcome.AGENT_ERROR, "agent error", "agent errors"),
-    (Outcome.METRIC_ERROR, "metric error", "metric errors"),
-    (Outcome.UNCHECKED, "unchecked", "unchecked"),
-    (Outcome.FLAKY, "flaky", "flaky"),
-    (Outcome.SKIPPED, "skipped", "skipped"),
-)
 
 
 def most_telling_first(report: TestReport) -> list[CheckGroup]:
@@ -102,12 +92,9 @@ def _head(report: TestReport, limit: int) -> Iterator[str]:
 
 def _verdict(report: TestReport) -> str:
     summary = report.summary
-    counts = [
-        f"{count:,} {word if count == 1 else several}"
-        for outcome, word, several in _COUNTS
-        if (count := summary.outcomes.get(outcome, 0))
-    ]
-    listed = f": {', '.join(counts)}" if counts else ""
+    counts = count_outcomes(summary.outcomes)
+    counts.pop(Outcome.PASSED, None)
+    listed = f": {', '.join(counts.values())}" if counts else ""
     if not report.ran:
         return f"**No test ran**{listed}"
     passed = f"{summary.passed:,} of {plural(report.ran, 'test', form=',')}"
@@ -118,16 +105,8 @@ def _figures(report: TestReport, limit: int) -> Iterator[str]:
     summary = report.summary
     total = f", {_seconds(summary.total_duration_ms)} over all tests"
     yield f"- **Time:** {_seconds(summary.wall_time_ms)}{total}"
-    usage = summary.token_usage
-    if usage.total_tokens:
-        parts = f"{usage.prompt_tokens:,} prompt, {usage.completion_tokens:,} completion"
-        yield f"- **Tokens:** {usage.total_tokens:,} ({parts}){unknown_usage_note(summary)}"
-    if summary.judge_calls:
-        yield f"- **Judges:** {_calls(summary.judge_calls, summary.judge_usage)}"
-    if summary.simulator_calls:
-        yield f"- **Simulated users:** {_calls(summary.simulator_calls, summary.simulator_usage)}"
-    if summary.cost is not None:
-        yield f"- **Cost:** {inline(describe_cost(summary.cost), limit)}"
+    for title, text in model_usage(summary):
+        yield f"- **{title}:** {inline(text)}"
     for title, estimates in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if estimates:
             ks = sorted(estimates)
@@ -144,10 +123,6 @@ def _figures(report: TestReport, limit: int) -> Iterator[str]:
         *(inline(str(prompt), limit) for prompt in report.prompts[:_MAX_NOTES]),
     ]
     yield f"- **Run:** {' · '.join(filter(None, facts))}"
-
-
-def _calls(calls: int, usage: TokenUsage) -> str:
-    return f"{plural(calls, 'call')}, {plural(usage.total_tokens, 'token', form=',')}"
 
 
 def _seconds(elapsed_ms: int) -> str:

@@ -18,8 +18,8 @@ from string import Template
 from typing import NamedTuple
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError
 
+from holodeck.lib.support.model_json import model_json
 from holodeck.lib.support.text import inert_xml, one_line, plural
 from holodeck.models.base import Json
 
@@ -148,20 +148,8 @@ class _Block:
 
 def json_line(model: BaseModel, **more: Json) -> str:
     """Return a model without its defaults and with further keys, as JSON on a single line."""
-    try:
-        line = model.model_dump_json(exclude_defaults=True)
-    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
-        line = json.dumps(_finite(model.model_dump(exclude_defaults=True)), default=str)
+    line = model_json(model, exclude_defaults=True)
     return line if not more else f"{line[:-1]}{',' if line != '{}' else ''}{json.dumps(more)[1:]}"
-
-
-def _finite(value: Json) -> Json:
-    """Return the value with None for numbers that JSON does not have."""
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _summary(page: Page) -> Iterator[str]:

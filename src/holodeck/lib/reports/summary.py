@@ -1,12 +1,13 @@
-"""Summarizes results: counts, averages, token usage and pass@k; chooses the exit code."""
+"""Summarizes results: counts, averages, token usage and pass@k, in words; the exit code."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import comb, fsum, sqrt
 from statistics import fmean
 
 from holodeck.errors import ExitCode, worst_exit_code
-from holodeck.lib.reports.costs import total_cost
+from holodeck.lib.reports.costs import describe_cost, total_cost
+from holodeck.lib.support.text import plural
 from holodeck.models.test_result import (
     Outcome,
     Repeats,
@@ -17,6 +18,7 @@ from holodeck.models.test_result import (
 from holodeck.models.token_usage import TokenUsage
 
 Estimator = Callable[[int, int, int], float]
+_UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 _DECIDED = {Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED, Outcome.UNCHECKED}
 
 
@@ -105,10 +107,43 @@ def _sum_of(usages: Iterable[TokenUsage]) -> TokenUsage:
     )
 
 
-def unknown_usage_note(summary: ReportSummary) -> str:
-    """Return a note that the usage of some tests is unknown; empty if all is known."""
-    count = summary.unknown_token_usage
-    return f", unknown for {count} of {summary.total_tests} tests" if count else ""
+_COUNTED = {
+    Outcome.FAILED: "failed",
+    Outcome.AGENT_ERROR: "agent error",
+    Outcome.METRIC_ERROR: "metric error",
+    Outcome.UNCHECKED: "unchecked",
+    Outcome.FLAKY: "flaky",
+    Outcome.PASSED: "passed",
+    Outcome.SKIPPED: "skipped",
+}
+"""Outcome → its name, the most telling first."""
+
+
+def count_outcomes(outcomes: Mapping[str, int]) -> dict[Outcome, str]:
+    """Return such as `2 agent errors` for each outcome that there is, the most telling first."""
+    return {
+        outcome: plural(count, word, word if outcome not in _UNDECIDED else None, form=",")
+        for outcome, word in _COUNTED.items()
+        if (count := outcomes.get(outcome, 0))
+    }
+
+
+def model_usage(summary: ReportSummary) -> Iterator[tuple[str, str]]:
+    """Yield what the models of a run took, as title and text: tokens, calls and cost."""
+    usage, unknown = summary.token_usage, summary.unknown_token_usage
+    if usage.total_tokens:
+        parts = f"{usage.prompt_tokens:,} prompt, {usage.completion_tokens:,} completion"
+        note = f", unknown for {unknown} of {summary.total_tests} tests" if unknown else ""
+        yield "Tokens", f"{usage.total_tokens:,} ({parts}){note}"
+    for title, calls, usage in (
+        ("Judges", summary.judge_calls, summary.judge_usage),
+        ("Simulated users", summary.simulator_calls, summary.simulator_usage),
+    ):
+        if calls:
+            tokens = plural(usage.total_tokens, "token", form=",")
+            yield title, f"{plural(calls, 'call')}, {tokens}"
+    if summary.cost is not None:
+        yield "Cost", describe_cost(summary.cost)
 
 
 def _mean(scores: Sequence[float]) -> float:
@@ -128,8 +163,6 @@ _WORST_FIRST = (
     (Outcome.FAILED, ExitCode.TEST_FAILED),
     (Outcome.UNCHECKED, ExitCode.NOTHING_SELECTED),
 )
-
-_UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 
 
 def exit_code(report: TestReport) -> ExitCode:

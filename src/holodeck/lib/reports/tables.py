@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.reports.costs import known_usage
-from holodeck.lib.reports.failures import MARKS, MAX_REASONS, case_label, explain
+from holodeck.lib.reports.failures import MARKS, MAX_REASONS, NOT_PASSED, case_label, explain
+from holodeck.lib.reports.summary import count_outcomes
 from holodeck.lib.support.text import one_line, plural, replace_surrogates
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
@@ -198,15 +199,7 @@ def _metric_cells(row: MetricResult) -> Row:
 MAX_ROWS = 50
 _MAX_TEXT = 160
 _MAX_METRICS = 6
-_WORST_FIRST = (
-    Outcome.FAILED,
-    Outcome.AGENT_ERROR,
-    Outcome.METRIC_ERROR,
-    Outcome.UNCHECKED,
-    Outcome.FLAKY,
-    Outcome.SKIPPED,
-    Outcome.PASSED,
-)
+_WORST_FIRST = (*NOT_PASSED, Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)
 # The variables are those of JupyterLab's themes; elsewhere, the second value fits light and dark.
 _RED = "var(--jp-error-color1, #d32f2f)"
 _AMBER = "var(--jp-warn-color1, #b26a00)"
@@ -227,8 +220,7 @@ _COLUMNS = {
 
 def render_notebook_table(report: TestReport) -> str:
     """Return the report as HTML without scripts, at most MAX_ROWS tests, failures first."""
-    outcomes = report.summary.outcomes.items()
-    counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in outcomes)
+    counts = ", ".join(count_outcomes(report.summary.outcomes).values())
     verdict = "passed" if report.passed else "not passed"
     title = f"{report.agent_name}: {verdict}; {counts or 'nothing ran'}"
     notes = ["the run was interrupted"] if report.interrupted else []
@@ -253,14 +245,13 @@ def render_notebook_table(report: TestReport) -> str:
 def _left_out(results: Sequence[TestResult]) -> Iterator[str]:
     """Yield how many tests the table lacks, by outcome."""
     if results:
-        counts = Counter(result.outcome for result in results)
-        listed = ", ".join(f"{count} {_word(outcome)}" for outcome, count in counts.items())
+        listed = ", ".join(count_outcomes(Counter(result.outcome for result in results)).values())
         more = plural(len(results), "more test")
         yield f"<p>… and {more} ({listed}); <code>to_dataframe()</code> has all</p>"
 
 
 def _html_row(result: TestResult) -> str:
-    color, word = _COLORS.get(result.outcome, _AMBER), _word(result.outcome)
+    color, word = _COLORS.get(result.outcome, _AMBER), result.outcome.value.replace("_", " ")
     mark = f'<span style="color:{color}">{MARKS[result.outcome].symbol} {word}</span>'
     label = case_label(result.test_name, result.test_input)
     # Of a failed case, the response that failed first; of others, the last.
@@ -289,10 +280,6 @@ def _metrics(rows: Sequence[MetricResult]) -> str:
     ]
     more = len(rows) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _word(outcome: Outcome) -> str:
-    return outcome.value.replace("_", " ")
 
 
 def _text(text: str) -> str:

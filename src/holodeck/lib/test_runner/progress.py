@@ -19,8 +19,8 @@ from holodeck.lib.reports.failures import (
     shown_name,
     wrapped,
 )
-from holodeck.lib.reports.summary import summarize, unknown_usage_note
-from holodeck.lib.support.text import one_line, percent, plural
+from holodeck.lib.reports.summary import model_usage, summarize
+from holodeck.lib.support.text import one_line, percent
 from holodeck.lib.ui import SpinnerMixin, is_tty
 from holodeck.lib.ui.activity import LiveStatus
 from holodeck.lib.ui.live import SPARE_COLUMNS
@@ -212,7 +212,7 @@ class ProgressIndicator(SpinnerMixin):
         yield f"  Duration: {self._elapsed_seconds():.2f}s"
         if self.is_one_at_a_time and ran > 1 and self._elapsed_seconds() >= SLOW_S:
             yield "  One test at a time (not async, or a shared object); try -j N"
-        yield from _usage_lines(summary)
+        yield from (f"  {title}: {text}" for title, text in model_usage(summary))
         if self.verbose and self.current_test:
             yield from ("", "Test Details:")
             for number, result in enumerate(self.test_results, 1):
@@ -234,21 +234,6 @@ class ProgressIndicator(SpinnerMixin):
 
     def _elapsed_seconds(self) -> float:
         return self._clock() - self._began
-
-
-def _usage_lines(summary: ReportSummary) -> Iterator[str]:
-    usage = summary.token_usage
-    if usage.total_tokens:
-        parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
-        yield f"  Tokens: {usage.total_tokens} ({parts}){unknown_usage_note(summary)}"
-    if summary.judge_calls:
-        tokens = plural(summary.judge_usage.total_tokens, "token")
-        yield f"  Judges: {plural(summary.judge_calls, 'call')}, {tokens}"
-    if summary.simulator_calls:
-        tokens = plural(summary.simulator_usage.total_tokens, "token")
-        yield f"  Simulated users: {plural(summary.simulator_calls, 'call')}, {tokens}"
-    if summary.cost is not None:
-        yield f"  Cost: {describe_cost(summary.cost)}"
 
 
 def _reason_lines(reason: Reason) -> Iterator[str]:

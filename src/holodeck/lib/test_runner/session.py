@@ -30,7 +30,6 @@ from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption
 from holodeck.lib.test_runner.options import OnConversation, RunOptions
 from holodeck.lib.ui.live import echo, protected_streams, write_raw, write_text
 from holodeck.models.agent import Agent
-from holodeck.models.base import Model
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.records.record import ComparedWith
 from holodeck.models.results.origin import RunOrigin, Selection
@@ -39,8 +38,9 @@ from holodeck.models.test_result import TestReport, TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.records.resume import ResumedRun
+    from holodeck.models.records.comparison import ComparisonReport
 
-R = TypeVar("R", bound=Model)
+R = TypeVar("R", bound="TestReport | ComparisonReport")
 
 _REPETITIONS = ("repeat", "min_pass", "min_pass_rate")
 
@@ -86,6 +86,8 @@ class RunSession(ABC, Generic[R]):
     """Called with each result, which holds no secrets."""
     targets: Sequence[ReportTarget] = ()
     """The reports to write."""
+    links: SourceLinks | None = None
+    """Where Markdown reports link lines of YAML to; by default beside the report."""
     command: Sequence[str] = ()
     """The command line that repeats the run."""
     on_report: Callable[[R], None] | None = None
@@ -138,10 +140,6 @@ class RunSession(ABC, Generic[R]):
     @abstractmethod
     def _print(self, shown: R) -> None:
         """Print the summary."""
-
-    @abstractmethod
-    def _write(self, shown: R) -> list[str]:
-        """Write every report that can be written; return an error message for each other."""
 
     @abstractmethod
     def _resume_flags(self, report: R) -> Sequence[str] | None:
@@ -277,7 +275,8 @@ class RunSession(ABC, Generic[R]):
             recorder.end(part, code)
             if recorder.failure is not None:
                 lost.append(f"the run record is incomplete: {recorder.path}: {recorder.failure}")
-        failures = self._write(shown)
+        detail = self.settings.report_detail
+        failures = write_reports(shown, self.targets, self._clean, detail, self.links)
         if lost and len(failures) == len(self.targets):
             echo("no file could be written; the report as JSON:", err=True)
             write_raw(sys.stderr, inert_json(json_line(shown).decode()))
@@ -328,8 +327,6 @@ class TestSession(RunSession[TestReport]):
 
     gate: Gate | None = None
     """None for no comparison."""
-    links: SourceLinks | None = None
-    """Where Markdown reports link lines of YAML to; by default beside the report."""
 
     _origin: RunOrigin | None = field(default=None, init=False)
     _comparison: Sequence[str] = field(default=(), init=False)
@@ -371,10 +368,6 @@ class TestSession(RunSession[TestReport]):
         comparison = self._clean("\n".join(self._comparison))
         parts = (progress.get_failures(), progress.get_summary(), comparison)
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
-
-    def _write(self, shown: TestReport) -> list[str]:
-        detail = self.settings.report_detail
-        return write_reports(shown, self.targets, self._clean, detail, self.links)
 
     def _resume_flags(self, report: TestReport) -> Sequence[str] | None:
         unreached = self.display.progress.unreached

@@ -17,7 +17,7 @@ from holodeck.lib.reports.formats import (
     write_report,
 )
 from holodeck.models.results.outcome import Outcome
-from holodeck.models.test_result import TestReport
+from holodeck.models.test_result import TestReport, ToolInvocation
 from support.results import a_report, a_result
 
 
@@ -69,6 +69,16 @@ def test_json_can_be_read_even_with_half_a_character():
     read = json.loads(generate_json_report(report))
 
     assert read["results"][0]["agent_response"] == "\udc80"
+
+
+def test_json_with_half_a_character_has_no_constant_that_json_lacks():
+    call = ToolInvocation(name="rate", args={"limit": float("inf")}, result=float("nan"))
+    report = a_report(a_result(agent_response="\ud83d", tool_invocations=[call]))
+
+    read = json.loads(generate_json_report(report), parse_constant=pytest.fail)
+
+    [shown] = read["results"][0]["tool_invocations"]
+    assert (shown["args"], shown["result"]) == ({"limit": None}, None)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
