@@ -14,7 +14,7 @@ from holodeck.config.environment import Environment, values_in
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
-from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
+from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
 from holodeck.models.config import GlobalConfig, Setting
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum
@@ -99,9 +99,7 @@ def _host_of(url: str) -> str:
 
 def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
     """Yield the user's code that a run imports, each with its path."""
-    if agent.target is not None:
-        is_text = isinstance(agent.backend, str)
-        yield ("backend",) if is_text else ("backend", "target"), agent.target
+    yield from _code_of_backend(agent)
     for index, tool in enumerate(agent.tools or ()):
         if isinstance(tool, FunctionTool):
             yield ("tools", index, "file"), tool.file
@@ -116,6 +114,15 @@ def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
     for number, case in enumerate(agent.test_cases or ()):
         for target in case.called_functions:
             yield ("test_cases", number, "script"), target
+
+
+def _code_of_backend(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
+    if agent.target is not None:
+        is_text = isinstance(agent.backend, str)
+        yield ("backend",) if is_text else ("backend", "target"), agent.target
+    if isinstance(agent.backend, HttpBackendConfig):
+        for key, function in agent.backend.functions.items():
+            yield ("backend", key), function
 
 
 def named_commands(agent: Agent) -> Iterator[tuple[KeyPath, str]]:

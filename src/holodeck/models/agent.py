@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from holodeck.models.backend import (
@@ -96,12 +96,10 @@ class Instructions(Model):
         return self
 
 
-def _refuse_url(backend: str) -> str:
-    """Say how a URL is written, which would else be read as `module:attribute`."""
-    if backend.startswith(("http://", "https://")):
-        # Not repeated: its query may hold a secret.
-        raise ValueError("write a URL as a mapping: '{type: http, url: \"https://…\"}'")
-    return backend
+def _expand_url(backend: Any) -> Any:
+    """Return a URL as the mapping that it is short for; anything else unchanged."""
+    is_url = isinstance(backend, str) and backend.startswith(("http://", "https://"))
+    return {"type": "http", "url": backend} if is_url else backend
 
 
 class Agent(Model):
@@ -117,8 +115,8 @@ class Agent(Model):
     """The model; required unless `backend` is Python code or a URL."""
     instructions: Instructions | None = None
     """The system prompt; required unless `backend` is Python code or a URL."""
-    backend: (
-        Annotated[NonBlank, AfterValidator(_refuse_url)]
+    backend: Annotated[
+        NonBlank
         | Annotated[
             PythonBackendConfig
             | HttpBackendConfig
@@ -127,11 +125,12 @@ class Agent(Model):
             | A2aBackendConfig,
             Field(discriminator="type"),
         ]
-        | None
-    ) = None
+        | None,
+        BeforeValidator(_expand_url),
+    ] = None
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
-    `module:attribute` for Python code, or a mapping for a URL, a process, an MCP server
-    or Python code."""
+    `module:attribute` for Python code, a URL, or a mapping for a URL with settings, a process, an
+    MCP server or Python code."""
     code: ReadPath | None = None
     """Folder from which `python -m` would import the Python modules that are named here, such as
     `..`, relative to `agent.yaml`. Modules beside `agent.yaml` are found without it, and so are

@@ -1,6 +1,5 @@
 """The settings of the ways to reach an agent: `backend:` as a mapping."""
 
-import json
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
@@ -9,13 +8,71 @@ from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds, Serve
 from holodeck.models.config import HostName
 
 
+def has_placeholder(template: Json, name: str) -> bool:
+    """Whether a string of the template holds `{name}`."""
+    if isinstance(template, dict):
+        return any(has_placeholder(value, name) for value in template.values())
+    if isinstance(template, list):
+        return any(has_placeholder(item, name) for item in template)
+    return isinstance(template, str) and f"{{{name}}}" in template
+
+
+class ItemPaths(Model):
+    """Where a list is in a JSON response, and the paths in each of its items."""
+
+    path: NonBlank
+    """Path of the list."""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The paths in each item, by the keys of an item that an agent in Python returns."""
+        return {key: text for key, text in self if key != "path" and text is not None}
+
+
+class ToolCallPaths(ItemPaths):
+    """Where the tool calls are in a JSON response, and the paths of their parts in each."""
+
+    name: NonBlank = "name"
+    """The name of the tool."""
+    arguments: NonBlank | None = None
+    """An object, or its JSON as text; unknown without a path."""
+    result: NonBlank | None = None
+    """What the tool returned. A call with an error need not have it."""
+    error: NonBlank | None = None
+    """Why the call failed; missing or null in a call that did not."""
+    call_id: NonBlank | None = None
+    """The ID of the call."""
+    agent: NonBlank | None = None
+    """The name of the agent that requested the call."""
+
+
+class PassagePaths(ItemPaths):
+    """Where the retrieved passages are in a JSON response, and the paths of their parts in each."""
+
+    text: NonBlank = "text"
+    """The text of the passage."""
+    source: NonBlank | None = None
+    """The name of the document that it is from."""
+
+
 class HttpAnswerPaths(Model):
-    """Paths to the parts of the JSON response, such as `a.b[0].c`."""
+    """Paths to the parts of the JSON response, such as `a.b[0].c`.
+
+    Of a stream of server-sent events, each event is a JSON document. `token.text` is the text in
+    the events with the name `token`; texts are joined, and lists are put together.
+    """
 
     text: NonBlank = "response"
     """The text of the response."""
-    tool_calls: NonBlank | None = None
-    """A list of {name, arguments, result?, is_error?, agent?}."""
+    error: NonBlank | None = "error"
+    """Why the agent failed, although the status is a success. The response is an error if there is
+    something else than null, false or nothing."""
+    tool_calls: NonBlank | ToolCallPaths | None = None
+    """A list of {name, arguments, result?, error?, call_id?, agent?}; or its path and the paths in
+    each item, such as `{path: actions, name: tool, arguments: args}`."""
+    retrieval_context: NonBlank | PassagePaths | None = None
+    """The passages that the agent retrieved: a list of texts, or of {text, source?}; or its path
+    and the paths in each item, such as `{path: hits, text: content, source: file}`."""
     agents: NonBlank | None = None
     """A list of the names of the agents that spoke, in order."""
     prompt_tokens: NonBlank | None = None
@@ -24,44 +81,153 @@ class HttpAnswerPaths(Model):
     """Number of completion tokens."""
 
 
-TAP_URL = "{tap_url}"
 _PARTS = frozenset(HttpAnswerPaths.model_fields)
+HttpMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class HttpSessionStart(Model):
+    """The request that begins a session of a service."""
+
+    url: ServerAddress
+    """URL of the request."""
+    method: HttpMethod = "POST"
+    """Method of the request."""
+    request: dict[str, Json] = {}
+    """JSON body of the request, with the placeholders of `backend.request`, except `{input}`;
+    `{messages}` are the messages before the case."""
+    id: NonBlank
+    """Path of the session's ID in the JSON response."""
+
+
+class HttpSessionEnd(Model):
+    """The request that ends a session of a service."""
+
+    url: ServerAddress
+    """URL of the request, in which `{session_id}` is replaced."""
+    method: HttpMethod = "DELETE"
+    """Method of the request."""
+    request: dict[str, Json] = {}
+    """JSON body of the request; without it, there is no body."""
+
+    @model_validator(mode="after")
+    def _names_the_session(self) -> "HttpSessionEnd":
+        if not has_placeholder([self.url, self.request], "session_id"):
+            raise ValueError("names no session; write '{session_id}' in 'url' or 'request'")
+        return self
+
+
+class HttpSessionConfig(Model):
+    """The session that each conversation has at a service."""
+
+    create: HttpSessionStart
+    """Begins the session."""
+    close: HttpSessionEnd | None = None
+    """Ends the session, also after a failure; without it, the service ends it by itself."""
 
 
 class HttpBackendConfig(Model):
-    """An agent behind a URL, called with one POST request per input."""
+    """An agent behind a URL, called with one request per input."""
 
     type: Literal["http"]
     """The kind of backend."""
     url: ServerAddress
-    """URL that receives each input."""
+    """URL that receives each input. Its placeholders are those of `request`."""
+    method: HttpMethod = "POST"
+    """Method of the request; `GET` has no body."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request; their values are never printed."""
+    """Headers of each request, with `{conversation_id}` and `{session_id}`; their values are never
+    printed."""
+    query: dict[str, Json] = {}
+    """Parameters of the URL, with the placeholders of `request`."""
     request: dict[str, Json] = {"input": "{input}"}
-    """JSON body of the request. `{input}` is replaced by the user's input and `{conversation_id}`
-    by an ID of the conversation. The string `{messages}` becomes the list of all messages so
-    far, and the string `{context}` the `context` of the case."""
+    """JSON body of the request. `{input}` is replaced by the user's input, `{conversation_id}`
+    by an ID of the conversation, and `{session_id}` by the ID that `session.create` returned. The
+    string `{messages}` becomes the list of all messages so far, and the string `{context}` the
+    `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths.model_construct()
     """Where to find the parts of the response."""
+    session: HttpSessionConfig | None = None
+    """How a conversation begins and ends, if the service has sessions."""
+    prepare: NonBlank | None = None
+    """Function in a Python file beside `agent.yaml`, as `module:function`. It gets each request as
+    a mapping with `method`, `url`, `query`, `headers` and `body`, and returns it."""
+    parse: NonBlank | None = None
+    """Function in a Python file beside `agent.yaml`, as `module:function`. It gets the JSON
+    response, or the list of a stream's events, and returns the answer as an agent in Python does;
+    takes the place of `answer`."""
     tap: bool = False
     """Whether holodeck reads the agent's requests to models on a local proxy. `{tap_url}` in
     `request` or `headers` tells the agent its base URL: `{tap_url}/openai/v1`, `/azure_openai`,
     `/anthropic` or `/ollama`."""
 
+    @property
+    def message_template(self) -> dict[str, Json]:
+        """Everything in which placeholders of a message are replaced."""
+        body = {} if self.method == "GET" else self.request
+        return {"url": self.url, "query": self.query, "body": body}
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """The user's functions, as `module:function`, by their keys."""
+        named = {"prepare": self.prepare, "parse": self.parse}
+        return {key: target for key, target in named.items() if target is not None}
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the service gets the earlier messages, or what it knows the conversation by."""
+        template = [self.message_template, self._header_texts]
+        names = ("messages", "conversation_id", "session_id")
+        return any(has_placeholder(template, name) for name in names)
+
+    @property
+    def takes_history(self) -> bool:
+        """Whether a conversation can begin with earlier messages."""
+        begun = None if self.session is None else self.session.create.request
+        return has_placeholder([self.message_template, begun], "messages")
+
+    @property
+    def _header_texts(self) -> list[str]:
+        return [header.get_secret_value() for header in self.headers.values()]
+
     @model_validator(mode="after")
-    def _tap_url_needs_a_tap(self) -> "HttpBackendConfig":
-        texts = [
-            json.dumps(self.request),
-            *(header.get_secret_value() for header in self.headers.values()),
-        ]
-        tells_url = any(TAP_URL in text for text in texts)
+    def _a_get_request_has_no_body(self) -> "HttpBackendConfig":
+        if self.method == "GET" and "request" in self.model_fields_set:
+            raise ValueError(
+                "a GET request has no body; write 'query: {q: \"{input}\"}', say, in place of"
+                " 'request', or another 'method'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names_functions(self) -> "HttpBackendConfig":
+        for key, target in self.functions.items():
+            if ":" not in target:
+                raise ValueError(f"{key!r} is {target!r}; write 'module:function'")
+        if self.parse is not None and "answer" in self.model_fields_set:
+            raise ValueError("'parse' reads the whole response; remove it, or 'answer'")
+        return self
+
+    @model_validator(mode="after")
+    def _placeholders_have_values(self) -> "HttpBackendConfig":
+        template = [self.message_template, self._header_texts]
+        names_session = has_placeholder(template, "session_id")
+        if names_session and self.session is None:
+            raise ValueError(
+                "'{session_id}' needs 'session'; write 'session: {create: {url: …, id: …}}'"
+            )
+        if self.session is not None and not names_session:
+            raise ValueError(
+                "'session' needs '{session_id}' in 'url', 'query', 'request' or 'headers', where"
+                " the service reads which session a message belongs to"
+            )
+        tells_url = has_placeholder(template, "tap_url")
         if self.tap and not tells_url:
             raise ValueError(
-                f"'tap' needs '{TAP_URL}' in 'request' or 'headers', where the agent reads the base"
-                f" URL of its model; write 'base_url: \"{TAP_URL}/openai/v1\"', say"
+                "'tap' needs '{tap_url}' in 'request' or 'headers', where the agent reads the base"
+                " URL of its model; write 'base_url: \"{tap_url}/openai/v1\"', say"
             )
         if tells_url and not self.tap:
-            raise ValueError(f"'{TAP_URL}' needs 'tap: true' beside 'url'")
+            raise ValueError("'{tap_url}' needs 'tap: true' beside 'url'")
         return self
 
     @model_validator(mode="after")

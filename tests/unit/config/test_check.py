@@ -484,3 +484,51 @@ def test_a_request_may_have_a_text_of_its_own(folder):
     folder.write("agent.yaml", f"name: a\n{HTTP}{request}{case('evaluations: []')}")
 
     assert ConfigLoader().load_agent_yaml("agent.yaml").backend.request["text"] == "{input}"
+
+
+def test_a_url_is_short_for_the_backend_that_sends_requests_to_it(folder):
+    url = "https://bots.example/chat"
+    folder.write("agent.yaml", f"name: a\nbackend: '{url}'\n{case('expected_tools: []')}")
+
+    agent = ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert (agent.backend.type, agent.backend.url) == ("http", url)
+    assert [one.location for one in check(agent)] == ["agent.yaml:2:10"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "finding"),
+    [
+        ("  prepare: shop:missing\n",
+         "agent.yaml:5:12: error: backend.prepare: shop.py does not define 'missing'"),
+        ("  parse: shop\n", "'parse' is 'shop'; write 'module:function'"),
+        ("  session: {create: {url: nowhere, id: id}}\n  headers: {a: '{session_id}'}\n",
+         "backend.session.create.url: a URL must begin with http:// or https://"),
+        ("  method: GET\n  request: {q: '{input}'}\n", "a GET request has no body; write 'query:"),
+        ("  parse: shop:parse\n  answer: {text: a}\n", "'parse' reads the whole response; remove"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_backend_behind_a_url_is_found_without_asking_it(
+    folder, keys, finding
+):
+    folder.write("shop.py", "def parse(answer): ...\n")
+    folder.write("agent.yaml", f"name: a\n{HTTP}{keys}{case('expected_tools: []')}")
+
+    try:
+        findings = [str(one) for one in check(ConfigLoader().load_agent_yaml("agent.yaml"))]
+    except ConfigError as error:
+        findings = [str(error)]
+
+    assert any(finding in one for one in findings), findings
+
+
+@pytest.mark.parametrize("name", ["messages", "conversation_id", "session_id"])
+def test_a_service_that_is_told_the_conversation_can_have_turns(folder, name):
+    session = "  session: {create: {url: 'http://x', id: id}}\n" * (name == "session_id")
+    request = f"  request: {{q: '{{input}}', r: '{{{name}}}'}}\n"
+    turns = "test_cases: [{turns: [{input: a, expected_tools: []}, {input: b}]}]\n"
+    folder.write("agent.yaml", f"name: a\n{HTTP}{request}{session}{turns}")
+
+    findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert [one for one in findings if one.severity == "error"] == []

@@ -131,6 +131,26 @@ UNSUPPORTED = "evaluations: {metrics: [{metric: bleu, custom_prompt: x}]}"
             "backend: {type: http, url: http://x, answer: {txt: a}}",
             "agent.yaml:4:47: backend.answer.txt: unknown key; did you mean 'text'?",
         ),
+        (
+            "backend: {type: http, url: http://x, answer: {tool_calls: {path: a, nam: b}}}",
+            "agent.yaml:4:69: backend.answer.tool_calls.nam: unknown key; did you mean 'name'?",
+        ),
+        (
+            "backend: {type: http, url: http://x, answer: {tool_calls: {name: b}}}",
+            "agent.yaml:4:59: backend.answer.tool_calls.path: this key is missing",
+        ),
+        (
+            "backend: {type: http, url: http://x, answer: {retrieval_context: [a]}}",
+            "agent.yaml:4:66: backend.answer.retrieval_context: found a list of 1; expected text",
+        ),
+        (
+            "backend: {type: http, url: http://x, session: {create: {url: http://x}}}",
+            "agent.yaml:4:56: backend.session.create.id: this key is missing",
+        ),
+        (
+            "backend: {type: http, url: http://x, method: FETCH}",
+            "agent.yaml:4:46: backend.method: found 'FETCH'; did you mean 'PATCH'?",
+        ),
     ],
 )
 def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more, message):
@@ -140,13 +160,6 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (
-            "backend: 'https://bots.example/chat'",
-            (
-                "agent.yaml:4:10: backend: write a URL as a mapping:"
-                " '{type: http, url: \"https://…\"}'"
-            ),
-        ),
         (
             CASE + "ground_truth: 42",
             "6:19: test_cases[0].ground_truth: found 42; expected text; put",

@@ -142,7 +142,9 @@ def _check_code(context: CheckContext) -> None:
 
 def _check_backend(context: CheckContext) -> None:
     backend = context.agent.backend
-    if isinstance(backend, HttpBackendConfig | A2aBackendConfig):
+    if isinstance(backend, HttpBackendConfig):
+        _check_http(context, backend)
+    elif isinstance(backend, A2aBackendConfig):
         check_url(context, backend.url, ("backend", "url"))
     elif isinstance(backend, ProcessBackendConfig):
         check_process(context, backend)
@@ -151,6 +153,20 @@ def _check_backend(context: CheckContext) -> None:
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
         with context.reporting(("backend",)):
             _check_named_backend(context, backend)
+
+
+def _check_http(context: CheckContext, backend: HttpBackendConfig) -> None:
+    """Find what only building the backend would find; the user's code is not imported."""
+    check_url(context, backend.url, ("backend", "url"))
+    session = backend.session
+    if session is not None:
+        check_url(context, session.create.url, ("backend", "session", "create", "url"))
+        if session.close is not None:
+            check_url(context, session.close.url, ("backend", "session", "close", "url"))
+    for key, target in backend.functions.items():
+        path = ("backend", key)
+        with context.reporting(path):
+            check_target(context, target, path, f"backend.{key}", context.agent.own_code_folders)
 
 
 def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
@@ -277,7 +293,7 @@ def _check_shared_thresholds(context: CheckContext) -> None:
 def _check_evidence(context: CheckContext) -> None:
     """Find checks that can only end in an error, because the HTTP response lacks what they need."""
     agent = context.agent
-    if not isinstance(agent.backend, HttpBackendConfig):
+    if not isinstance(agent.backend, HttpBackendConfig) or agent.backend.parse is not None:
         return
     answer, limits, is_tapped = agent.backend.answer, agent.execution, agent.backend.tap
     checks_of_tools = sum(

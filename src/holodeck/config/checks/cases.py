@@ -13,14 +13,18 @@ from holodeck.config.checks.tools import check_tool_names
 from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
-from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.support.patterns import compile_pattern
 from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.lib.support.text import plural
 from holodeck.models.agent import Agent
-from holodeck.models.backend import A2aBackendConfig, HttpBackendConfig, McpBackendConfig
+from holodeck.models.backend import (
+    A2aBackendConfig,
+    HttpBackendConfig,
+    McpBackendConfig,
+    has_placeholder,
+)
 from holodeck.models.cases.conversation import (
     find_unanswered_step,
     speaks_for_agent,
@@ -127,7 +131,9 @@ def _check_context(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
         context.error(
             (*path, "context"), "the built-in agent takes no context; only a 'backend' of yours can"
         )
-    elif isinstance(backend, HttpBackendConfig) and not has_placeholder(backend.request, "context"):
+    elif isinstance(backend, HttpBackendConfig) and not has_placeholder(
+        backend.message_template, "context"
+    ):
         context.error(
             (*path, "context"),
             "the request does not contain the context; write '{context}' in backend.request",
@@ -289,8 +295,7 @@ def _check_memory(context: CheckContext, path: KeyPath) -> None:
     """Check that the agent can carry on a conversation of several turns."""
     backend = context.agent.backend
     if isinstance(backend, HttpBackendConfig):
-        names = ("messages", "conversation_id")
-        if not any(has_placeholder(backend.request, name) for name in names):
+        if not backend.has_memory:
             context.error(
                 path,
                 "the request does not contain the earlier messages; write '{messages}' or"
@@ -310,7 +315,7 @@ def _reason_no_history(agent: Agent) -> str | None:
     """Return why the agent cannot get earlier messages; None if it can, or if that is unknown."""
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
-        return None if has_placeholder(backend.request, "messages") else NO_MESSAGES_PLACEHOLDER
+        return None if backend.takes_history else NO_MESSAGES_PLACEHOLDER
     function = _answering_function(_definition(agent))
     return NO_CONTEXT_PARAMETER if function is not None and _ignores_history(function) else None
 

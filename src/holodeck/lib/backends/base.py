@@ -95,6 +95,8 @@ class ExecutionResult:
     """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
     tools: list[str] | None = None
     """Names of the tools that the agent can call; None if unknown."""
+    retrieval_context: list[str] | None = None
+    """The passages that the agent says it retrieved; None if it does not say."""
     waited_ms: int = 0
     """How long requests waited for a slot; not part of the agent's latency."""
 

@@ -1,16 +1,16 @@
-"""Agents behind a URL: `backend: {type: http, url: …}`; the adapter for httpx2."""
+"""Agents behind a URL: `backend: {type: http, url: …}`."""
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from typing import Any
+from urllib.parse import quote
 
-from holodeck.errors import BackendSessionError, ConfigError
+from holodeck.errors import BackendError, BackendSessionError, ConfigError
+from holodeck.lib.backends.answer_paths import AnswerReader
 from holodeck.lib.backends.base import (
     NO_MESSAGES_PLACEHOLDER,
     AgentBackend,
@@ -21,84 +21,99 @@ from holodeck.lib.backends.base import (
     Message,
     without_history,
 )
+from holodeck.lib.backends.http_service import (
+    ServiceClient,
+    ServiceRequest,
+    check_url,
+    parse_request,
+)
 from holodeck.lib.backends.json_paths import (
-    Step,
+    JsonPath,
     describe_json,
     fill_template,
-    has_placeholder,
-    parse_path,
-    value_at,
 )
-from holodeck.lib.backends.parsing import parse_agents, parse_tool_calls, parse_usage
+from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.client import RequestSender, RequestStats
-from holodeck.lib.llm.errors import (
-    RequestError,
-    classify_refusal,
-    excerpt,
-    is_transient_status,
-    no_connection_message,
-    unreachable_reason,
-)
-from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body, too_large
+from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
-from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
-from holodeck.lib.observability import continue_trace
-from holodeck.lib.support.text import DuplicateKey, load_json, one_line
-from holodeck.models.backend import HttpBackendConfig
+from holodeck.lib.llm.retry import RetryConfig, with_attempts
+from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.text import describe
+from holodeck.lib.user_code.code_root import CodeFolders
+from holodeck.lib.user_code.registry import load_callable
+from holodeck.models.backend import (
+    HttpBackendConfig,
+    HttpSessionEnd,
+    HttpSessionStart,
+    has_placeholder,
+)
+from holodeck.models.base import Json
 from holodeck.models.config import ExecutionConfig
 
-if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
+logger = logging.getLogger(__name__)
 
-MAX_EXCERPT = 200
+CLOSE_S = 5.0
+"""How long a service may take to end a session; Ctrl-C waits for it."""
+_GONE = (404, 410)
+"""Statuses that say of a session that it has ended already."""
 TAP_URL = "tap_url"
 """The placeholder for the URL of the tap."""
+_SESSION = "session_id"
+"""The placeholder for the id that the service gave to the conversation."""
 
 NO_CONTEXT_PLACEHOLDER = (
     "the request has no place for the context of a case; write '{context}' in backend.request"
 )
+_NO_MEMORY = (
+    "the request has no place for earlier messages; write '{messages}' or '{conversation_id}' in"
+    " backend.request"
+)
+Values = Mapping[str, Any]
+"""What placeholders stand for, by their names."""
+MakeRequest = Callable[[], ServiceRequest]
 
 
 class HttpBackend(InContext, AgentBackend):
-    """Posts every input to a URL and reads the response out of the JSON that comes back.
+    """Sends every input to a URL and reads the response out of the JSON that comes back.
 
     In the strings of the request, `{input}` becomes the user's message, and `{conversation_id}` an
     id of the conversation. A string that is just `{messages}` becomes the list of all messages so
     far, and one that is just `{context}` the context of the test case.
 
     Args:
-        config: URL, headers, request, and the paths of the response's parts.
+        config: URL, headers, request, session, and the paths of the response's parts.
         execution: Time limits and retries; their defaults if not given.
+        code: Where the user's functions `prepare` and `parse` are looked for first.
 
     Raises:
-        ConfigError: The URL, the request or a path is unusable. Nothing is sent.
+        ConfigError: The URL, the request, a path or a function is unusable. Nothing is sent.
     """
 
-    def __init__(self, config: HttpBackendConfig, execution: ExecutionConfig | None = None) -> None:
-        _check_url(config.url)
-        self._request = config.request
+    def __init__(
+        self,
+        config: HttpBackendConfig,
+        execution: ExecutionConfig | None = None,
+        code: CodeFolders | None = None,
+    ) -> None:
+        check_url(config.url, "backend.url")
+        self._config = config
         if not (self._has("input") or self._has("messages")):
+            key = "query" if config.method == "GET" else "request"
             raise ConfigError(
-                "backend.request", "has no place for the input; write '{input}' where it belongs"
+                f"backend.{key}", "has no place for the input; write '{input}' where it belongs"
             )
-        paths = config.answer.model_dump(exclude_none=True)
-        self._paths: dict[str, list[Step]] = {
-            part: parse_path(path, f"backend.answer.{part}") for part, path in paths.items()
-        }
-        headers = {name: value.get_secret_value() for name, value in config.headers.items()}
-        self._tap_headers = {
-            name: headers.pop(name)
-            for name in [*headers]
-            if has_placeholder(headers[name], TAP_URL)
-        }
+        self._headers = {name: value.get_secret_value() for name, value in config.headers.items()}
+        self._answer = AnswerReader(config.answer)
+        self._prepare = _load(config.prepare, code, "backend.prepare")
+        self._parse = _load(config.parse, code, "backend.parse")
+        if config.session is not None:
+            start = config.session.create
+            check_url(start.url, "backend.session.create.url")
+            self._path_of_id = JsonPath.parse(start.id, "backend.session.create.id")
         self._tap_url: str | None = None
-        limits = call_limits(execution)
-        self._timeout = limits.timeout
-        self._attempt_timeout = limits.attempt_timeout
-        self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
-        self._url = config.url
-        self._http = _JsonPoster(config.url, headers, limits.answer_bytes)
+        self._limits = call_limits(execution)
+        self._client = ServiceClient(self._limits.answer_bytes)
         self._limiters = build_limiters(execution)
         self._sender = RequestSender(config.url, self._limiters, jitter=0)
 
@@ -108,18 +123,19 @@ class HttpBackend(InContext, AgentBackend):
         bound._tap_url = url  # noqa: SLF001 - a copy of its own class
         return bound
 
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        return await self.ask(message, context or (), conversation_id=uuid.uuid4().hex)
-
     async def create_session(self, context: Sequence[Message] | None = None) -> "HttpSession":
-        return HttpSession(self, context or ())
+        """Return a conversation, for which a service with sessions begins one."""
+        problem = self.capabilities.history_problems.get("create_session")
+        if context and problem is not None:
+            raise BackendSessionError(problem)
+        session = HttpSession(self, self._config, context or ())
+        await session.open()
+        return session
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the request has a place for."""
-        problem = None if self._has("messages") else NO_MESSAGES_PLACEHOLDER
+        """What the requests have a place for."""
+        problem = None if self._config.takes_history else NO_MESSAGES_PLACEHOLDER
         return Capabilities(
             history_problems=without_history(problem),
             context_problem=None if self._has("context") else NO_CONTEXT_PLACEHOLDER,
@@ -127,237 +143,172 @@ class HttpBackend(InContext, AgentBackend):
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
-        await self._http.close()
+        await self._client.close()
 
-    async def ask(
-        self, message: str, history: Sequence[Message], conversation_id: str, *, known: bool = False
-    ) -> ExecutionResult:
-        """Return the response after the earlier messages; `known`: the server has seen those.
-
-        Raises BackendError.
-        """
-        by_id = known and self._has("conversation_id")
-        if history and not by_id and not self._has("messages"):
-            raise BackendSessionError(
-                "the request has no place for earlier messages; write '{messages}'"
-                " or '{conversation_id}' in backend.request"
-            )
-        values = {
-            "input": message,
-            "conversation_id": conversation_id,
-            "messages": [*history, {"role": "user", "content": message}],
-            "context": self.case_context or {},
-        }
-        if self._tap_url is not None:
-            values[TAP_URL] = self._tap_url
-        stats = RequestStats()
-        send = partial(self._send, fill_template(self._request, values), stats)
-        response = await call_with_limit(send, self._timeout, stats.attempts)
-        try:
-            result = self._parse(response)
-        except BackendSessionError as error:
-            raise BackendSessionError(str(error), stats.attempts) from error
+    async def ask(self, values: Values) -> ExecutionResult:
+        """Return the response to a message. Raises BackendError."""
+        config, stats = self._config, RequestStats()
+        fill = partial(self._filled, config.method, config.url, config.request, config.query)
+        answer = partial(self._answer_to, partial(fill, values), stats)
+        result = await call_with_limit(answer, self._limits.timeout, stats.attempts)
         result.attempts = stats.attempts
         result.waited_ms = round(stats.waited_s * 1000)
         return result
 
-    async def _send(self, body: Any, stats: RequestStats) -> Any:
-        async def post(limiter: Limiter) -> Any:
+    async def begin(self, start: HttpSessionStart, values: Values) -> str:
+        """Return the id of a new session. Raises BackendError."""
+        stats = RequestStats()
+        fill = partial(self._filled, start.method, start.url, start.request, {}, values)
+        send = partial(self._send, fill, stats)
+        answer = await call_with_limit(send, self._limits.timeout, stats.attempts)
+        session_id = self._path_of_id.value_in(answer, "the answer to 'session.create'")
+        if not session_id or not isinstance(session_id, str | int) or session_id is True:
+            raise BackendSessionError(
+                f"the session has no id: {str(self._path_of_id)!r} of the answer to"
+                f" 'session.create' is {describe_json(session_id)}; write in"
+                f" '{self._path_of_id.setting}' the path of a text or a number"
+            )
+        return str(session_id)
+
+    async def end(self, end: HttpSessionEnd, values: Values) -> None:
+        """End a session, within a short time. Raises BackendError, RequestError, TimeoutError."""
+        request = self._filled(end.method, end.url, end.request or None, {}, values)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._client.send(await self._prepared(request), None, lambda _: None)
+        except RequestError as error:
+            if error.status not in _GONE:
+                raise
+
+    def _filled(
+        self,
+        method: str,
+        url: str,
+        body: Json,
+        query: Mapping[str, Json],
+        values: Values,
+    ) -> ServiceRequest:
+        """Return a request with the values of a conversation in place of their names."""
+        values = {**values, "context": self.case_context or {}}
+        if self._tap_url is not None:
+            values[TAP_URL] = self._tap_url
+        is_begun = _SESSION in values
+        return ServiceRequest(
+            method=method,
+            url=fill_template(url, {key: quote(str(text), "") for key, text in values.items()}),
+            query=fill_template(query, values),
+            headers={
+                name: fill_template(text, values)
+                for name, text in self._headers.items()
+                if is_begun or not has_placeholder(text, _SESSION)
+            },
+            body=None if method == "GET" else fill_template(body, values),
+        )
+
+    async def _prepared(self, request: ServiceRequest) -> ServiceRequest:
+        """Return the request as the user's function changes it. Raises BackendSessionError."""
+        if self._prepare is None:
+            return request
+        call = partial(self._prepare, vars(request).copy())
+        changed = await call_user_function(call, self._prepare)
+        return parse_request(changed, f"'backend.prepare' ({self._config.prepare})")
+
+    async def _answer_to(self, fill: MakeRequest, stats: RequestStats) -> ExecutionResult:
+        document = await self._send(fill, stats)
+        try:
+            if self._parse is None:
+                return parse_result(self._answer.read(document))
+            return parse_result(
+                await call_user_function(partial(self._parse, document), self._parse)
+            )
+        except BackendSessionError as error:
+            raise BackendSessionError(str(error), stats.attempts) from error
+
+    async def _send(self, fill: MakeRequest, stats: RequestStats) -> Any:
+        """Return the JSON of the response, tried again after errors that may pass."""
+        request = await self._prepared(fill())
+
+        async def attempt(limiter: Limiter) -> Any:
             def on_headers(headers: Mapping[str, str]) -> None:
-                self._limiters.note_reached(self._url)
+                self._limiters.note_reached(self._config.url)
                 apply_rate_limits(limiter, headers)
 
-            headers = fill_template(self._tap_headers, {TAP_URL: self._tap_url})
-            return await self._http.post(body, headers, self._attempt_timeout, on_headers)
+            return (await self._client.send(request, limits.attempt_timeout, on_headers)).parse()
 
+        limits = self._limits
+        retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         try:
-            return await self._sender.send(post, self._retry, stats)
+            return await self._sender.send(attempt, retry, stats)
         except RequestError as error:
             message = with_attempts(str(error), len(stats.attempts))
             raise BackendSessionError(message, stats.attempts, refusal=error.refusal) from error
 
-    def _parse(self, response: Any) -> ExecutionResult:
-        text = self._value("text", response)
-        if not isinstance(text, str):
-            raise BackendSessionError(
-                f"the answer's text (backend.answer.text) is {describe_json(text)};"
-                " write the path of a text"
-            )
-        calls, results = parse_tool_calls(self._value("tool_calls", response))
-        usage = {key: self._value(key, response) for key in ("prompt_tokens", "completion_tokens")}
-        return ExecutionResult(
-            response=text,
-            tool_calls=calls,
-            tool_results=results,
-            token_usage=parse_usage(usage),
-            agents=parse_agents(self._value("agents", response)),
-            source="adapter",
-        )
-
-    def _value(self, part: str, response: Any) -> Any:
-        """Return the value at the path of that part; None without a path."""
-        steps = self._paths.get(part)
-        return None if steps is None else value_at(response, steps)
-
     def _has(self, placeholder: str) -> bool:
-        return has_placeholder(self._request, placeholder)
+        return has_placeholder(self._config.message_template, placeholder)
 
 
 class HttpSession(AgentSession):
     """One conversation; each request holds its id, or all messages so far."""
 
-    def __init__(self, backend: HttpBackend, context: Sequence[Message] = ()) -> None:
+    def __init__(
+        self, backend: HttpBackend, config: HttpBackendConfig, context: Sequence[Message]
+    ) -> None:
         self._backend = backend
-        self._id = uuid.uuid4().hex
+        self._config = config
+        self._ids = {"conversation_id": uuid.uuid4().hex}
+        """By their placeholders."""
         self._history: list[Message] = list(context)
         self._is_closed = False
+
+    async def open(self) -> None:
+        """Begin a session of the service, if it has sessions. Raises BackendError.
+
+        One that is about to begin when the case is cancelled is ended.
+        """
+        if self._config.session is None:
+            return
+        beginning = asyncio.ensure_future(self._begin(self._config.session.create))
+        try:
+            await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await asyncio.wait([beginning], timeout=CLOSE_S)
+            beginning.cancel()
+            await self.close()
+            raise
+
+    async def _begin(self, start: HttpSessionStart) -> None:
+        values = {**self._ids, "messages": self._history}
+        self._ids[_SESSION] = await self._backend.begin(start, values)
 
     async def send(self, message: str) -> ExecutionResult:
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
-        result = await self._backend.ask(message, tuple(self._history), self._id, known=True)
-        self._history.append({"role": "user", "content": message})
-        self._history.append({"role": "assistant", "content": result.response})
+        if self._history and not self._config.has_memory:
+            raise BackendSessionError(_NO_MEMORY)
+        sent: Message = {"role": "user", "content": message}
+        messages = [*self._history, sent]
+        result = await self._backend.ask({**self._ids, "input": message, "messages": messages})
+        self._history += [sent, {"role": "assistant", "content": result.response}]
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add earlier messages. Raises ConfigError if the request has no place for them."""
-        problem = self._backend.capabilities.history_problems.get("create_session")
-        if problem is not None:
-            raise ConfigError("backend.request", problem)
+        if not has_placeholder(self._config.message_template, "messages"):
+            raise ConfigError("backend.request", NO_MESSAGES_PLACEHOLDER)
         self._history += messages
 
     async def close(self) -> None:
-        self._is_closed = True
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise ConfigError("backend.url", f"{url!r} is not a URL such as 'https://host/agent'")
-
-
-class _JsonPoster:
-    """Posts JSON to a URL and reads up to `max_bytes` of JSON; one client per event loop."""
-
-    def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
-        self._url = url
-        self._max_bytes = max_bytes
-        self._headers = dict(headers)
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
-            WeakKeyDictionary()
-        )
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-        self._shown_url = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
-        """The URL without the parts that may hold a secret."""
-
-    async def post(
-        self,
-        body: Any,
-        headers: Mapping[str, str],
-        limit_s: float | None,
-        on_headers: Callable[[Mapping[str, str]], None],
-    ) -> Any:
-        """Return the JSON that comes back within `limit_s` seconds. Raises RequestError."""
-        import httpx2
-
+        """End the session of the service; may be called twice. An error is only logged."""
+        is_open, self._is_closed = not self._is_closed, True
+        session = self._config.session
+        if not is_open or session is None or session.close is None or _SESSION not in self._ids:
+            return
         try:
-            async with asyncio.timeout(limit_s):
-                async with self._client().stream(
-                    "POST", self._url, json=body, headers=headers
-                ) as response:
-                    on_headers(response.headers)
-                    data = await self._read(response)
-                return self._parse(response, data)
-        except TimeoutError as error:
-            raise RequestError(f"no answer within {limit_s:g} s", is_transient=True) from error
-        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-            raise RequestError(f"{self._shown_url}: {error}") from error
-        except httpx2.TransportError as error:
-            raise self._connection_error(error) from error
-        except httpx2.HTTPError as error:
-            reason = one_line(str(error), MAX_EXCERPT)
-            raise RequestError(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
+            await self._backend.end(session.close, self._ids)
+        except (BackendError, RequestError, TimeoutError) as error:
+            logger.warning("ending a session of the service failed: %s", describe(error))
 
-    async def close(self) -> None:
-        """Close the client of the running event loop; a later call opens a new one."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
 
-    async def _read(self, response: "Response") -> bytes:
-        data = bytearray()
-        async for piece in response.aiter_raw():  # httpx2 would decode without a limit
-            data += piece
-            if len(data) > self._max_bytes:
-                raise RequestError(f"{self._shown_url}: {too_large(self._max_bytes)}")
-        coding = response.headers.get("content-encoding")
-        try:
-            return decode_body(bytes(data), coding, self._max_bytes)
-        except TooLarge as error:
-            raise RequestError(f"{self._shown_url}: {error}") from error
-        except MalformedHttp as error:
-            raise RequestError(f"the answer of {self._shown_url}: {error}") from error
-
-    def _parse(self, response: "Response", data: bytes) -> Any:
-        if not response.is_success:
-            raise self._status_error(response, data)
-        try:
-            return load_json(data)
-        except DuplicateKey as error:
-            raise RequestError(f"{self._shown_url}: the answer has a {error}") from error
-        except (ValueError, RecursionError) as error:
-            kind = response.headers.get("content-type", "no content type")
-            shown = excerpt(data, MAX_EXCERPT) or "nothing"
-            raise RequestError(
-                f"{self._shown_url}: the answer is not JSON ({kind}): {shown}"
-            ) from error
-
-    def _status_error(self, response: "Response", data: bytes) -> RequestError:
-        status = response.status_code
-        message = f"HTTP {status} from {self._shown_url}"
-        if response.is_redirect:
-            return RequestError(f"{message}: the URL redirects; write the URL that it redirects to")
-        shown = excerpt(data, MAX_EXCERPT)
-        # A 404 may be about what the case asks for, and not about the URL.
-        refusal = "request" if status == 404 else classify_refusal(status, set())
-        return RequestError(
-            f"{message}: {shown}" if shown else message,
-            is_transient=is_transient_status(status, refusal),
-            retry_after=parse_retry_after(response.headers),
-            refusal=refusal,
-            status=status,
-        )
-
-    def _connection_error(self, error: Exception) -> RequestError:
-        reason = unreachable_reason(error)
-        if reason is not None:
-            message = no_connection_message(self._shown_url, reason)
-            return RequestError(message, is_transient=True, is_unreachable=True)
-        shown = one_line(str(error), MAX_EXCERPT) or "the connection broke"
-        message = f"{self._shown_url}: {type(error).__name__}: {shown}"
-        return RequestError(message, is_transient=True)
-
-    def _client(self) -> "AsyncClient":
-        import httpx2
-
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            # A compressed response is decoded all the same, here, up to the limit of its size.
-            headers = httpx2.Headers({"accept-encoding": "identity"})
-            headers.update(self._headers)
-            self._clients[loop] = httpx2.AsyncClient(
-                headers=headers,
-                # A cookie that one case receives must not be sent by another.
-                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-                timeout=None,  # `post` limits the whole request
-                event_hooks={"request": [continue_trace]},
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            )
-        return self._clients[loop]
+def _load(target: str | None, code: CodeFolders | None, location: str) -> Callable[..., Any] | None:
+    """Return the user's function; None if none is named. Raises ConfigError."""
+    return None if target is None else load_callable(target, code, location=location)

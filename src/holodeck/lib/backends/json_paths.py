@@ -1,7 +1,8 @@
 """Paths into JSON documents, written as `a.b[0].c`, and templates with placeholders."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import BackendSessionError, ConfigError
@@ -9,6 +10,9 @@ from holodeck.errors import BackendSessionError, ConfigError
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 
 Step = str | int
+
+
+MISSING: Any = object()
 
 
 def parse_path(path: str, location: str) -> list[Step]:
@@ -25,24 +29,48 @@ def parse_path(path: str, location: str) -> list[Step]:
     return steps
 
 
-def value_at(document: Any, steps: list[Step]) -> Any:
-    """Return the value at a path. Raises BackendSessionError, which says what is there instead."""
-    value = document
-    for i, step in enumerate(steps):
-        if isinstance(step, int):
-            exists = isinstance(value, list) and step < len(value)
-        else:
-            exists = isinstance(value, dict) and step in value
-        if not exists:
-            place = f"{format_path(steps[:i])!r} is" if i else "it is"
-            raise BackendSessionError(
-                f"the answer has no {format_path(steps)!r}: {place} {describe_json(value)}"
-            )
-        value = value[step]
-    return value
+@dataclass(frozen=True)
+class JsonPath:
+    """A path, and the setting that it is written in."""
+
+    setting: str
+    """Such as `backend.answer.text`."""
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def parse(cls, text: str, setting: str) -> "JsonPath":
+        """Return the path that a text says. Raises ConfigError for a malformed one."""
+        return cls(setting, tuple(parse_path(text, setting)))
+
+    def __str__(self) -> str:
+        return format_path(self.steps)
+
+    def find(self, document: Any) -> Any:
+        """Return the value at the path; MISSING if there is none."""
+        try:
+            return self.value_in(document)
+        except BackendSessionError:
+            return MISSING
+
+    def value_in(self, document: Any, name: str = "the answer") -> Any:
+        """Return the value at the path. Raises BackendSessionError, which says what is there."""
+        value = document
+        for i, step in enumerate(self.steps):
+            if isinstance(step, int):
+                exists = isinstance(value, list) and step < len(value)
+            else:
+                exists = isinstance(value, dict) and step in value
+            if not exists:
+                place = f"{format_path(self.steps[:i])!r} is" if i else "it is"
+                raise BackendSessionError(
+                    f"{name} has no {str(self)!r}: {place} {describe_json(value)}; write in"
+                    f" '{self.setting}' where it is"
+                )
+            value = value[step]
+        return value
 
 
-def format_path(steps: list[Step]) -> str:
+def format_path(steps: Sequence[Step]) -> str:
     parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps]
     return "".join(parts).removeprefix(".")
 
@@ -63,15 +91,6 @@ def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
         return values[template[1:-1]]
     placeholder = re.compile(r"\{(" + "|".join(map(re.escape, values)) + r")\}")
     return placeholder.sub(lambda match: str(values[match[1]]), template)
-
-
-def has_placeholder(template: Any, name: str) -> bool:
-    """Whether a string of the template holds `{name}`."""
-    if isinstance(template, Mapping):
-        return any(has_placeholder(value, name) for value in template.values())
-    if isinstance(template, list):
-        return any(has_placeholder(item, name) for item in template)
-    return isinstance(template, str) and f"{{{name}}}" in template
 
 
 def describe_json(value: Any) -> str:

@@ -14,21 +14,24 @@ from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
-_NAME_KEYS = ("name", "tool_name")
+NAME_KEYS = ("name", "tool_name")
 _ARGUMENTS_KEYS = ("arguments", "args", "input")
 _CALL_ID_KEYS = ("call_id", "id", "tool_call_id")
 _RESULT_KEYS = ("result", "output", "content")
 _OUTCOME_KEYS = ("is_error", "error", "type", "metadata")
-CALL_KEYS = (*_NAME_KEYS, *_ARGUMENTS_KEYS, *_CALL_ID_KEYS, "agent", "result", *_OUTCOME_KEYS)
+CALL_KEYS = (*NAME_KEYS, *_ARGUMENTS_KEYS, *_CALL_ID_KEYS, "agent", "result", *_OUTCOME_KEYS)
 """Keys of a tool call in such a mapping; holodeck reads neither `type` nor `metadata`."""
 RETURNED_KEYS = (
-    *_NAME_KEYS,
+    *NAME_KEYS,
     *_RESULT_KEYS,
     *_CALL_ID_KEYS,
     *_OUTCOME_KEYS,
     *("refused", "blocked"),
 )
 """Keys of the result of a tool call."""
+TEXT_KEYS = ("text", "content", "page_content")
+PASSAGE_KEYS = (*TEXT_KEYS, "source", "id", "score", "type", "metadata")
+"""Keys of a retrieved passage, of which the text and the source are read."""
 _MISSING: Any = object()
 
 
@@ -36,13 +39,19 @@ def parse_result(value: Any) -> ExecutionResult:
     """Return the result that an agent returned as text, mapping, object or ExecutionResult.
 
     A mapping and an object with attributes are read alike: `response`, `output` or `text`, and
-    optionally `tool_calls`, `tool_results`, `usage` and `agents`. What is left out is
-    unknown. Raises BackendSessionError, which says what to return.
+    optionally `tool_calls`, `tool_results`, `retrieval_context`, `usage` and `agents`. What is left
+    out is unknown. A mapping with an `error` says that the agent failed. Raises
+    BackendSessionError, which says what to return.
     """
     if isinstance(value, ExecutionResult):
         return value
     if isinstance(value, str):
         return ExecutionResult(response=value, source="adapter")
+    error = value.get("error") if isinstance(value, Mapping) else None
+    if error:
+        reason = first_present(error, ("message",), error)
+        shown = None if reason is True else as_text(reason)
+        return ExecutionResult("", is_error=True, error_reason=shown, source="adapter")
     text = _MISSING if value is None else first_present(value, ANSWER_KEYS)
     if text is _MISSING or text is None:
         raise BackendSessionError(
@@ -57,7 +66,7 @@ def parse_result(value: Any) -> ExecutionResult:
             " answer as text, or as data that JSON holds"
         ) from error
     if isinstance(value, Mapping):
-        _check_keys(value, RESULT_KEYS, "the agent returned")
+        _check_keys(value, (*RESULT_KEYS, "error"), "the agent returned")
     calls, results = _tools_used(value)
     problem = first_present(value, ("tool_calls_problem",), None)
     return ExecutionResult(
@@ -67,6 +76,7 @@ def parse_result(value: Any) -> ExecutionResult:
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
         agents=parse_agents(first_present(value, ("agents",), None)),
+        retrieval_context=parse_passages(first_present(value, ("retrieval_context",), None)),
         tool_calls_problem=None if problem is None else str(problem),
         left_out=frozenset(map(str, first_present(value, ("left_out",), ()))),
         source="adapter",
@@ -152,6 +162,29 @@ def parse_agents(names: Any) -> list[str] | None:
     return spoke
 
 
+def parse_passages(passages: Any) -> list[str] | None:
+    """Return the retrieved passages, each given as text or with `text` and `source`; None: unknown.
+
+    The source stands before the text, so that metrics see it. Empty passages are left out.
+    """
+    if passages is None:
+        return None
+    texts: list[str] = []
+    for i, item in enumerate(_list(passages, "retrieval_context")):
+        location = f"retrieval_context[{i}]"
+        _check_keys(item, PASSAGE_KEYS, f"{location} is")
+        text = item if isinstance(item, str) else first_present(item, TEXT_KEYS)
+        source = first_present(item, ("source",), None)
+        if not isinstance(text, str) or not isinstance(source, str | None):
+            raise BackendSessionError(
+                f"{location} is {_describe(item)}; return a text, or a mapping with 'text' and"
+                " 'source', which are texts"
+            )
+        if text.strip():
+            texts.append(f"[{source}] {text}" if source else text)
+    return texts
+
+
 def parse_usage(usage: Any) -> TokenUsage | None:
     """Return the token usage; None if the agent reports none, or only one half of it."""
     if usage is None or isinstance(usage, TokenUsage):
@@ -229,7 +262,7 @@ def _outcome(item: Any, name: str, keys: Sequence[str], location: str) -> ToolRe
 
 
 def _tool_name(item: Any, location: str) -> str:
-    name = first_present(item, _NAME_KEYS, None)
+    name = first_present(item, NAME_KEYS, None)
     if not isinstance(name, str):
         raise BackendSessionError(f"{location} has no name: {_describe(item)}")
     return name

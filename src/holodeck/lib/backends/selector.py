@@ -146,6 +146,8 @@ def _build(
     elif isinstance(backend, ProcessBackendConfig):
         taps = _ALSO.load("taps")() if backend.tap else None
         made = BACKENDS.load(backend.type)(backend, code, execution, taps)
+    elif isinstance(backend, HttpBackendConfig):
+        made = BACKENDS.load(backend.type)(backend, execution, code)
     elif isinstance(backend, McpBackendConfig):
         made = BACKENDS.load(backend.type)(backend, folders_of(code)[0], execution)
     else:

@@ -24,8 +24,8 @@ SHAPES = (
 ANSWER_KEYS = ("response", "output", "text")
 RESULT_KEYS = (
     *ANSWER_KEYS,
-    *("tool_calls", "tool_results", "usage", "token_usage", "agents", "metadata"),
-    *("tool_calls_problem", "left_out"),
+    *("tool_calls", "tool_results", "retrieval_context", "usage", "token_usage", "agents"),
+    *("metadata", "tool_calls_problem", "left_out"),
 )
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 ContextPassing = Literal["left out", "second", "by name"]

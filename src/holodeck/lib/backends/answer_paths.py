@@ -1,0 +1,159 @@
+"""Reads the parts of a JSON response where `backend.answer` says they are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holodeck.errors import BackendSessionError
+from holodeck.lib.backends.json_paths import MISSING, JsonPath, describe_json
+from holodeck.lib.backends.parsing import CALL_KEYS, NAME_KEYS, PASSAGE_KEYS, TEXT_KEYS
+from holodeck.models.backend import HttpAnswerPaths, ItemPaths
+
+_ANSWER = "backend.answer"
+_KEYS = {"tool_calls": CALL_KEYS, "retrieval_context": PASSAGE_KEYS, "agents": ()}
+"""The parts that are lists, and which keys of their items are read if those have no paths."""
+_NEEDED = {"tool_calls": NAME_KEYS, "retrieval_context": TEXT_KEYS}
+"""Keys of which an item needs one."""
+
+
+class Events(list[Any]):
+    """The JSON documents of a stream of server-sent events."""
+
+
+class AnswerReader:
+    """Makes of a JSON response the mapping that an agent in Python would return.
+
+    Raises ConfigError for a malformed path.
+    """
+
+    def __init__(self, paths: HttpAnswerPaths) -> None:
+        self._paths: dict[str, JsonPath] = {}
+        self._items: dict[str, dict[str, JsonPath]] = {}
+        """For the parts with paths in each item of their list: those paths."""
+        for part, path in paths:
+            setting = f"{_ANSWER}.{part}"
+            if isinstance(path, ItemPaths):
+                self._paths[part] = JsonPath.parse(path.path, f"{setting}.path")
+                self._items[part] = {
+                    key: JsonPath.parse(text, f"{setting}.{key}")
+                    for key, text in path.parts.items()
+                }
+            elif path is not None:
+                self._paths[part] = JsonPath.parse(path, setting)
+
+    def read(self, document: Any) -> dict[str, Any]:
+        """Return the mapping. Raises BackendSessionError where a path leads to something else."""
+        error = self._error(document)
+        if error:
+            return {"error": error}
+        answer: dict[str, Any] = {"response": self._text(document)}
+        for part in filter(self._paths.__contains__, _KEYS):
+            answer[part] = self._list(part, document)
+        if answer.get("tool_calls", MISSING) is None and isinstance(document, Events):
+            answer["tool_calls_problem"] = (
+                f"no event of the response has {str(self._paths['tool_calls'])!r}; if that means"
+                " that no tool was called, let 'backend.parse' say so"
+            )
+        counts = {
+            part: self._last(part, document)
+            for part in ("prompt_tokens", "completion_tokens")
+            if part in self._paths
+        }
+        return {**answer, "usage": counts} if counts else answer
+
+    def _error(self, document: Any) -> Any:
+        """Return why the agent failed; MISSING or something false if it did not."""
+        path = self._paths.get("error")
+        if path is None:
+            return None
+        found = (path.find(part) for part in _documents(document))
+        return next((error for error in found if error and error is not MISSING), None)
+
+    def _text(self, document: Any) -> str:
+        path = self._paths["text"]
+        texts = [text for text in self._values(path, document) if text is not None]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            other = next((text for text in texts if not isinstance(text, str)), None)
+            raise BackendSessionError(
+                f"the answer's text ({path.setting}) is {describe_json(other)};"
+                " write the path of a text"
+            )
+        return "".join(texts)
+
+    def _last(self, part: str, document: Any) -> Any:
+        return self._values(self._paths[part], document)[-1]
+
+    def _values(self, path: JsonPath, document: Any) -> list[Any]:
+        """Return the value at the path, or in a stream that of each event that has it."""
+        if not isinstance(document, Events):
+            return [path.value_in(document)]
+        values = [value for event in document if (value := path.find(event)) is not MISSING]
+        if not values:
+            first = f"; the first is {describe_json(document[0])}" if document else ""
+            raise BackendSessionError(
+                f"none of the {len(document)} events of the answer has {str(path)!r}{first};"
+                f" write in '{path.setting}' where it is"
+            )
+        return values
+
+    def _list(self, part: str, document: Any) -> list[Any] | None:
+        """Return the items of a part; None if they are unknown.
+
+        A stream in which no event has them does not say that there are none.
+        """
+        path = self._paths[part]
+        if not isinstance(document, Events):
+            value = path.value_in(document)
+            if value is not None and not isinstance(value, list):
+                raise _wrong_type(path, "the answer", value, "a list")
+            items = value
+        else:
+            found = [path.find(event) for event in document]
+            values = [value for value in found if value is not MISSING and value is not None]
+            items = (
+                [
+                    item
+                    for value in values
+                    for item in (value if isinstance(value, list) else [value])
+                ]
+                if values
+                else None
+            )
+        if items is None:
+            return None
+        return [self._item(part, item, f"{path}[{at}]") for at, item in enumerate(items)]
+
+    def _item(self, part: str, item: Any, name: str) -> Any:
+        """Return an item with the keys that agents in Python write."""
+        paths, needed = self._items.get(part), _NEEDED.get(part, ())
+        if paths is None:
+            if not isinstance(item, Mapping) or not needed:
+                return item
+            if not any(key in item for key in needed):
+                raise BackendSessionError(
+                    f"{name} has no {needed[0]!r}: it is {describe_json(item)}; write"
+                    f" '{_ANSWER}.{part}: {{path: …, {needed[0]}: …}}' with the paths in each item"
+                )
+            return {key: item[key] for key in _KEYS[part] if key in item}
+        error = paths["error"].find(item) if "error" in paths else None
+        has_failed = bool(error) and error is not MISSING
+        of_outcome = {"error": has_failed, "result": not has_failed}
+        read = {
+            key: path.value_in(item, name)
+            for key, path in paths.items()
+            if of_outcome.get(key, True)
+        }
+        arguments = read.get("arguments")
+        if not isinstance(arguments, dict | str | None):
+            raise _wrong_type(paths["arguments"], name, arguments, "an object, or of its JSON")
+        return read
+
+
+def _documents(document: Any) -> list[Any]:
+    return document if isinstance(document, Events) else [document]
+
+
+def _wrong_type(path: JsonPath, name: str, value: Any, expected: str) -> BackendSessionError:
+    return BackendSessionError(
+        f"{str(path)!r} of {name} is {describe_json(value)}; write in '{path.setting}' the path of"
+        f" {expected}"
+    )
