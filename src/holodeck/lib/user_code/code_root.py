@@ -40,8 +40,8 @@ CodeFolders = Path | tuple[Path, ...]
 _PROJECT = "pyproject.toml"
 _STANDARD = frozenset(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
 _lock = threading.RLock()
-_added: list[str] = []
-"""The entries of `sys.path` that this module added."""
+_added: dict[str, None] = {}
+"""The entries of `sys.path` that this module added, in their order."""
 _modules: dict[Path, tuple[int, ModuleType]] = {}
 """The modules of the files that were imported, and when these had changed."""
 _imported: set[str] = set()
@@ -187,9 +187,9 @@ def _search_path(first: Sequence[Path], last: Sequence[Path]) -> Iterator[None]:
     before, loaded = [*sys.path], set(sys.modules)
     ours = [str(folder) for folder in first]
     later = [str(folder) for folder in last]
+    users = [entry for entry in before if entry not in _added]
     standard = [entry for entry in before if entry in _STANDARD or _is_part_of_standard(entry)]
-    others = [entry for entry in before if entry not in {*standard, *ours, *_added}]
-    inside = [*standard, *dict.fromkeys([*ours, *others, *later, *_added])]
+    inside = dict.fromkeys([*standard, *ours, *users, *later, *_added])
     sys.path[:] = inside
     importlib.invalidate_caches()
     try:
@@ -197,16 +197,16 @@ def _search_path(first: Sequence[Path], last: Sequence[Path]) -> Iterator[None]:
     finally:
         _imported.update(sys.modules.keys() - loaded)
         added = [entry for entry in sys.path if entry not in inside]  # by the user's code
-        users = [entry for entry in before if entry not in _added]
-        mine = [entry for entry in [*ours, *later, *_added] if entry not in users]
-        _added[:] = dict.fromkeys(mine)
+        mine = dict.fromkeys([*ours, *later, *_added])
+        for entry in users:
+            mine.pop(entry, None)
+        _added.clear()
+        _added.update(mine)
         sys.path[:] = [*added, *users, *_added]
 
 
 def _is_part_of_standard(entry: str) -> bool:
-    return Path(entry).name == "lib-dynload" or (
-        entry.endswith(".zip") and not Path(entry).exists()
-    )
+    return entry.endswith("/lib-dynload") or (entry.endswith(".zip") and not Path(entry).exists())
 
 
 def _is_taken(name: str, root: Path) -> bool:
@@ -223,13 +223,10 @@ def _is_taken(name: str, root: Path) -> bool:
 
 def _forget_others(entries: Sequence[Path]) -> None:
     """Forget the modules of other folders that these folders have modules of the same name as."""
-    names = {name.partition(".")[0] for name in _imported & sys.modules.keys()}
-    for top in names:
-        candidates = [entry / f"{top}.py" for entry in entries]
-        candidates += [entry / top for entry in entries]
-        is_here = any(path.exists() for path in candidates)
+    here = {path.name.removesuffix(".py") for entry in entries for path in entry.iterdir()}
+    for top in here & {name.partition(".")[0] for name in _imported & sys.modules.keys()}:
         family = _family(top).items()
-        if is_here and any(_is_elsewhere(name, module, entries) for name, module in family):
+        if any(_is_elsewhere(name, module, entries) for name, module in family):
             _forget(top)
 
 
