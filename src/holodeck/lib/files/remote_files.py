@@ -24,7 +24,6 @@ from holodeck.lib.llm.http_connection import (
     ProxyRefused,
     Server,
     basic_credentials,
-    proxy_header,
 )
 from holodeck.lib.llm.http_parser import MalformedHttp, Response, TooLarge
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, parse_retry_after, retry
@@ -368,9 +367,5 @@ def _kind_if_not_public(address: Address) -> str | None:
 
 
 def _encode(server: Server, headers: dict[str, str]) -> bytes:
-    lines = [f"GET {server.target} HTTP/1.1", f"Host: {server.authority}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    head = "\r\n".join([*lines, "Connection: close", ""])
-    if server.proxy is not None and not server.is_secure:
-        head += proxy_header(server.proxy)
-    return f"{head}\r\n".encode("latin-1")
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"{server.begin_request('GET')}{lines}Connection: close\r\n\r\n".encode("latin-1")

@@ -29,7 +29,7 @@ from holodeck.lib.knowledge.documents import (
     sections_of,
 )
 from holodeck.lib.knowledge.objects import StoredObject
-from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.support.text import did_you_mean_or_list, to_text
 from holodeck.models.tools.knowledge import KnowledgeTool, VectorstoreTool
 
 MOST_RECORDS = 200_000
@@ -78,10 +78,10 @@ def record_documents(text: str, name: str, config: VectorstoreTool) -> list[Docu
 
 def _document(record: Record, name: str, config: VectorstoreTool) -> Document:
     prefix = config.record_prefix or ""
-    key = _text(_field(record, config.id_field or "", prefix))
+    key = _text_of(record, config.id_field or "", prefix)
     if not key.strip():
         raise ValueError(f"{record.place}: the {config.id_field} is empty")
-    texts = [_text(_field(record, field, prefix)) for field in config.vector_fields]
+    texts = [_text_of(record, field, prefix) for field in config.vector_fields]
     text = config.field_separator.join(filter(None, texts))
     metadata = _metadata(record, config, prefix)
     sections = [Section(text)] if text.strip() else []
@@ -108,10 +108,9 @@ def _field(record: Record, name: str, prefix: str) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _text_of(record: Record, name: str, prefix: str) -> str:
+    value = _field(record, name, prefix)
+    return "" if value is None else to_text(value)
 
 
 def _records(text: str, suffix: str, config: VectorstoreTool) -> Iterator[Record]:

@@ -13,7 +13,7 @@ from holodeck.lib.llm.errors import (
     no_connection_message,
     unreachable_reason,
 )
-from holodeck.lib.llm.http_connection import Connection, ConnectionPool, Server, proxy_header
+from holodeck.lib.llm.http_connection import Connection, ConnectionPool, Server
 from holodeck.lib.llm.http_parser import Decoder, MalformedHttp, Response, ResponseReader, TooLarge
 from holodeck.lib.support.text import one_line
 
@@ -120,12 +120,10 @@ class HttpClient:
 
 def _request_head(server: Server, headers: Mapping[str, str]) -> bytes:
     """Return the request line and the headers that all requests have in common."""
-    defaults = {"Host": server.authority, "Content-Type": "application/json"}
-    defaults |= {"Accept-Encoding": "identity", "User-Agent": "holodeck", **headers}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in defaults.items())
-    if server.proxy is not None and not server.is_secure:
-        lines += proxy_header(server.proxy)
-    return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
+    defaults = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    shared = {**defaults, "User-Agent": "holodeck", **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in shared.items())
+    return f"{server.begin_request('POST')}{lines}".encode()
 
 
 def connection_error(error: OSError, server: Server) -> RequestError:

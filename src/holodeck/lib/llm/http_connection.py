@@ -78,6 +78,13 @@ class Server:
         path += f"?{self.parts.query}" if self.parts.query else ""
         return f"http://{self.authority}{path}" if self.proxy and not self.is_secure else path
 
+    def begin_request(self, method: str) -> str:
+        """Return the first lines of a request, with the credentials for a plain proxy."""
+        lines = f"{method} {self.target} HTTP/1.1\r\nHost: {self.authority}\r\n"
+        if self.proxy is not None and not self.is_secure:
+            lines += proxy_header(self.proxy)
+        return lines
+
 
 class Connection(asyncio.BufferedProtocol):
     """One connection, for one request after the other.

@@ -10,7 +10,7 @@ from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.observability import names
 from holodeck.lib.spans.store import SpanCollector
 from holodeck.lib.support.text import one_line
-from holodeck.lib.tap.exchange import TappedResponse, error_response, header
+from holodeck.lib.tap.exchange import TappedResponse, error_response, header, whole_response
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class OtlpReceiver:
                 self.problem = one_line(str(error), 200)
                 yield error_response(400, "bad_request", self.problem)
                 return
-        yield _accepted(kind)
+        is_json = kind == JSON
+        yield whole_response(200, JSON if is_json else PROTOBUF, b"{}" if is_json else b"")
 
     def _take(self, request: ReceivedRequest, kind: str) -> None:
         if kind not in {PROTOBUF, JSON}:
@@ -101,20 +102,6 @@ async def close_receiver(receiver: OtlpReceiver) -> None:
     for port in [port for port, other in _by_port.items() if other is receiver]:
         del _by_port[port]
     await receiver.server.close()
-
-
-def _accepted(kind: str) -> TappedResponse:
-    """Return an empty response of the kind of the request."""
-    content = b"{}" if kind == JSON else b""
-
-    async def body() -> AsyncIterator[bytes]:
-        yield content
-
-    headers = [
-        (b"content-type", (JSON if kind == JSON else PROTOBUF).encode()),
-        (b"content-length", str(len(content)).encode()),
-    ]
-    return TappedResponse(200, headers, body())
 
 
 PROTOBUF = "application/x-protobuf"

@@ -59,6 +59,11 @@ def load_json(text: str | bytes | bytearray) -> Any:
     return json.loads(text, object_pairs_hook=unique_keys)
 
 
+def to_text(value: Any) -> str:
+    """Return a text as it is, and another value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of these keys and values, for `object_pairs_hook`. Raises DuplicateKey."""
     mapping = dict(pairs)

@@ -144,9 +144,13 @@ def header(headers: Headers, name: bytes) -> str | None:
 
 def error_response(status: int, code: str, message: str) -> TappedResponse:
     """Return a response of the tap itself."""
-    content = error_content(code, message)
+    return whole_response(status, "application/json", error_content(code, message))
+
+
+def whole_response(status: int, content_type: str, content: bytes) -> TappedResponse:
+    """Return a response whose body is known."""
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", content_type.encode()),
         (b"content-length", str(len(content)).encode()),
     ]
 

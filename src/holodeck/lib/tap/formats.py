@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.support.text import to_text
 from holodeck.models.token_usage import TokenUsage
 
 JsonObject = Mapping[str, Any]
@@ -68,7 +69,7 @@ class _CallInParts:
         given = function.get("input" if custom else "arguments")
         self.id = self.id or _text(part, "id")
         self.name = self.name or _text(function, "name")
-        self.arguments += "" if given is None else _json(given)
+        self.arguments += "" if given is None else to_text(given)
         self.is_custom |= custom is not None
 
     @property
@@ -152,7 +153,7 @@ class OpenAIResponse(Reader):
         given = item.get("arguments")
         if given is None:  # a tool of the provider: each has fields of its own
             given = {key: value for key, value in item.items() if key not in _FIELDS_OF_ALL_ITEMS}
-        self.calls.append(RawToolCall(call_id, name, _json(given)))
+        self.calls.append(RawToolCall(call_id, name, to_text(given)))
         if kind == "mcp_call" and (item.get("output") or item.get("error")):
             problem = item.get("error")
             result = problem or item.get("output")
@@ -170,7 +171,7 @@ class AnthropicMessage(Reader):
 
     def read_document(self, document: JsonObject) -> None:
         for block in _objects(document, "content"):
-            self._add_block(block, _json(block.get("input") or {}))
+            self._add_block(block, to_text(block.get("input") or {}))
         self.usage = _anthropic_usage(document.get("usage"))
         self.has_all_calls = True
 
@@ -188,7 +189,7 @@ class AnthropicMessage(Reader):
                 known = {key: count for key, count in usage.items() if count is not None}
                 self.usage = _anthropic_usage({**self._prompt, **known})
                 for block, pieces in blocks.values():
-                    self._add_block(block, "".join(pieces) or _json(block.get("input") or {}))
+                    self._add_block(block, "".join(pieces) or to_text(block.get("input") or {}))
                 blocks.clear()
                 self.has_all_calls = True
             case "error":
@@ -215,7 +216,7 @@ class OllamaChat(Reader):
             raise UnreadableBody("its stream holds an error")
         for call in _objects(event.get("message") or {}, "tool_calls"):
             function = call.get("function") or {}
-            arguments = _json(function.get("arguments") or {})
+            arguments = to_text(function.get("arguments") or {})
             self.calls.append(RawToolCall(_text(call, "id"), _text(function, "name"), arguments))
         if event.get("done"):
             self.usage = _usage(event, "prompt_eval_count", "eval_count")
@@ -273,11 +274,6 @@ def _content(content: Any) -> Any:
         if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
             return "".join(map(str, texts))
     return content
-
-
-def _json(given: Any) -> str:
-    """Return a value as JSON, unless it is JSON already."""
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
 def _usage(usage: Any, prompt: str, completion: str) -> TokenUsage | None:

@@ -16,7 +16,6 @@ from holodeck.lib.llm.http_connection import (
     ConnectionPool,
     Server,
     basic_credentials,
-    proxy_header,
 )
 from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.support.text import one_line
@@ -89,10 +88,8 @@ class Forwarder:
 def _encode(request: Request, server: Server) -> bytes:
     """Return the request as it is sent; credentials in the URL go before those of the agent."""
     credentials = basic_credentials(server.parts)
-    head = f"{request.method} {server.target} HTTP/1.1\r\nHost: {server.authority}\r\n"
+    head = server.begin_request(request.method)
     head += f"Authorization: {credentials}\r\n" if credentials else ""
-    if server.proxy is not None and not server.is_secure:
-        head += proxy_header(server.proxy)
     headers = _headers(request, leaves_authorization_out=credentials is not None)
     lines = b"".join(b"%b: %b\r\n" % line for line in headers)
     return b"".join((_bytes(head), lines, b"\r\n", request.body))

@@ -14,7 +14,7 @@ import pydantic_core
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.text import message_of
+from holodeck.lib.support.text import message_of, to_text
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.results.outcome import ModelCost, RaisedError
 from holodeck.models.token_usage import UsageMeter
@@ -228,7 +228,7 @@ def _failure(error: BaseException) -> _Failure:
 def _value_and_text(value: Any) -> tuple[Any, str]:
     """Return a value as JSON holds it, and as text; both limited in size."""
     plain = to_json_value(value)
-    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    text = to_text(plain)
     short = _shorten(text)
     return (plain, text) if short == text else (short, short)
 

@@ -1,6 +1,5 @@
 """Prompt tools: a template is filled with the arguments, and a model answers it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.judging.judge import Judges, validate_against_schema
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, to_text
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.models.results.outcome import ModelCost
@@ -60,11 +59,7 @@ class PromptTemplate:
 
     def fill(self, values: Mapping[str, Any]) -> str:
         """Return the prompt with these values; placeholders in values stay as they are."""
-        return PLACEHOLDER.sub(lambda match: _as_text(values[match[1]]), self.text)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return PLACEHOLDER.sub(lambda match: to_text(values[match[1]]), self.text)
 
 
 def prompt_schema(config: PromptTool) -> dict[str, Any]:
