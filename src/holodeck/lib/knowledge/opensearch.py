@@ -5,11 +5,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from holodeck.errors import MissingExtra, VectorStoreError
-from holodeck.lib.knowledge.stores.base import digest, explain_connection, host_of
+from holodeck.errors import MissingExtra
+from holodeck.lib.knowledge.stores import base
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.text import describe
 from holodeck.models.tools.knowledge import KeywordIndexConfig
 
 
@@ -31,9 +30,11 @@ class OpenSearchIndex:
             raise MissingExtra("opensearch", "keyword index opensearch") from error
 
         endpoint = config.endpoint or ""
-        self._address = host_of(endpoint, 443 if endpoint.startswith("https") else 9200)
+        address = base.host_of(endpoint, 443 if endpoint.startswith("https") else 9200)
+        self._store = f"keyword index opensearch at {address}"
         self._owner, self._name = owner, config.index_name or ""
-        self._credentials = "password" if config.api_key is None else "api_key"
+        credentials = "password" if config.api_key is None else "api_key"
+        self._explain = lambda error: base.explain_connection(error, credentials)
         secrets = (config.password, config.api_key)
         password, key = (secret.get_secret_value() if secret else "" for secret in secrets)
         self._redactor = Redactor(filter(None, (password, key)))
@@ -65,7 +66,7 @@ class OpenSearchIndex:
     def _build(self, texts: Sequence[str]) -> None:
         from opensearchpy import NotFoundError, helpers
 
-        state, indices = {"owner": self._owner, "texts": digest(*texts)}, self._client.indices
+        state, indices = {"owner": self._owner, "texts": base.digest(*texts)}, self._client.indices
         with suppress(NotFoundError):
             # for an alias, it is the mapping of its index
             for mapping in indices.get_mapping(index=self._name).values():
@@ -74,7 +75,7 @@ class OpenSearchIndex:
                     return
                 if known.get("owner") != self._owner:
                     problem = f"the index {self._name!r} is of another tool or program"
-                    raise VectorStoreError(f"{problem}; write another 'index_name'")
+                    raise base.StoreProblem(f"{problem}; write another 'index_name'")
                 indices.delete(index=self._name)
         fields = {"text": {"type": "text"}, "position": {"type": "integer"}}
         unfinished = {"_meta": {"holodeck": {"owner": self._owner}}, "properties": fields}
@@ -86,9 +87,5 @@ class OpenSearchIndex:
         indices.put_mapping(index=self._name, body={"_meta": {"holodeck": state}})
 
     async def _run(self, call: Callable[[], Any]) -> Any:
-        try:
+        async with base.store_errors(self._store, self._redactor, None, self._explain):
             return await run_in_thread(call, "holodeck-keyword-index")
-        except Exception as error:
-            problem = explain_connection(error, self._credentials) or describe(error)
-            message = f"keyword index opensearch at {self._address}: {problem}"
-            raise VectorStoreError(self._redactor.redact(message)) from error

@@ -4,17 +4,20 @@ import hashlib
 import re
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from asyncio import timeout
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from holodeck.errors import ConfigError
+from holodeck.errors import ConfigError, HoloDeckError, VectorStoreError
 from holodeck.lib.llm.errors import error_chain
+from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import written_path
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import describe, one_line
 from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig
 
 if TYPE_CHECKING:
@@ -416,3 +419,34 @@ def explain_connection(error: Exception, *keys: str) -> str | None:
             reason = one_line(str(cause), 300)
             return f"the server cannot be reached ({reason}); start it, or change the address"
     return None
+
+
+@asynccontextmanager
+async def store_errors(
+    store: str,
+    redactor: Redactor,
+    limit_s: float | None,
+    explain: Callable[[Exception], str | None] = describe,
+) -> AsyncIterator[None]:
+    """Limit the time of the block, and raise VectorStoreError without secrets for what it raises.
+
+    Args:
+        store: The product and its address, for messages.
+        redactor: Knows the secrets.
+        limit_s: Seconds that the block may take; None for no limit of its own.
+        explain: Returns what is wrong and what to change; None if it does not know the error.
+    """
+    scope = timeout(limit_s)
+    try:
+        async with scope:
+            yield
+    except HoloDeckError:
+        raise
+    except Exception as error:
+        if limit_s is not None and scope.expired():
+            problem = no_answer(limit_s)
+        elif isinstance(error, StoreProblem):
+            problem = str(error)
+        else:
+            problem = explain(error) or describe(error)
+        raise VectorStoreError(redactor.redact(f"{store}: {problem}")) from error

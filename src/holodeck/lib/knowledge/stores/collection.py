@@ -3,13 +3,12 @@
 import json
 import logging
 import threading
-from asyncio import timeout
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from holodeck.errors import ConfigError, HoloDeckError, VectorStoreError
+from holodeck.errors import ConfigError, VectorStoreError
 from holodeck.lib.knowledge.stores.base import (
     Chunk,
     Hit,
@@ -23,6 +22,7 @@ from holodeck.lib.knowledge.stores.base import (
     no_answer,
     normalise,
     settings_of,
+    store_errors,
 )
 from holodeck.lib.knowledge.stores.connectors import CONNECTORS
 from holodeck.lib.knowledge.stores.semantic_kernel_store import SemanticKernelAdapter
@@ -84,16 +84,8 @@ class NamedStore:
 
     async def _call(self, method: Callable[..., Awaitable[T]], *values: Any, **named: Any) -> T:
         """Return what a method returns. Raises VectorStoreError."""
-        scope = timeout(self._limit_s)
-        try:
-            async with scope:
-                return await method(*values, **named)
-        except HoloDeckError:
-            raise
-        except Exception as error:
-            problem = no_answer(self._limit_s) if scope.expired() else describe(error)
-            message = self._redactor.redact(f"vector store {self._provider}: {problem}")
-            raise VectorStoreError(message) from error
+        async with store_errors(f"vector store {self._provider}", self._redactor, self._limit_s):
+            return await method(*values, **named)
 
 
 _CHUNKS_PER_REQUEST = 500
@@ -208,29 +200,16 @@ class Collection:
             with self._lock:
                 return call()
 
-        seconds = self._limit if limit is None else limit
-        scope = timeout(seconds)
-        try:
-            async with scope:
-                return await run_in_thread(work, "holodeck-vector-store")
-        except HoloDeckError:
-            raise
-        except Exception as error:
-            raise self._error(error, seconds if scope.expired() else None) from error
-
-    def _error(self, error: Exception, exceeded: float | None) -> VectorStoreError:
-        """Return the error with the store's name and address, without secrets."""
-        if exceeded is not None:
-            problem = no_answer(exceeded)
-        elif isinstance(error, TimeoutError):  # of the client
-            problem = no_answer(self._limit)
-        elif isinstance(error, StoreProblem):
-            problem = str(error)
-        else:
-            problem = self._adapter.explain(error) or describe(error)
         address = self._adapter.address
-        store = f"{self._provider} at {address}" if address else self._provider
-        return VectorStoreError(self._redactor.redact(f"vector store {store}: {problem}"))
+        store = f"vector store {self._provider}" + (f" at {address}" if address else "")
+        seconds = self._limit if limit is None else limit
+        async with store_errors(store, self._redactor, seconds, self._explain):
+            return await run_in_thread(work, "holodeck-vector-store")
+
+    def _explain(self, error: Exception) -> str | None:
+        if isinstance(error, TimeoutError):  # of the client
+            return no_answer(self._limit)
+        return self._adapter.explain(error)
 
 
 def _row(document: str, position: int, chunk: Chunk) -> StoredChunk:
