@@ -32,7 +32,7 @@ from holodeck.lib.tools.base import (
     ToolImage,
 )
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
-from holodeck.models.cases.messages import Message, MessageWithImages
+from holodeck.models.cases.messages import Message, MessageWithImages, tool_calls_in, tool_name
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -300,8 +300,7 @@ def _user_message(message: str) -> Message:
 
 def _calls_in(messages: Sequence[Message]) -> Counter[str]:
     """Return how often each tool was called in a conversation."""
-    calls = [call for message in messages for call in message.get("tool_calls") or ()]
-    return Counter(call["function"]["name"] for call in calls)
+    return Counter(tool_name(call) for message in messages for call in tool_calls_in(message))
 
 
 def _tool_definition(tool: Tool) -> dict[str, Any]:

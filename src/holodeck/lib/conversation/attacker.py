@@ -15,7 +15,7 @@ from holodeck.lib.conversation.attack_strategies import (
     RedTeamStrategy,
     looks_encoded,
 )
-from holodeck.lib.conversation.messages import AgentRole, text_of, tool_calls_in, transcript_of
+from holodeck.lib.conversation.messages import AgentRole, transcript_of
 from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, ScenarioUsageError
@@ -23,7 +23,7 @@ from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
 from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import Message, text_of, tool_calls_in
 
 _REFUSAL = re.compile(
     r"\b(?:i|we)\s(?:(?:cannot|can't|can\snot)\b(?!\s(?:emphasi[sz]e|stress|recommend|thank)\b)"

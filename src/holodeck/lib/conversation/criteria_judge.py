@@ -11,7 +11,6 @@ from holodeck.lib.conversation.messages import (
     TRANSCRIPT_LIMIT,
     AgentRole,
     find_passages,
-    images_in,
     indent,
     paragraphs_of,
     shorten_lines,
@@ -28,7 +27,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.spans.evidence import SpanEvidence, evidence_of, mentions_spans
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import Message, images_in
 
 MAX_SEARCHES = 3
 MAX_ERROR = 120

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import SilentUser
-from holodeck.lib.conversation.types import Participant, ScenarioResult, ScenarioUsageError
+from holodeck.lib.conversation.types import BY_HAND, Participant, ScenarioResult, ScenarioUsageError
 from holodeck.lib.llm.limiter import pause_time_limits
 from holodeck.lib.ui.conversation import (
     Entry,
@@ -26,8 +26,6 @@ COMMANDS = (
     "/judge (the verdict now), /pass [reason], /fail [reason], /quit; write //… for a text that"
     " begins with /"
 )
-BY_HAND = "by_hand"
-"""The reason code of a case that a person ended."""
 _QUIT = "the person debugging it has quit"
 _POLL_S = 0.1
 _debugged: ContextVar[str | None] = ContextVar("holodeck_debugged_case", default=None)

@@ -14,12 +14,17 @@ from holodeck.lib.conversation.events import (
     RunFinished,
     RunStarted,
 )
-from holodeck.lib.conversation.messages import text_of, tool_arguments, tool_calls_in, tool_name
 from holodeck.lib.conversation.types import CriterionStatus
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.ui.conversation import Entry, show_entries
 from holodeck.lib.ui.terminal import ANSIColors
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import (
+    Message,
+    text_of,
+    tool_arguments,
+    tool_calls_in,
+    tool_name,
+)
 
 NAMES = {"user": "User", "assistant": "Agent", "system": "System", "developer": "System"}
 COLOURS = {"user": ANSIColors.GREEN, "assistant": ANSIColors.CYAN}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.conversation.messages import AgentRole, indent, shorten_lines, text_of
+from holodeck.lib.conversation.messages import AgentRole, indent, shorten_lines
 from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
@@ -13,7 +13,7 @@ from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
 from holodeck.lib.support.text import replace_surrogates
 from holodeck.lib.ui.activity import activity
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import Message, text_of
 
 ATTEMPTS = 2
 TRANSCRIPT_LIMIT = 12_000

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.conversation.messages import AgentRole, deep_copy, tool_calls_in, transcript_of
-from holodeck.lib.conversation.messages import tool_name as name_of
+from holodeck.lib.conversation.messages import AgentRole, deep_copy, transcript_of
 from holodeck.lib.conversation.state_views import (
     ToolCall,
     ToolCalls,
@@ -26,7 +25,8 @@ from holodeck.lib.conversation.state_views import (
 )
 from holodeck.lib.spans.evidence import reason_for_no_spans
 from holodeck.lib.spans.store import SpanStore, is_ours
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import Message, tool_calls_in
+from holodeck.models.cases.messages import tool_name as name_of
 from holodeck.models.results.evidence import unknown_reason
 
 if TYPE_CHECKING:

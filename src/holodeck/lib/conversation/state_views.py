@@ -7,13 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from holodeck.lib.conversation.messages import (
-    deep_copy,
-    text_of,
-    tool_arguments,
-    tool_calls_in,
-    tool_name,
-)
+from holodeck.lib.conversation.messages import deep_copy
 from holodeck.lib.observability import names
 from holodeck.lib.spans.store import (
     ROLE,
@@ -23,7 +17,13 @@ from holodeck.lib.spans.store import (
     sort_spans,
     trace_id,
 )
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import (
+    Message,
+    text_of,
+    tool_arguments,
+    tool_calls_in,
+    tool_name,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

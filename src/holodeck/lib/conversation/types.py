@@ -22,6 +22,10 @@ else:
     ScenarioState = Any
 
 
+BY_HAND = "by_hand"
+"""The reason code of a case that a person ended."""
+
+
 class ScenarioUsageError(ConfigError, ValueError):
     """A mistake in a case, a script or an adapter."""
 

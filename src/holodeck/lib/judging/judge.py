@@ -37,7 +37,7 @@ from holodeck.lib.support.environment import cache_dir, hub_url, offline, proxy_
 from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.ui.live import DownloadProgress
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import Message, text_of
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.token_usage import TokenUsage, UsageMeter
@@ -84,15 +84,7 @@ def keep_judge_prompts() -> Iterator[list[str]]:
 
 
 def _prompt_text(request: ChatRequest) -> str:
-    """Return the text of all messages; other parts, such as images, appear as `[image_url]`."""
-    messages = []
-    for message in request.messages:
-        content = message["content"]
-        if isinstance(content, list):
-            parts = (part.get("text") or f"[{part.get('type')}]" for part in content)
-            content = "\n".join(parts)
-        messages.append(f"{message['role']}:\n{content}")
-    text = "\n\n".join(messages)
+    text = "\n\n".join(f"{message['role']}:\n{text_of(message)}" for message in request.messages)
     return text if len(text) <= MAX_PROMPT else f"{text[:MAX_PROMPT]}… ({len(text)} characters)"
 
 

@@ -10,16 +10,19 @@ from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Method, capabilities_of
 from holodeck.lib.backends.parsing import parse_arguments
-from holodeck.lib.conversation.messages import (
+from holodeck.lib.evaluators.base import Observation, Turn
+from holodeck.lib.evaluators.inputs import exchanges_in
+from holodeck.models.agent import Agent
+from holodeck.models.cases.messages import (
+    EarlierMessage,
+    Image,
+    Message,
     text_of,
+    to_messages,
     tool_arguments,
     tool_calls_in,
     tool_name,
 )
-from holodeck.lib.evaluators.base import Observation, Turn
-from holodeck.lib.evaluators.inputs import exchanges_in
-from holodeck.models.agent import Agent
-from holodeck.models.cases.messages import EarlierMessage, Image, Message, to_messages
 from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 

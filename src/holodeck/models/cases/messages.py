@@ -2,12 +2,14 @@
 
 import base64
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required, TypedDict, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from holodeck.lib.support.text import one_line
 from holodeck.models.base import Json, Model, NonBlank, ReadPath
 
 
@@ -36,8 +38,77 @@ class Message(TypedDict, total=False):
     """Whether the message is from before the conversation."""
 
 
+def text_of(message: Message) -> str:
+    """Return the text of a message or of its refusal; other parts appear as `[type: what]`."""
+    content = message.get("content")
+    if content is None:
+        refusal = message.get("refusal")
+        return refusal if isinstance(refusal, str) else ""
+    if isinstance(content, list):
+        return "\n".join(map(_part_text, content))
+    return content if isinstance(content, str) else str(content)
+
+
+def images_in(message: Message) -> list[dict[str, Any]]:
+    """Return the images of a message, as OpenAI's API takes them."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == "image_url"]
+
+
+def _part_text(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        return str(part)
+    text = part.get("text")
+    if isinstance(text, str):
+        return text
+    kind = str(part.get("type", "part"))
+    about = _media_in(part.get(kind)) if kind in _MEDIA else ""
+    return f"[{kind}: {about}]" if about else f"[{kind}]"
+
+
+def _media_in(value: Any) -> str:
+    """Return the name, kind and size or the address of an image, a file or a sound."""
+    fields = value if isinstance(value, Mapping) else {"url": value}
+    known = [fields.get("filename"), fields.get("format")]
+    source = fields.get("url") or fields.get("file_data") or fields.get("data")
+    if isinstance(source, str):
+        data = _DATA_URL.match(source)
+        is_address = data is None and _ADDRESS.match(source) is not None
+        kilobytes = max(1, round(len(source.rpartition(",")[2]) * 3 / 4 / 1000))
+        known += [source] if is_address else [data and data["type"], f"{kilobytes} kB"]
+    known += [fields.get("file_id")]
+    return ", ".join(one_line(text, _MAX_NAME) for text in known if isinstance(text, str) and text)
+
+
+def tool_calls_in(message: Message) -> Iterator[dict[str, Any]]:
+    """Yield the tool calls of a message, and last its `function_call` of the older format."""
+    for call in message.get("tool_calls") or []:
+        if isinstance(call, dict):
+            yield call
+    if isinstance(message.get("function_call"), dict):
+        yield {"type": "function", "function": message["function_call"]}
+
+
+def tool_name(call: Mapping[str, Any]) -> str:
+    """Return the name of the tool that is called."""
+    function = call.get("function")
+    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
+
+
+def tool_arguments(call: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as text; usually JSON that the model wrote."""
+    function = call.get("function")
+    arguments = function.get("arguments", "") if isinstance(function, Mapping) else ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
 InstructionRole = Literal["system", "developer"]
 """Roles of instructions, which belong in the agent.yaml."""
+_MAX_NAME = 100
+_ADDRESS = re.compile(r"(?!data:)\w+:")
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?")
+_MEDIA = ("image_url", "input_audio", "file")
 _ABOUT_ANSWERS = ("refusal", "annotations", "audio", "function_call")
 """Keys that some libraries write into every response, nearly always without a value."""
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holodeck import scenario
-from holodeck.lib.conversation.messages import text_of
+from holodeck.models.cases.messages import text_of
 from support.participants import a_user, an_agent
 
 DATA = "QUJD" * 1000

@@ -12,14 +12,19 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatStrategy
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.debugger import BY_HAND
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import SilentUser
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.script_run import judge as final_judgement
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
-from holodeck.lib.conversation.types import AgentInput, EndConversation, Participant, ScenarioResult
+from holodeck.lib.conversation.types import (
+    BY_HAND,
+    AgentInput,
+    EndConversation,
+    Participant,
+    ScenarioResult,
+)
 from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.support.text import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn

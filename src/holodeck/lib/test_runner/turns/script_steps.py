@@ -11,7 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script_run as script
-from holodeck.lib.conversation.messages import AgentRole, text_of
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import SilentUser
 from holodeck.lib.conversation.script_run import (
     ScriptRun,
@@ -41,7 +41,7 @@ from holodeck.lib.test_runner.messages import (
 from holodeck.lib.test_runner.options import OnConversation
 from holodeck.models.cases.conversation import StepModel, step_kind, step_value
 from holodeck.models.cases.expectations import Expectations
-from holodeck.models.cases.messages import Message
+from holodeck.models.cases.messages import Message, text_of
 from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn
 from holodeck.models.test_result import Outcome
 
