@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from holodeck.models.base import (
-    Model,
-)
+from holodeck.models.base import BuiltWhenUsed, Model
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics import azure, judge
 from holodeck.models.metrics.base import MetricSettings, metric_class, metric_classes
@@ -41,7 +39,13 @@ if TYPE_CHECKING:
     Metric = MetricSettings
 else:
     Metric = Annotated[
-        reduce(operator.or_, (Annotated[model, Tag(model.tag())] for model in metric_classes())),
+        reduce(
+            operator.or_,
+            (
+                Annotated[model, BuiltWhenUsed(model), Tag(model.tag())]
+                for model in metric_classes()
+            ),
+        ),
         Discriminator(_tag_of),
     ]
 

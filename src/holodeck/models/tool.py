@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from holodeck.lib.support.text import did_you_mean
-from holodeck.models.base import Json, NonBlank, ReadPath, Seconds, ServerAddress
+from holodeck.models.base import BuiltWhenUsed, Json, NonBlank, ReadPath, Seconds, ServerAddress
 from holodeck.models.llm import LLMProvider
 from holodeck.models.tools.config import ToolConfig, ToolName
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, VectorstoreTool
@@ -248,11 +248,15 @@ def _class_name(value: Any) -> str | None:
 
 
 ToolUnion = Annotated[
-    Annotated[FunctionTool, Tag("FunctionTool")]
-    | Annotated[McpTool, Tag("McpTool")]
-    | Annotated[PromptTool, Tag("PromptTool")]
-    | Annotated[VectorstoreTool, Tag("VectorstoreTool")]
-    | Annotated[HierarchicalDocumentTool, Tag("HierarchicalDocumentTool")],
+    Annotated[FunctionTool, BuiltWhenUsed(FunctionTool), Tag("FunctionTool")]
+    | Annotated[McpTool, BuiltWhenUsed(McpTool), Tag("McpTool")]
+    | Annotated[PromptTool, BuiltWhenUsed(PromptTool), Tag("PromptTool")]
+    | Annotated[VectorstoreTool, BuiltWhenUsed(VectorstoreTool), Tag("VectorstoreTool")]
+    | Annotated[
+        HierarchicalDocumentTool,
+        BuiltWhenUsed(HierarchicalDocumentTool),
+        Tag("HierarchicalDocumentTool"),
+    ],
     Discriminator(_class_name),
     BeforeValidator(_check_type),
 ]
