@@ -14,9 +14,9 @@ from typing import Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.compare.run_comparison import ComparedRun, case_name
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.records.record import CaseKey, case_keys, checks_of
+from holodeck.models.records.record import CaseKey, checks_of
 from holodeck.models.results.outcome import DECIDED, Outcome
-from holodeck.models.test_result import TestReport, TestResult
+from holodeck.models.test_result import TestResult
 
 DEFAULT_CONFIRM = 3
 _MAX_NAMES = 300
@@ -98,21 +98,19 @@ def _time(side: ComparedRun) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def failures_of(base: ComparedRun, report: TestReport) -> Failures:
+def failures_of(base: ComparedRun, now: ComparedRun) -> Failures:
     """Return the cases that fail, by what the baseline says of them.
 
     Only a case that is known to have failed is excused. A renamed case is new, and a case that
     ended in an error in the baseline has no verdict there.
     """
-    before = dict(zip(base.keys, base.report.results, strict=True))
     suspects: list[Suspect] = []
     known: list[str] = []
     new: list[str] = []
-    keys = case_keys(report.results)
-    for index, (key, result) in enumerate(zip(keys, report.results, strict=True)):
+    for index, (key, result) in enumerate(now.results.items()):
         if result.outcome is not Outcome.FAILED:
             continue
-        name, blessed = case_name(result), before.get(key)
+        name, blessed = case_name(result), base.results.get(key)
         passed, ran = (base.history or {}).get(key, (0, 0))
         if blessed is None or not (ran or blessed.outcome in DECIDED):
             new.append(name)
@@ -156,18 +154,18 @@ def describe_gate(
     yield from _list_cases(failures.new, "a new case fails", "{} new cases fail")
     text = "{} failed in the baseline, too"
     yield from _list_cases(failures.known, text.format("a case"), text.format("{} cases"))
-    yield from _other_changes(base, report)
+    yield from _other_changes(base, now)
     yield from _weaker_checks(base, now)
 
 
-def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
+def _other_changes(base: ComparedRun, now: ComparedRun) -> Iterator[str]:
     """Yield which cases pass that did not before, which are new, and which vanished."""
-    before = dict(zip(base.keys, base.report.results, strict=True))
-    after = dict(zip(case_keys(report.results), report.results, strict=True))
+    before, after = base.results, now.results
     passing = {key: result for key, result in after.items() if result.outcome is Outcome.PASSED}
     fixed = [key for key in passing if key in before and before[key].outcome is Outcome.FAILED]
     new = [key for key in passing if key not in before]
-    vanished = [] if report.selection is not None else [key for key in before if key not in after]
+    is_part = now.report.selection is not None
+    vanished = [] if is_part else [key for key in before if key not in after]
     lost = [key for key in vanished if before[key].passed]
     others = [key for key in vanished if not before[key].passed]
     skipped = [
@@ -189,9 +187,7 @@ def _other_changes(base: ComparedRun, report: TestReport) -> Iterator[str]:
 def _weaker_checks(base: ComparedRun, now: ComparedRun) -> Iterator[str]:
     """Yield which cases pass that were written otherwise when the baseline was made."""
     passing = {
-        key: result
-        for key, result in zip(case_keys(now.report.results), now.report.results, strict=True)
-        if result.outcome is Outcome.PASSED
+        key: result for key, result in now.results.items() if result.outcome is Outcome.PASSED
     }
     named: set[CaseKey] = set()
     for key, result in passing.items():

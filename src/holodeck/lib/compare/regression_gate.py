@@ -14,6 +14,7 @@ from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.lib.ui.live import echo
 from holodeck.models.records.record import case_keys
+from holodeck.models.results.origin import RunOrigin
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport
 
@@ -91,13 +92,13 @@ class RegressionGate:
 
     def _compare(self, report: TestReport, code: ExitCode) -> tuple[ExitCode, list[str]]:
         """Return the exit code, for which cases that failed before or are flaky do not count."""
-        failures = failures_of(self._base, report)
+        present = self._present(report)
+        failures = failures_of(self._base, present)
         further = self._run_again(failures.suspects)
         decisions = [
             decide(suspect, [run.results[at] for run in further.reports], self._options.confirm)
             for at, suspect in enumerate(failures.suspects)
         ]
-        present = self._present(report)
         lines = [*describe_gate(self._base, present, failures, decisions), *further.notes()]
         is_clear = not failures.new and all(decision.state == "flaky" for decision in decisions)
         is_unchecked = any(result.outcome is Outcome.UNCHECKED for result in report.results)
@@ -110,9 +111,10 @@ class RegressionGate:
     def _present(self, report: TestReport) -> ComparedRun:
         """Return the run with hashes of what is written about its cases and metrics."""
         fingerprint = fingerprint_of(self._tested.agent)
+        report = report.model_copy(update={"origin": RunOrigin(hashes=fingerprint.parts)})
         hashes = [case.hash for case in fingerprint.cases]
         case_hashes = dict(zip(case_keys(report.results), hashes, strict=True))
-        return ComparedRun(report, "this run", hashes=fingerprint.parts, case_hashes=case_hashes)
+        return ComparedRun(report, "this run", case_hashes=case_hashes)
 
     def _run_again(self, suspects: Sequence[Suspect]) -> _FurtherRuns:
         """Run the suspects again, all of them together, until a run is not whole."""

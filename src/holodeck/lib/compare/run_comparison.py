@@ -3,7 +3,8 @@
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -44,10 +45,6 @@ class ComparedRun:
     report: TestReport
     source: str
     """What the user wrote, or the id of the run."""
-    run: str | None = None
-    commit: str | None = None
-    hashes: Mapping[str, str] = field(default_factory=dict)
-    """Part of the configuration → its hash; empty if unknown."""
     versions: Mapping[str, str] = field(default_factory=dict)
     history: Mapping[CaseKey, tuple[int, int]] | None = None
     """Of a baseline: case, in the order of the results → how often it passed, and in how many
@@ -62,12 +59,42 @@ class ComparedRun:
         """What identifies each result in other runs."""
         return case_keys(self.report.results) if self.history is None else [*self.history]
 
+    @cached_property
+    def results(self) -> dict[CaseKey, TestResult]:
+        """What identifies a result in other runs → the result."""
+        return dict(zip(self.keys, self.report.results, strict=True))
+
+    @property
+    def _origins(self) -> list[RunOrigin]:
+        return [run.origin for run in self.report.merged] or [self.report.origin or RunOrigin()]
+
     @property
     def ids(self) -> list[str]:
         """The recorded runs that it consists of, as far as they have records."""
-        merged = (run.origin.run for run in self.report.merged)
-        runs = [names for names in merged if names] or [self.run or ""]
-        return [run for names in runs for run in names.split(", ") if run]
+        return [run for origin in self._origins for run in (origin.run or "").split(", ") if run]
+
+    @property
+    def run(self) -> str | None:
+        """The id of the run; None without a record, and for several."""
+        origins = self._origins
+        return origins[0].run if len(origins) == 1 else None
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that was checked out; None if it is unknown, or not the same for all runs."""
+        commits = {origin.commit for origin in self._origins}
+        return commits.pop() if len(commits) == 1 else None
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Part of the configuration → its hash; of several agents, each part with its name."""
+        if not self.report.merged:
+            return {} if self.report.origin is None else self.report.origin.hashes
+        return {
+            f"{run.label}: {part}" if self.is_of_several_agents else part: digest
+            for run in self.report.merged
+            for part, digest in run.origin.hashes.items()
+        }
 
     @property
     def title(self) -> str:
@@ -127,7 +154,7 @@ def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
     ]
     summary = summarize(results, report.summary.wall_time_ms)
     update = {"agent_name": agent_name, "results": results, "summary": summary, "merged": runs}
-    return side_of_report(report.model_copy(update=update), side.source)
+    return replace(side, report=report.model_copy(update=update))
 
 
 def side_of_run(run: Run) -> ComparedRun:
@@ -139,9 +166,6 @@ def side_of_run(run: Run) -> ComparedRun:
     return ComparedRun(
         report=report,
         source=f"run {run.id}",
-        run=run.id,
-        commit=None if started is None else started.commit,
-        hashes={} if started is None else started.hashes,
         versions={} if started is None else started.versions,
         case_hashes={key: planned[at] for at, key in keys if at in planned},
     )
@@ -149,29 +173,7 @@ def side_of_run(run: Run) -> ComparedRun:
 
 def side_of_report(report: TestReport, name: str) -> ComparedRun:
     """Return a JSON report, perhaps of several runs, as a side of a comparison."""
-    origins = [run.origin for run in report.merged] or [report.origin or RunOrigin()]
-    ids = [origin.run for origin in origins]
-    commits = {origin.commit for origin in origins}
-    return ComparedRun(
-        report,
-        name,
-        run=ids[0] if len(ids) == 1 else None,
-        commit=commits.pop() if len(commits) == 1 else None,
-        hashes=_hashes_of(report),
-        versions={"holodeck": report.holodeck_version},
-    )
-
-
-def _hashes_of(report: TestReport) -> dict[str, str]:
-    """Return the hashes of the configuration; of several agents, each with its name."""
-    if not report.merged:
-        return {} if report.origin is None else report.origin.hashes
-    several = len({run.label for run in report.merged}) > 1
-    return {
-        f"{run.label}: {part}" if several else part: digest
-        for run in report.merged
-        for part, digest in run.origin.hashes.items()
-    }
+    return ComparedRun(report, name, versions={"holodeck": report.holodeck_version})
 
 
 def _side_of_file(path: Path) -> ComparedRun:
@@ -213,11 +215,9 @@ def _side_of_baseline(baseline: Baseline, name: str) -> ComparedRun:
             summary=summarize(results, 0),
             timestamp=baseline.timestamp,
             holodeck_version=baseline.versions.get("holodeck", ""),
+            origin=RunOrigin(run=baseline.run, commit=baseline.commit, hashes=baseline.hashes),
         ),
         source=name,
-        run=baseline.run,
-        commit=baseline.commit,
-        hashes=baseline.hashes,
         versions=baseline.versions,
         history={tuple(case.key): (case.passed, case.ran) for case in baseline.cases},
         checks={tuple(case.key): case.checks for case in baseline.cases if case.checks is not None},
@@ -260,7 +260,7 @@ def baseline_of(side: ComparedRun, store: RunStore) -> Baseline:
         timestamp=report.timestamp,
         commit=side.commit,
         versions=dict(side.versions),
-        hashes=dict(side.hashes),
+        hashes=side.hashes,
         cases=[
             _baseline_case(result, key, history[key], side.case_hashes.get(key))
             for result, key in zip(report.results, keys, strict=True)
@@ -322,16 +322,16 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
         base = of_one_agent(base, head.report.agent_name)
         head = of_one_agent(head, base.report.agent_name)
     before, after = ({key: at for at, key in enumerate(side.keys)} for side in (base, head))
-    old, new = base.report.results, head.report.results
+    old, new = base.results, head.results
     currencies: set[str] = set()
     pairs: list[Pair] = []
     for key in (key for key in after if key in before):
-        first, second = old[before[key]], new[after[key]]
+        first, second = old[key], new[key]
         places = {"first_at": before[key], "second_at": after[key]}
         pairs.append(build_pair(len(pairs), second, first, second).model_copy(update=places))
         currencies.update(_currencies([first, second]))
-    removed = [old[at] for key, at in before.items() if key not in after]
-    added = [new[at] for key, at in after.items() if key not in before]
+    removed = [result for key, result in old.items() if key not in new]
+    added = [result for key, result in new.items() if key not in old]
     currencies.update(_currencies(removed), _currencies(added))
     sides = [
         ComparedAgent(

@@ -128,13 +128,7 @@ class Recorder:
                 cases=list(fingerprint.cases),
             )
         )
-        self.origin = RunOrigin(
-            run=self.id,
-            commit=head.commit,
-            folder=head.folder,
-            checkout=head.checkout,
-            hashes=head.hashes,
-        )
+        self.origin = head.origin
         carried = (
             self._finished_event(index, result) for index, result in (carried_over or {}).items()
         )

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.results.origin import PromptVersion, Selection
+from holodeck.models.results.origin import PromptVersion, RunOrigin, Selection
 from holodeck.models.results.outcome import Outcome, StopKind
 from holodeck.models.test_result import MetricResult, ReportSummary, TestResult
 from holodeck.models.token_usage import TokenUsage
@@ -85,6 +85,17 @@ class RunHead(Model):
     settings: dict[str, Json] = {}
     config: dict[str, Json] = {}
     """The agent's configuration without secrets."""
+
+    @property
+    def origin(self) -> RunOrigin:
+        """What identifies the run and its configuration."""
+        return RunOrigin(
+            run=self.id,
+            commit=self.commit,
+            folder=self.folder,
+            checkout=self.checkout,
+            hashes=self.hashes,
+        )
 
 
 class CaseFinished(Model):

@@ -13,7 +13,7 @@ from holodeck.lib.compare.gate import (
 )
 from holodeck.lib.compare.run_comparison import ComparedRun
 from holodeck.models.records.record import case_keys
-from holodeck.models.results.origin import Selection
+from holodeck.models.results.origin import RunOrigin, Selection
 from holodeck.models.test_result import MetricResult, Outcome
 from support.results import a_report, a_result
 
@@ -38,6 +38,8 @@ def side_of(*results, **fields):
     of_report = {
         key: fields.pop(key) for key in ("timestamp", "agent_name", "selection") if key in fields
     }
+    origin = {key: fields.pop(key) for key in ("run", "hashes") if key in fields}
+    of_report["origin"] = RunOrigin(**origin)
     return ComparedRun(a_report(*results, **of_report), **({"source": "baseline.json"} | fields))
 
 
@@ -73,7 +75,7 @@ def test_a_failure_is_judged_by_the_blessed_run_and_the_runs_that_the_baseline_c
     base = run_of({"first": PASSED, "greets": blessed}, history=history)
     now = run_of({"first": PASSED, "greets": FAILED})
 
-    failures = failures_of(base, now.report)
+    failures = failures_of(base, now)
 
     assert failures == Failures(
         [Suspect(1, "greets", said == "flaky suspect")] if "suspect" in said else [],
@@ -86,7 +88,7 @@ def test_a_case_that_the_baseline_does_not_have_is_new_and_only_failures_are_loo
     base = run_of({"a": PASSED, "b": PASSED, "c": PASSED, "undecided": ERROR})
     now = run_of({"a": ERROR, "new": FAILED, "b": FLAKY, "c": FAILED, "undecided": FAILED})
 
-    assert failures_of(base, now.report) == Failures([Suspect(3, "c")], [], ["new", "undecided"])
+    assert failures_of(base, now) == Failures([Suspect(3, "c")], [], ["new", "undecided"])
 
 
 @pytest.mark.parametrize(

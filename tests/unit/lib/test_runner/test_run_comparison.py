@@ -125,7 +125,7 @@ def test_the_origin_of_a_report_is_that_of_its_side():
 
 
 def test_a_title_does_not_repeat_the_run_that_the_user_wrote():
-    side = ComparedRun(a_report(), "run r", run="r")
+    side = ComparedRun(a_report(origin=RunOrigin(run="r")), "run r")
 
     assert side.title == "run r of 2026-01-01T00:00:00Z"
 
@@ -134,7 +134,9 @@ def test_cases_of_one_side_are_listed_and_the_places_of_the_others_are_told():
     base = ComparedRun(a_report(*(a_result(test_name=name) for name in "ab")), "base")
     results = [a_result(test_name="b"), a_result(FAILED, test_name="c"), a_result(test_name="d")]
 
-    report = compare_runs(base, ComparedRun(a_report(*results), "head", run="r"))
+    head = ComparedRun(a_report(*results, origin=RunOrigin(run="r")), "head")
+
+    report = compare_runs(base, head)
 
     [pair] = report.pairs
     assert (pair.name, pair.first_at, pair.second_at, report.is_of_runs) == ("b", 1, 0, True)
@@ -192,7 +194,14 @@ def test_costs_have_a_currency_if_all_cases_have_the_same(before, after, currenc
     ],
 )
 def test_what_else_differs_is_told_as_far_as_both_sides_say_it(base, head, changes):
-    sides = [ComparedRun(a_report(), "x", **fields) for fields in (base, head)]
+    sides = [
+        ComparedRun(
+            a_report(origin=RunOrigin(hashes=fields.get("hashes", {}))),
+            "x",
+            versions=fields.get("versions", {}),
+        )
+        for fields in (base, head)
+    ]
 
     assert compare_runs(*sides).changes == changes
 

@@ -22,6 +22,7 @@ from holodeck.models.records.record import (
     RunEnd,
     RunHead,
 )
+from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.results import a_report, a_result
@@ -70,8 +71,9 @@ def counted(side, store):
 
 def test_runs_count_that_are_older_than_each_run_of_a_merged_report(store, record):
     names = [record(number) for number in (1, 2, 3, 4)]
-    report = a_report(a_result(FAILED, timestamp="2026-01-04T00:00:00Z"))
-    side = ComparedRun(report, "all.json", run=f"{names[1]}, {names[3]}", hashes=SAME)
+    origin = RunOrigin(run=f"{names[1]}, {names[3]}", hashes=SAME)
+    report = a_report(a_result(FAILED, timestamp="2026-01-04T00:00:00Z"), origin=origin)
+    side = ComparedRun(report, "all.json")
 
     assert counted(side, store) == (1, 2)
 
@@ -116,7 +118,8 @@ def test_a_baseline_counts_its_run_and_the_latest_before_it_up_to_a_limit(store,
 
 def test_a_case_that_only_earlier_runs_have_is_not_in_the_history(store, record):
     record(1)
-    side = ComparedRun(a_report(a_result(test_name="new")), "x", run=run_id(2), hashes=SAME)
+    origin = RunOrigin(run=run_id(2), hashes=SAME)
+    side = ComparedRun(a_report(a_result(test_name="new"), origin=origin), "x")
 
     assert counted(side, store) == (1, 1)
 
@@ -165,10 +168,8 @@ def test_what_a_baseline_holds_of_a_case_is_read_from_its_file(store, tmp_path):
     other = a_result(FAILED, test_name="other", agent_time_ms=None)
     keys = [("name", "", "greets"), ("name", "", "other")]
     side = ComparedRun(
-        a_report(result, other),
+        a_report(result, other, origin=RunOrigin(commit="abc", hashes=SAME)),
         "out.json",
-        commit="abc",
-        hashes=SAME,
         versions={"holodeck": "1.2.3"},
         case_hashes={keys[0]: "h"},
     )

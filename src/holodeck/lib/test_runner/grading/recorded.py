@@ -63,6 +63,7 @@ def report_of(run: Run) -> TestReport:
     """Return the report of the recorded results; of a killed run, those until then."""
     results = run.results
     started, ended = run.started, run.ended
+    origin = RunOrigin(run=run.id) if started is None else started.origin
     return TestReport(
         agent_name=started.agent_name if started else "unknown",
         agent_config_path=started.agent_config_path if started else "unknown",
@@ -78,14 +79,7 @@ def report_of(run: Run) -> TestReport:
         selection=started.selection if started else None,
         prompts=started.prompts if started else [],
         notes=ended.notes if ended else [],
-        origin=RunOrigin(
-            run=started.id if started else run.id,
-            commit=started.commit if started else None,
-            folder=started.folder if started else None,
-            checkout=started.checkout if started else None,
-            hashes=started.hashes if started else {},
-            exit_code=ended.exit_code if ended else None,
-        ),
+        origin=origin.model_copy(update={"exit_code": ended.exit_code if ended else None}),
     )
 
 
