@@ -7,6 +7,7 @@ import pytest
 from fakes import run_cli
 from holodeck import arun
 from holodeck.models.test_result import Outcome
+from support.folder import write_files
 
 PROJECT = {
     "shop/__init__.py": "",
@@ -45,23 +46,16 @@ def elsewhere(tmp_path_factory):
     return tmp_path_factory.mktemp("elsewhere")
 
 
-def write(folder, files):
-    for name, text in files.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-
 ANSWERS = "evaluations: {metrics: [{metric: exact_match, value: shared}]}\n"
 
 
 def write_project(folder, layout, backend, more=ANSWERS):
     """Write a project, and return its agent.yaml."""
     package, place, files, keys = LAYOUTS[layout]
-    write(folder / package, PROJECT)
-    write(folder, files)
+    write_files(folder / package, PROJECT)
+    write_files(folder, files)
     agent = f"name: desk\nbackend: {backend}\n{keys}{more}test_cases: [{{name: a, input: hi}}]\n"
-    write(folder / place, {"agent.yaml": agent, "graders.py": GRADER})
+    write_files(folder / place, {"agent.yaml": agent, "graders.py": GRADER})
     return folder / place / "agent.yaml"
 
 
@@ -104,7 +98,7 @@ def test_a_code_root_that_is_missing_is_an_error(tmp_path, elsewhere):
 def test_a_process_finds_modules_in_its_working_folder(tmp_path, elsewhere):
     backend = '{type: process, target: "shop.desk:agent", cwd: ..}'
     path = write_project(tmp_path, "beside the agent.yaml", backend)
-    write(tmp_path / "evals", {"agent.yaml": path.read_text()})
+    write_files(tmp_path / "evals", {"agent.yaml": path.read_text()})
 
     assert run_cli("test", tmp_path / "evals" / "agent.yaml", cwd=elsewhere).code == 0
 
@@ -123,7 +117,7 @@ def test_the_command_of_a_process_finds_the_code_root_in_its_variables(tmp_path,
     path = write_project(
         tmp_path, "in a parent folder", "{type: process, command: [python, main.py]}"
     )
-    write(path.parent, {"main.py": agent})
+    write_files(path.parent, {"main.py": agent})
 
     ran = run_cli("test", path, cwd=elsewhere)
 
@@ -136,7 +130,7 @@ async def test_projects_with_packages_of_the_same_name_each_have_their_own(tmp_p
         layout = "in src, with a pyproject.toml"
         path = write_project(tmp_path / name, layout, BACKENDS["here"])
         desk = f"def agent(message):\n    return {name!r}\n"
-        write(tmp_path / name / "src", {"shop/desk.py": desk})
+        write_files(tmp_path / name / "src", {"shop/desk.py": desk})
         [result] = (await arun(path)).results
         answers.append(result.agent_response)
 
@@ -145,16 +139,16 @@ async def test_projects_with_packages_of_the_same_name_each_have_their_own(tmp_p
 
 def test_two_code_roots_are_compared_in_two_processes(tmp_path):
     for name in ("old", "new"):
-        write(tmp_path / name, PROJECT)
+        write_files(tmp_path / name, PROJECT)
         desk = (
             "import os\n"
             "def agent(message):\n"
             f"    return {{'text': '{name} ' + str(os.getpid()), 'tool_calls': []}}\n"
         )
-        write(tmp_path / name, {"shop/desk.py": desk})
+        write_files(tmp_path / name, {"shop/desk.py": desk})
         agent = f'name: {name}\nbackend: "shop.desk:agent"\ncode: ../{name}\n'
         cases = "test_cases: [{name: a, input: hi, forbidden_tools: [lookup]}]\n"
-        write(tmp_path / "evals", {f"{name}.yaml": agent + cases})
+        write_files(tmp_path / "evals", {f"{name}.yaml": agent + cases})
 
     folder = tmp_path / "evals"
     ran = run_cli("test", "old.yaml", "--against", "new.yaml", "-o", "report.json", cwd=folder)

@@ -1,5 +1,6 @@
 """A folder with an agent.yaml that talks to the fake server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,14 @@ import yaml
 
 from support.cli import Environment, Ran, run_cli
 from support.server import FakeOpenAI
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the texts to files of these names, and make the folders that they are in."""
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
 
 @dataclass(frozen=True)

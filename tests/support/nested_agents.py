@@ -7,8 +7,10 @@ agent is `delete_order`, and that of the outer one `ask_desk`.
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
+from support.frameworks.claude_agents import options_for
 from support.frameworks.google_adk import model_of
 from support.wire_types import Reply, Request
 
@@ -269,3 +271,55 @@ _ALL = [
 _INSTALLED = [row for row in _ALL if _is_installed(row[0])]
 OUTER = [outer for _, outer, _ in _INSTALLED]
 INNER = [inner for _, _, inner in _INSTALLED]
+
+
+def langchain(client: Any, ask: Ask) -> Any:
+    """A loop of the user around a model of LangChain."""
+    from langchain_core.messages import AnyMessage
+    from langchain_core.runnables import RunnableLambda
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+
+    @tool
+    async def ask_desk(question: str) -> str:
+        """Ask the desk."""
+        return await ask(question)
+
+    llm = ChatOpenAI(
+        model="fake",
+        async_client=client.chat.completions,
+        root_async_client=client,
+        api_key="not-a-real-key",
+    ).bind_tools([ask_desk])
+
+    async def answer(messages: list[AnyMessage]) -> str:
+        while True:
+            reply = await llm.ainvoke(messages)
+            if not reply.tool_calls:
+                return reply.text
+            messages = [*messages, reply]
+            messages += [await ask_desk.ainvoke(call) for call in reply.tool_calls]
+
+    return RunnableLambda(answer)
+
+
+def claude(client: Any, ask: Ask) -> Any:
+    from claude_agent_sdk import create_sdk_mcp_server, tool
+
+    @tool("ask_desk", "Ask the desk.", {"question": str})
+    async def ask_desk(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": await ask(arguments["question"])}]}
+
+    root = str(client.base_url).rstrip("/").removesuffix("/v1")
+    return options_for(
+        SimpleNamespace(root=root),
+        mcp_servers={"desk": create_sdk_mcp_server("desk", tools=[ask_desk])},
+        allowed_tools=["mcp__desk"],
+    )
+
+
+_OTHERS = [("langchain_core", langchain), ("claude_agent_sdk", claude)]
+DELEGATING = [*zip(OUTER, INNER, strict=True)] + [
+    (outer, INNER[0]) for package, outer in _OTHERS if _is_installed(package)
+]
+"""An agent of each framework, and what its tool asks."""
