@@ -4,6 +4,7 @@ in this process and in one of its own.
 
 import pytest
 
+from holodeck import arun
 from holodeck.errors import HoloDeckError
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.python.backend import CallableBackend
@@ -248,3 +249,21 @@ async def test_pieces_that_are_no_text_are_an_error(backend_of):
     with pytest.raises(HoloDeckError, match="the agent yielded a dict; yield the pieces"):
         await backend.invoke_once("hi")
     await backend.teardown()
+
+
+async def test_an_object_that_the_caller_passes_is_the_callers_to_enter():
+    class Agent:
+        is_entered = False
+
+        async def __aenter__(self):
+            self.is_entered = True
+
+        async def __aexit__(self, *error):
+            pass
+
+        async def run(self, message):
+            return str(self.is_entered)
+
+    report = await arun(Agent(), ["hi"])
+
+    assert report.results[0].agent_response == "False"

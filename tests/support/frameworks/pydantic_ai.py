@@ -32,13 +32,7 @@ def pydantic_ai_agent(server: FakeOpenAI) -> Subject:
         except ValueError as error:
             raise ModelRetry(str(error)) from error
 
-    return Subject(
-        agent,
-        server,
-        noticed=lambda: noticed,
-        caches=frozenset({"_enter_lock"}),
-        close=client.close,
-    )
+    return Subject(agent, server, noticed=lambda: noticed, close=client.close)
 
 
 ROWS = [pydantic_ai_agent]

@@ -223,11 +223,11 @@ class CallableBackend(InContext, AgentBackend):
 
         Raises ConfigError, which says what would fit.
         """
-        run_no_agents = self._tools_run_no_agents
+        as_agent = partial(recognize, read=_read, tools_run_no_agents=self._tools_run_no_agents)
         with self._explaining(agent):
-            return await open_agent(
-                agent, partial(recognize, read=_read, tools_run_no_agents=run_no_agents)
-            )
+            if agent is self._target:  # an object of the caller, who enters and exits it
+                return as_agent(agent)
+            return await open_agent(agent, as_agent)
 
     @contextmanager
     def _explaining(self, agent: object) -> Iterator[None]:
