@@ -110,26 +110,28 @@ def commands_of(block):
 def run_command(command, folder, environment):
     """Return the exit code and the output of a command, stdout and stderr together."""
     kind, text = command
-    if kind == "simple":
-        return run_forked(SIMPLE_COMMAND.fullmatch(text), folder, environment)
-    argv = [sys.executable, "-c", text] if kind == "python" else ["sh", "-ec", text]
-    return run_process(argv, folder, environment)
-
-
-def run_forked(line, folder, environment):
-    program, *args = shlex.split(line["call"])
+    if kind == "sh":
+        return run_shell(text, folder, environment)
+    line = SIMPLE_COMMAND.fullmatch(text) if kind == "simple" else None
+    program, *args = ["holodeck", "-c", text] if line is None else shlex.split(line["call"])
     code, *streams = PROGRAMS[program].run(
         args, cwd=folder, env=environment, stdin=None, timeout=RUN_LIMIT_S
     )
     stdout, stderr = map(readable, streams)
-    if line["pipe"]:
-        code, stdout = run_process(["sh", "-ec", line["pipe"]], folder, environment, stdout)
+    if line is not None and line["pipe"]:
+        code, stdout = run_shell(line["pipe"], folder, environment, stdout)
     return code, f"{stdout}\n{stderr}"
 
 
-def run_process(argv, folder, environment, stdin=""):
+def run_shell(text, folder, environment, stdin=""):
     process = subprocess.run(
-        argv, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False
+        ["sh", "-ec", text],
+        cwd=folder,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return process.returncode, f"{process.stdout}\n{process.stderr}"
 
@@ -180,7 +182,7 @@ def test_the_commands_of_the_readme_work_as_written_in_a_new_shell(tmp_path):
     python = Path(sys.executable).resolve().parent
     environment["PATH"] = f"{python}{os.pathsep}/usr/bin{os.pathsep}/bin"
 
-    code, output = run_process(["sh", "-ec", lines], tmp_path, environment)
+    code, output = run_shell(lines, tmp_path, environment)
 
     assert (code, bin_folder.is_dir()) == (0, True), output
     assert (tmp_path / "called").read_text().splitlines() == [

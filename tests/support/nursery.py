@@ -48,27 +48,25 @@ read_once()
 """
 
 _COMMAND = """
+import types
 import holodeck.lib.backends.semantic_kernel.agent
 import semantic_kernel.connectors.ai.open_ai
-import holodeck.lib.backends.semantic_kernel.agent
-from holodeck.__main__ import main
+from holodeck.__main__ import main as command
+
+def main():
+    if sys.argv[1:2] != ["-c"]:
+        return command()
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.path.insert(0, "")
+    exec(compile(sys.argv[2], "<string>", "exec"), vars(module))
 """
+"""Runs `holodeck`; with `-c`, its argument as `python -c` does."""
 
 _PYTEST = """
 import _pytest.cacheprovider, _pytest.junitxml, _pytest.legacypath, _pytest.logging
 import _pytest.skipping, difflib, faulthandler, pdb, unittest
 from pytest import main
 """
-
-SCRIPT = """
-import types
-
-def main():
-    own = sys.modules["__main__"] = types.ModuleType("__main__")
-    sys.path.insert(0, "")
-    exec(compile(sys.argv[1], "<string>", "exec"), vars(own))
-"""
-"""Does with its argument what `python -c` does."""
 
 _SERVER = """
 leave = os._exit  # which the command replaces
