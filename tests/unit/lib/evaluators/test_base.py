@@ -5,10 +5,10 @@ import pytest
 
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators import base
-from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig, gather_all
+from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.inputs import Observation
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.processes.threads import gather_all, run_in_thread
 
 QUICK = RetryConfig(base_delay=0.001)
 
