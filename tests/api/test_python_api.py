@@ -314,7 +314,8 @@ def test_a_report_renders_itself():
     assert report.to_json() == generate_json_report(report)
     assert json.loads(report.to_json())["summary"]["passed"] == 1
     assert repr(report) == "TestReport(agent_name='upper', passed=True, outcomes='1 passed')"
-    assert repr(report.results) == "[TestResult(test_name=None, outcome='passed')]"
+    assert repr(report.results) == """[TestResult(test_name="'hello'", outcome='passed')]"""
+    assert report.results[0].test_name == "'hello'"
 
 
 # Names, types and laziness.

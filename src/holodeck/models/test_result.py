@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from holodeck.lib.support.text import one_line
 from holodeck.models.base import Count, Json, Model, render
 from holodeck.models.cases.messages import EarlierMessage
 from holodeck.models.results.origin import MergedRun, PromptVersion, RunOrigin, Selection
@@ -52,6 +53,7 @@ __all__ = [
     "tools_matched",
 ]
 
+_MAX_INPUT = 50
 UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
 
 
@@ -99,10 +101,16 @@ def _outcome_of(values: Mapping[str, Any]) -> Outcome:
     return Outcome.AGENT_ERROR if values.get("errors") else Outcome.FAILED
 
 
+def case_label(name: str | None, test_input: str) -> str:
+    """Return the name of a case, else the beginning of its input in quotes."""
+    return name or f"'{one_line(test_input, _MAX_INPUT)}'"
+
+
 class CaseIdentity(Model):
     """Which test case a result is about."""
 
     test_name: str | None = None
+    """None only before the case has run: results in reports and records are `named`."""
     test_id: str | None = None
     suite: str | None = None
     agent_name: str | None = None
@@ -113,6 +121,16 @@ class CaseIdentity(Model):
     history: list[EarlierMessage] = []
     """The messages before the case."""
     test_input: str
+
+    @property
+    def title(self) -> str:
+        """The name, else the beginning of the input in quotes."""
+        return case_label(self.test_name, self.test_input)
+
+    @property
+    def written_name(self) -> str | None:
+        """The name as the file has it; None for a case without a name."""
+        return None if self.test_name == case_label(None, self.test_input) else self.test_name
 
 
 class TestResult(PartResult, CaseIdentity):
@@ -168,6 +186,16 @@ class TestResult(PartResult, CaseIdentity):
         yield ("outcome", self.outcome.value)
         if not self.passed:
             yield ("reasons", self.reasons())
+
+    def named(self) -> "TestResult":
+        """Return the result with a name, also of its runs; secrets must be gone from the input."""
+        update: dict[str, Any] = {"test_name": self.title}
+        if self.repeats is not None:
+            runs = [run.named() for run in self.repeats.runs]
+            update["repeats"] = self.repeats.model_copy(update={"runs": runs})
+        if self.tries:
+            update["tries"] = [run.named() for run in self.tries]
+        return self.model_copy(update=update)
 
     @property
     def input(self) -> str:

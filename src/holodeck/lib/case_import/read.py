@@ -158,7 +158,7 @@ def read_results(run: str, results: Sequence[TestResult], imported: Imported) ->
             ImportedCase(
                 location=location,
                 turns=[_turn(part) for part in shown.parts],
-                name=result.test_name,
+                name=result.written_name,
                 tags=list(result.tags),
                 history=imported.read_turns((before, message) for message in history),
             )

@@ -41,7 +41,7 @@ def build_pair(
 ) -> Pair:
     """Return what the results of a case say; None is a result that does not exist."""
     name, test_id, said = (
-        (case.test_name, case.test_id, case.test_input)
+        (case.written_name, case.test_id, case.test_input)
         if isinstance(case, TestResult)
         else (case.name, case.id, case.user_input)
     )

@@ -273,7 +273,7 @@ def _baseline_case(
 ) -> BaselineCase:
     tokens, latency = mean_tokens(result), mean_latency_ms(result)
     return BaselineCase(
-        name=result.test_name,
+        name=result.written_name,
         id=result.test_id,
         suite=result.suite,
         key=list(key),
@@ -356,7 +356,7 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
 
 def case_name(result: TestResult) -> str:
     """Return what the case is called in comparisons."""
-    name = result.test_name or result.test_id or result.test_input
+    name = result.written_name or result.test_id or result.test_input
     shown = one_line(name, _MAX_NAME) or "a case without a name"
     return shown if result.agent_name is None else f"{result.agent_name} › {shown}"
 

@@ -243,7 +243,7 @@ class CaseSection:
 
 def display_name(result: TestResult, escape: Callable[[str, int], str] = inline) -> str:
     """Return the name of the test without markup; of several agents, also that of its agent."""
-    name = escape(result.test_name, _MAX_CELL) if result.test_name else "Unnamed Test"
+    name = escape(result.title, _MAX_CELL)
     agent = "" if result.agent_name is None else f"{escape(result.agent_name, _MAX_CELL)} › "
     return agent + name
 

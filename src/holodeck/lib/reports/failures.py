@@ -233,7 +233,6 @@ def explained_lines(result: TestResult, limit: int) -> Iterator[str]:
 MAX_NAME = 120
 MAX_REASON = 300
 MAX_REASONS = 3
-_MAX_INPUT = 50
 _MAX_NAMED = 3
 """Cases of a group that are named."""
 _MIN_COLUMNS = 20
@@ -271,14 +270,9 @@ MARKS = {
 }
 
 
-def case_label(name: str | None, test_input: str) -> str:
-    """Return the name of a test, else the beginning of its input in quotes."""
-    return name or f"'{one_line(test_input, _MAX_INPUT)}'"
-
-
 def shown_name(result: TestResult) -> str:
     """Return the label of a test on a printable line."""
-    return one_line(case_label(result.test_name, result.test_input), MAX_NAME)
+    return one_line(result.title, MAX_NAME)
 
 
 def short_reason(reason: Reason, limit: int = MAX_REASON) -> str:

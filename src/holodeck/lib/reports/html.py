@@ -142,7 +142,7 @@ def row_of(result: TestResult) -> Row:
     tokens = [run.token_usage.total_tokens for run in result.single_runs if run.token_usage]
     row: Row = {
         "id": result.test_id,
-        "name": result.test_name,
+        "name": result.written_name,
         "agent": result.agent_name,
         "suite": result.suite,
         "outcome": result.outcome.value,

@@ -67,7 +67,7 @@ def _counts(results: Sequence[TestResult]) -> Counter[str]:
 
 def case_title(result: TestResult) -> str:
     """Return the name of a case, or the beginning of its input."""
-    return _name(result.test_name or result.test_input)
+    return _name(result.written_name or result.test_input)
 
 
 def why_incomplete(report: TestReport) -> str | None:

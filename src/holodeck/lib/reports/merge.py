@@ -219,8 +219,8 @@ def _common_cases(parts: Sequence[_Part]) -> Iterator[str]:
             key = (*case_key, result.location, result.test_input)
             keys.append(key)
             if key in seen:
-                name = one_line(result.test_name or result.test_id or result.test_input, _MAX_NAME)
-                common.setdefault((seen[key], part.source), []).append(name)
+                name = result.written_name or result.test_id or result.test_input
+                common.setdefault((seen[key], part.source), []).append(one_line(name, _MAX_NAME))
         seen.update(dict.fromkeys(keys, part.source))
     for sources, names in common.items():
         more = f" and {len(names) - _MAX_LISTED} more" if names[_MAX_LISTED:] else ""
@@ -250,7 +250,7 @@ def _by_label(runs: Sequence[MergedRun]) -> list[tuple[str, list[MergedRun]]]:
 def _in_order_of_file(results: Sequence[TestResult]) -> list[TestResult]:
     """Return results in the order in which the files list their cases; those without location stay
     where they are."""
-    places = [(*split_location(result.location), result.test_name or "") for result in results]
+    places = [(*split_location(result.location), result.written_name or "") for result in results]
     files = {file: at for at, file in enumerate(dict.fromkeys(file for file, *_ in places))}
 
     def place(at: int) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.reports.costs import known_usage
-from holodeck.lib.reports.failures import MARKS, MAX_REASONS, NOT_PASSED, case_label, explain
+from holodeck.lib.reports.failures import MARKS, MAX_REASONS, NOT_PASSED, explain
 from holodeck.lib.reports.summary import count_outcomes
 from holodeck.lib.support.text import one_line, plural, replace_surrogates
 from holodeck.models.results.outcome import Outcome
@@ -112,7 +112,7 @@ def _place(report: TestReport, result: TestResult) -> dict[str, str | None]:
         "agent": result.agent_name or report.agent_name,
         "suite": result.suite,
         "test_id": result.test_id,
-        "test_name": result.test_name,
+        "test_name": result.title,
         "location": result.location,
     }
 
@@ -253,7 +253,7 @@ def _left_out(results: Sequence[TestResult]) -> Iterator[str]:
 def _html_row(result: TestResult) -> str:
     color, word = _COLORS.get(result.outcome, _AMBER), result.outcome.value.replace("_", " ")
     mark = f'<span style="color:{color}">{MARKS[result.outcome].symbol} {word}</span>'
-    label = case_label(result.test_name, result.test_input)
+    label = result.title
     # Of a failed case, the response that failed first; of others, the last.
     is_failed = result.outcome is Outcome.FAILED
     response = explain(result)[0].response if is_failed else result.agent_response

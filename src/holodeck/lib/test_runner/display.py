@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any, Literal, TextIO
 
-from holodeck.lib.reports.failures import case_label
 from holodeck.lib.support.text import one_line
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.lib.ui.activity import displayed
 from holodeck.lib.ui.live import LiveLine
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import TestResult
+from holodeck.models.test_result import TestResult, case_label
 
 _REDRAW_S = 0.2
 """The shortest time between two updates of a notebook, which travel over a network."""

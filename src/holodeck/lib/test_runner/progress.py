@@ -12,7 +12,6 @@ from holodeck.lib.reports.failures import (
     MAX_REASON,
     NOT_PASSED,
     PASS,
-    case_label,
     excerpt_lines,
     recap_failures,
     short_reason,
@@ -119,7 +118,7 @@ class ProgressIndicator(SpinnerMixin):
         self.unreached += result.skipped_by not in {None, "skip"}
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
         if result.skip_reason is None:  # a skipped test did not start
-            self.live.finish(case_label(result.test_name, result.test_input))
+            self.live.finish(result.title)
 
     def get_spinner_line(self) -> str:
         """Return `⠋ Test 2/5: Running...`; empty if quiet or not on a terminal."""

@@ -66,9 +66,7 @@ class Rescoring:
         self._evaluator_set = EvaluatorSet(agent, judge_trust=judge_trust)
         left = recorded_answers(run)
         self._answers = match_answers(keyed_cases(agent, run, redactor.redact), left)
-        self.unused = tuple(
-            answer.result.test_name or answer.result.test_input for answer in chain(*left.values())
-        )
+        self.unused = tuple(answer.result.title for answer in chain(*left.values()))
         """Recorded answers without a case."""
 
     async def execute_tests(self) -> TestReport:

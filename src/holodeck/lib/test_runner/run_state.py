@@ -91,6 +91,7 @@ class RunState:
             result = result.model_copy(update={"location": location})
         if self._clean is not None:
             result = self._clean(result)
+        result = result.named()
         self._keep(index, result)
         self._on_result(index, result)
         return result

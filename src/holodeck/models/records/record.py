@@ -175,8 +175,8 @@ def _case_key(result: TestResult) -> CaseKey:
 def _key_of_agent(result: TestResult) -> CaseKey:
     if result.test_id is not None:
         return "id", result.test_id
-    if result.test_name is not None:
-        return "name", result.suite or "", result.test_name
+    if result.written_name is not None:
+        return "name", result.suite or "", result.written_name
     digest = hashlib.sha256(result.test_input.encode(errors="replace")).hexdigest()
     return "input", result.suite or "", digest[:16]
 

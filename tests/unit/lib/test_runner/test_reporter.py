@@ -62,7 +62,7 @@ def test_what_did_not_pass_comes_first_with_reason_answer_and_links():
         "  - [ends \\[well\\]](#test-4) ([my agent.yaml:4](my%20agent.yaml#L4))",
         "  - Answer: hello",
         "- ⚠️ no reason is known",
-        "  - [Unnamed Test](#test-2)",
+        "  - ['hi'](#test-2)",
         f"- ❔ {UNCHECKED_REASON}",
         "  - [loose](#test-3)",
     ]

@@ -201,7 +201,7 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
     for index, line in run.finished.items():
         key = AnswerKey(
             line.result.suite,
-            line.result.test_name,
+            line.result.written_name,
             line.result.test_input,
             tuple(history_key(line.result.history)),
             json.dumps(scripts[index]) if index in scripts else "",

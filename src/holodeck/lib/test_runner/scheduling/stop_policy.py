@@ -161,7 +161,7 @@ def _path_with_location(agent: Agent, *path: str) -> str:
 
 
 def _quoted_name(result: TestResult) -> str:
-    return repr(result.test_name or result.test_input)
+    return repr(result.written_name or result.test_input)
 
 
 def failure_limit(settings: ExecutionConfig) -> int | None:
