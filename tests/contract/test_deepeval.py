@@ -276,7 +276,7 @@ async def test_an_empty_answer_is_wrong_unasked(name, judge, server):
     assert server.requests == []
 
 
-@pytest.mark.parametrize("name", ["geval", "task_completion", "bias", "json_correctness"])
+@pytest.mark.parametrize("name", ["geval", "task_completion", "bias"])
 async def test_an_empty_answer_is_graded(name, judge, server):
     result = await graded(name, judge, server, CASES[name].good, replace(SEEN, response=""))
 
@@ -378,15 +378,6 @@ async def test_without_reasons_one_call_is_saved(judge, server):
 
     assert (result["score"], result["reasoning"]) == (1.0, "")
     assert len(server.requests) == CASES["bias"].calls - 1
-
-
-async def test_json_that_does_not_fit_has_a_reason_without_a_judge(judge, server):
-    seen = replace(SEEN, response="[1]")
-
-    result = await graded("json_correctness", judge, server, {}, seen, include_reason=False)
-
-    assert "$" in result["reasoning"]
-    assert server.requests == []
 
 
 BANDS = [

@@ -49,11 +49,9 @@ JUDGE = {
     ],
     "votes": 3,
 }
-MCP = {name for name in CASES if "mcp" in name}
-"""Labels name no MCP servers, and a check starts none, so these are errors."""
 METRICS = {
     "judge": JUDGE,
-    **{name: one.keys for name, one in CASES.items() if one.calls and name not in MCP},
+    **{name: one.keys for name, one in CASES.items() if one.calls},
     "any class": {"type": "deepeval", "class": "BiasMetric"},
     **{name: {"type": "azure", "metric": name} for name in AzureMetric.names()},
     "azure class": azure_prompt.KEYS,
@@ -148,7 +146,7 @@ async def checked(path, name, labels):
 
 def test_every_metric_that_asks_a_judge_is_in_this_suite():
     asking = {name for name, one in EVALUATORS.items() if one.uses_judge}
-    assert asking - MCP - {"tool_correctness", "json_correctness"} == set(METRICS) - {
+    assert asking - {"tool_correctness"} == set(METRICS) - {
         "grader",
         "any class",
         "azure class",

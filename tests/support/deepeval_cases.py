@@ -215,15 +215,6 @@ CASES: dict[str, Case] = {
         "animal",
         needs="input tools_called",
     ),
-    "json_correctness": _case(
-        "json_correctness",
-        {},
-        {},
-        0,
-        keys={"schema": {"maxItems": 0}},
-        response="[]",
-        changes={"response": "[1]"},
-    ),
     "conversation_completeness": _case(
         "conversation_completeness",
         {"intentions": ["to know"], "verdict": "yes"},

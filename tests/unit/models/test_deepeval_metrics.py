@@ -14,7 +14,6 @@ def band(first, last):
 WRONG = [
     ({"type": "deepeval", "metric": "bias", "schema": {}}, "schema"),
     ({"type": "deepeval", "metric": "prompt_alignment"}, "prompt_instructions"),
-    ({"type": "deepeval", "metric": "json_correctness"}, "schema"),
     ({"type": "deepeval", "metric": "role_adherence"}, "chatbot_role"),
     ({"type": "deepeval", "metric": "conversational_geval"}, "'criteria' is missing"),
     ({"type": "deepeval", "metric": "bias", "threshold": 2}, "less than or equal to 1"),

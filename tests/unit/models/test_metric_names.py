@@ -38,12 +38,8 @@ def test_every_metric_may_have_a_name_which_reports_show(settings):
     [
         ({"type": "rag", "metric": "faithfulness"}, {"metric_type": "faithfulness"}),
         ({"type": "deepeval", "metric_type": "bias"}, {"metric": "bias"}),
-        (
-            {"type": "deepeval", "metric": "json_correctness", "expected_schema": {"a": 1}},
-            {"schema": {"a": 1}},
-        ),
     ],
-    ids=["rag", "deepeval", "schema"],
+    ids=["rag", "deepeval"],
 )  # fmt: skip
 def test_what_libraries_call_a_key_is_accepted(written, meant):
     settings = METRIC.validate_python(written).model_dump(by_alias=True)

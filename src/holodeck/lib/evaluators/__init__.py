@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping
 
-FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "text": ("holodeck.lib.evaluators.text_metrics", "holodeck.lib.evaluators.numeric"),
-    "similarity": ("holodeck.lib.evaluators.nlp_metrics",),
-    "observation": ("holodeck.lib.evaluators.observation_metrics",),
-    "json_schema": ("holodeck.lib.evaluators.json_schema",),
-    "judge": ("holodeck.lib.evaluators.judge_metric",),
-    "azure": (
-        "holodeck.lib.evaluators.azure_adapter",
-        "holodeck.lib.evaluators.azure_ai",
-        "holodeck.lib.evaluators.azure_project",
-        "holodeck.lib.evaluators.azure_class",
-    ),
+_MODULES = {
+    "text": ("text_metrics", "numeric"),
+    "similarity": ("nlp_metrics",),
+    "observation": ("observation_metrics",),
+    "json_schema": ("json_schema",),
+    "judge": ("judge_metric",),
+    "azure": ("azure_adapter", "azure_ai", "azure_project", "azure_class"),
     "deepeval": (
-        "holodeck.lib.evaluators.deepeval.rag",
-        "holodeck.lib.evaluators.deepeval.response",
-        "holodeck.lib.evaluators.deepeval.geval",
-        "holodeck.lib.evaluators.deepeval.agentic",
-        "holodeck.lib.evaluators.deepeval.any_class",
+        "deepeval.rag",
+        "deepeval.response",
+        "deepeval.geval",
+        "deepeval.agentic",
+        "deepeval.any_class",
     ),
+}
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    family: tuple(f"{__name__}.{module}" for module in modules)
+    for family, modules in _MODULES.items()
 }
 """Family of a metric → the modules of its evaluators, which are imported one after the other, and
 of the code that they share: a check of a judge goes stale with any of them."""

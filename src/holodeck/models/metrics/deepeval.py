@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.base import Model, NonBlank
 from holodeck.models.metrics.base import ClassMetric, JudgedMetric
 
 
@@ -170,16 +170,6 @@ class SummarizationMetric(NamedMetric):
     metric: Literal["summarization"]
     assessment_questions: Annotated[list[NonBlank], Field(min_length=1)] | None = None
     """Questions that a good summary answers with yes; by default, the judge writes five."""
-
-
-class JsonCorrectnessMetric(NamedMetric):
-    """The response is JSON that is valid by a schema; the judge only explains the errors."""
-
-    other_names: ClassVar = {"metric_type": "metric", "expected_schema": "schema"}
-
-    metric: Literal["json_correctness"]
-    schema_: dict[str, Json] = Field(alias="schema")
-    """The JSON schema, draft 2020-12, without references to anything outside it."""
 
 
 class RoleAdherenceMetric(NamedMetric):

@@ -1,22 +1,12 @@
-"""Metrics of DeepEval about what a response says: harm, summaries, instructions and JSON."""
+"""Metrics of DeepEval about what a response says: harm, summaries and instructions."""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
-
-from holodeck.lib.evaluators.base import ONE_IS_GOOD, Score
+from holodeck.lib.evaluators.base import ONE_IS_GOOD
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_count
-from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
-from holodeck.lib.evaluators.param_spec import EvalParam, takes
+from holodeck.lib.evaluators.param_spec import takes
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.metrics.deepeval import (
-    JsonCorrectnessMetric,
-    PromptAlignmentMetric,
-    SummarizationMetric,
-)
+from holodeck.models.metrics.deepeval import PromptAlignmentMetric, SummarizationMetric
 
 
 class HarmEvaluator(DeepEvalBaseEvaluator):
@@ -92,39 +82,3 @@ class PromptAlignmentEvaluator(DeepEvalBaseEvaluator, metric="prompt_alignment")
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(self.settings.prompt_instructions)
-
-
-class JsonCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="json_correctness"):
-    """The response is JSON that is valid by a schema; the judge only explains the errors."""
-
-    settings: JsonCorrectnessMetric
-    deepeval_class = "JsonCorrectnessMetric"
-    PARAM_SPEC = takes("actual_output", optional=("input",))
-
-    def _configure(self) -> None:
-        super()._configure()
-        self._schema_check = JsonSchemaEvaluator(schema=self.settings.schema_, timeout=None)
-
-    async def _evaluate_impl(self, **kwargs: Any) -> Score:
-        check = await self._schema_check.evaluate(response=kwargs[EvalParam.ACTUAL_OUTPUT])
-        fault = None if check["passed"] else check["reasoning"]
-        schema = _CheckedSchema(self.settings.schema_, fault)
-        options = {**self._options(), "expected_schema": schema}
-        score = await self._measure(self._test_case(kwargs), options)
-        return score if score.reason else replace(score, reason=check["reasoning"])
-
-
-class _CheckedSchema:
-    """Replaces the pydantic model that DeepEval expects, with the result of our own check."""
-
-    def __init__(self, schema: Mapping[str, Any], fault: str | None) -> None:
-        self._schema = schema
-        self._fault = fault
-
-    def model_validate_json(self, _: str) -> None:
-        if self._fault is not None:
-            error = PydanticCustomError("json_schema", "{fault}", {"fault": self._fault})
-            raise ValidationError.from_exception_data("answer", [{"type": error, "input": None}])
-
-    def model_json_schema(self) -> Mapping[str, Any]:
-        return self._schema
