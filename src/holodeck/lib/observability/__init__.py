@@ -1,11 +1,7 @@
 """Telemetry: `span()` around everything that takes time, metrics, logs, and their exporters."""
 
-from holodeck.lib.observability.setup import (
-    ObservabilityContext,
-    initialize_observability,
-    shutdown_observability,
-)
 from holodeck.lib.observability.tracing import (
+    ObservabilityContext,
     Span,
     continue_run,
     continue_trace,
@@ -13,10 +9,12 @@ from holodeck.lib.observability.tracing import (
     ensure_trace,
     evaluation_content,
     get_tracer,
+    initialize_observability,
     is_traced,
     propagation_headers,
     record_error,
     set_content,
+    shutdown_observability,
     span,
 )
 
