@@ -14,7 +14,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenceEvaluator
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.judging.judge import Judges, count_judge_usage
+from holodeck.lib.judging.judge import count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric

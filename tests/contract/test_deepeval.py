@@ -16,7 +16,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
-from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
+from holodeck.lib.judging.judge import Judge, count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric

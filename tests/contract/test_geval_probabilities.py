@@ -13,7 +13,7 @@ from fakes import FakeOpenAI, Reply
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider

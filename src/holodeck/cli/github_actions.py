@@ -17,7 +17,8 @@ from holodeck.lib.reports.failures import (
     in_turns,
 )
 from holodeck.lib.reports.junit import case_title
-from holodeck.lib.reports.locations import SourceLinks, place_of, short_location
+from holodeck.lib.reports.locations import place_of, short_location
+from holodeck.lib.reports.markdown import SourceLinks
 from holodeck.lib.reports.markdown_report import most_telling_first, overview
 from holodeck.lib.support.text import one_line, plural
 from holodeck.lib.ui.live import echo, write_raw

@@ -9,7 +9,6 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.request import (
     RESULTS_FOR_A_MEDIAN,
     CaseHistory,
@@ -99,6 +98,7 @@ def load_history(
     With `whole_runs`, only results of runs without `--shard` count.
     """
     from holodeck.lib.records.history import HistoryQuery, case_history
+    from holodeck.lib.records.run_store import RunStore
 
     planned = fingerprint_of(agent).cases
     currency = None if agent.prices is None else agent.prices.unit

@@ -17,7 +17,8 @@ from holodeck.errors import BackendError, ConfigError, Refusal
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioUsageError
-from holodeck.lib.judging.judge import Judge, Judges
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.scenario.config import (

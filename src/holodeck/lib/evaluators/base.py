@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.inputs import EvalKwargsBuilder, Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec, takes
-from holodeck.lib.judging.judge import Judge, Judges
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.support.text import describe

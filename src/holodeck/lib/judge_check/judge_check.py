@@ -29,7 +29,8 @@ from holodeck.lib.judge_check.labelled_cases import LabelledCases, with_one_crit
 from holodeck.lib.judge_check.labels import Label
 from holodeck.lib.judge_check.probes import probes_of
 from holodeck.lib.judging.agreement import Proportion
-from holodeck.lib.judging.judge import Judge, Judges
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.test_runner.grading.judge_trust import (
     fingerprint_of_judge,

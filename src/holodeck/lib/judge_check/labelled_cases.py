@@ -16,7 +16,7 @@ from holodeck.lib.evaluators.build import can_fail, needs_judge
 from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
 from holodeck.lib.judge_check.check_result import Judgement
 from holodeck.lib.judge_check.labels import Label
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.support.text import did_you_mean, one_line
 from holodeck.lib.test_runner.case_state import CaseState

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import BackendTimeoutError, ConfigError
-from holodeck.lib.judging.judge import embedding_model
+from holodeck.lib.judging.judges import embedding_model
 from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none
 from holodeck.lib.llm.errors import malformed_response, no_answer_within

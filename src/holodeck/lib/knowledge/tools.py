@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, MissingExtra
 from holodeck.lib.file_processor import FileProcessor
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.knowledge.chunking import Links, Passage, Section, chunk_sections, split_document
 from holodeck.lib.knowledge.collect import collect_documents, suffixes_of
 from holodeck.lib.knowledge.documents import Document, digest_of

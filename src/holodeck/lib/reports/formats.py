@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.support.files import replace_file
 from holodeck.lib.support.model_json import model_json
 from holodeck.lib.ui.live import write_text
@@ -22,6 +21,7 @@ from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import TestReport
 
 if TYPE_CHECKING:
+    from holodeck.lib.reports.markdown import SourceLinks
     from holodeck.models.records.comparison import ComparisonReport
 
 
@@ -88,7 +88,7 @@ def write_reports(
     targets: Sequence[ReportTarget],
     clean: Clean,
     detail: ReportDetail | None = None,
-    links: SourceLinks | None = None,
+    links: "SourceLinks | None" = None,
 ) -> list[str]:
     """Write every report that can be written; return an error message for each of the others.
 
@@ -111,7 +111,7 @@ def write_report(
     path: Path,
     shown: Path | None = None,
     detail: ReportDetail | None = None,
-    links: SourceLinks | None = None,
+    links: "SourceLinks | None" = None,
 ) -> None:
     """Write a report. Raises ReportError as `write_report_text` does."""
     is_json = report_format == "json"
@@ -123,7 +123,7 @@ def render_report(
     report: "TestReport | ComparisonReport",
     report_format: str,
     detail: ReportDetail | None = None,
-    links: SourceLinks | None = None,
+    links: "SourceLinks | None" = None,
 ) -> str:
     """Return the text of a report; `detail` and `links` are about the Markdown of a run."""
     if not isinstance(report, TestReport):

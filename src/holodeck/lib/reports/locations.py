@@ -1,12 +1,9 @@
-"""The places in YAML where cases are written, and links to them."""
+"""The places in YAML where cases are written."""
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import quote
 
-from holodeck.lib.reports.markdown import inline
 from holodeck.models.results.origin import RunOrigin
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -53,24 +50,3 @@ def short_location(location: str | None) -> str | None:
     """Return `agent.yaml:41` of `agent.yaml:41:7`; None if there is no location."""
     file, line, _ = split_location(location)
     return file if line is None else f"{file}:{line}"
-
-
-@dataclass(frozen=True)
-class SourceLinks:
-    """Where the lines of YAML can be read."""
-
-    base: str = ""
-    """The address of the checkout; empty for links relative to the working folder."""
-    checkout: str | None = None
-    """The folder of the checkout, unless the report knows it."""
-
-    def link(self, report: TestReport, result: TestResult) -> str:
-        """Return a link to the place of a case; empty if it is not in a file."""
-        file, line, _ = split_location(result.location)
-        if file is None:
-            return ""
-        shown = inline(file if line is None else f"{file}:{line}")
-        path = Path(place_of(report, result, self.checkout)[0] if self.base else file)
-        if line is None or path.is_absolute() or (self.base and ".." in path.parts):
-            return shown
-        return f"[{shown}]({self.base}{quote(path.as_posix(), errors='replace')}#L{line})"

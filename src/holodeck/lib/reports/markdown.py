@@ -9,10 +9,15 @@ it can be markup, while a block quote would still render what it quotes.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from holodeck.lib.reports.locations import place_of, split_location
 from holodeck.lib.support.text import inert, inert_xml, one_line
+from holodeck.models.test_result import TestReport, TestResult
 
 MAX_CHARACTERS = 65_536
 """GitHub shows no longer comment, description or issue."""
@@ -122,3 +127,24 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
+
+
+@dataclass(frozen=True)
+class SourceLinks:
+    """Where the lines of YAML can be read."""
+
+    base: str = ""
+    """The address of the checkout; empty for links relative to the working folder."""
+    checkout: str | None = None
+    """The folder of the checkout, unless the report knows it."""
+
+    def link(self, report: TestReport, result: TestResult) -> str:
+        """Return a link to the place of a case; empty if it is not in a file."""
+        file, line, _ = split_location(result.location)
+        if file is None:
+            return ""
+        shown = inline(file if line is None else f"{file}:{line}")
+        path = Path(place_of(report, result, self.checkout)[0] if self.base else file)
+        if line is None or path.is_absolute() or (self.base and ".." in path.parts):
+            return shown
+        return f"[{shown}]({self.base}{quote(path.as_posix(), errors='replace')}#L{line})"

@@ -16,8 +16,15 @@ from holodeck.lib.reports.failures import (
     group_failures,
     in_turns,
 )
-from holodeck.lib.reports.locations import SourceLinks
-from holodeck.lib.reports.markdown import BLOCK_LIMIT, MAX_CHARACTERS, code, folded, inline, table
+from holodeck.lib.reports.markdown import (
+    BLOCK_LIMIT,
+    MAX_CHARACTERS,
+    SourceLinks,
+    code,
+    folded,
+    inline,
+    table,
+)
 from holodeck.lib.reports.summary import count_outcomes, model_usage
 from holodeck.lib.support.text import percent, plural
 from holodeck.models.config import ReportDetail

@@ -15,7 +15,7 @@ from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileReader
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay

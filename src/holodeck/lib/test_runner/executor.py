@@ -28,7 +28,6 @@ from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import describe, plural
-from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseSetup
 from holodeck.lib.test_runner.messages import require_history_support
 from holodeck.lib.test_runner.options import NO_OPTIONS, RunOptions
@@ -46,6 +45,7 @@ from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
+    from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -106,7 +106,7 @@ class TestExecutor:
         agent_config_path: str,
         execution_config: ExecutionConfig | None = None,
         file_processor: FileReader | None = None,
-        agent_factory: AgentFactory | ThreadRunFactory | None = None,
+        agent_factory: "AgentFactory | ThreadRunFactory | None" = None,
         evaluators: dict[str, BaseEvaluator] | None = None,
         config_loader: ConfigLoader | None = None,
         progress_callback: Callable[[TestResult], None] | None = None,
@@ -171,11 +171,16 @@ class TestExecutor:
         return given.with_base_dir(Path(self.agent_config_path).absolute().parent)
 
     def _backend_from(
-        self, agent: object, factory: AgentFactory | ThreadRunFactory | None
+        self, agent: object, factory: "AgentFactory | ThreadRunFactory | None"
     ) -> AgentBackend | None:
         """Return the backend of what the caller gives; None if the configuration names it."""
+        if agent is None and factory is not None:
+            # The factory of Semantic Kernel's agents, which most runs do without.
+            from holodeck.lib.test_runner.agent_factory import backend_of  # noqa: PLC0415
+
+            return backend_of(factory)
         if agent is None:
-            return None if factory is None else backend_of(factory)
+            return None
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
         return CallableBackend(agent, self.agent_config.code_folders, self.config)

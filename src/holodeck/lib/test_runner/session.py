@@ -20,7 +20,6 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder, json_line, origin_of
 from holodeck.lib.reports.formats import ReportTarget, write_reports
-from holodeck.lib.reports.locations import SourceLinks
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert, inert_json
@@ -38,6 +37,7 @@ from holodeck.models.test_result import TestReport, TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.records.resume import ResumedRun
+    from holodeck.lib.reports.markdown import SourceLinks
     from holodeck.models.records.comparison import ComparisonReport
 
 R = TypeVar("R", bound="TestReport | ComparisonReport")
@@ -86,7 +86,7 @@ class RunSession(ABC, Generic[R]):
     """Called with each result, which holds no secrets."""
     targets: Sequence[ReportTarget] = ()
     """The reports to write."""
-    links: SourceLinks | None = None
+    links: "SourceLinks | None" = None
     """Where Markdown reports link lines of YAML to; by default beside the report."""
     command: Sequence[str] = ()
     """The command line that repeats the run."""

@@ -26,7 +26,7 @@ from pydantic import SecretStr
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.errors import ExecutionError, HoloDeckError
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limits import use_limiters
 from holodeck.lib.llm.shared_limits import SharedLimiters
 from holodeck.lib.observability import (

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from holodeck.errors import ConfigError, HoloDeckError
-from holodeck.lib.judging.judge import Judges, validate_against_schema
+from holodeck.lib.judging.judge import validate_against_schema
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
 from holodeck.lib.support.text import did_you_mean, to_text
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply

@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 from holodeck.suite.scorers.base import SIMILARITY, BuiltInScorer

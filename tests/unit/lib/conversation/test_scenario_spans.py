@@ -20,7 +20,7 @@ from fakes import clean_environment
 from holodeck import scenario
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.models.llm import LLMProvider
 from support.participants import a_user, an_agent
 

@@ -13,7 +13,7 @@ from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.judge_metric import LEAST_SHARE, JudgeEvaluator, probability_of_marks
 from holodeck.lib.evaluators.judge_prompt import WORDINGS, unique_tag
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.grading.checks import Check
 from holodeck.lib.test_runner.grading.scoring import compute_metrics
 from holodeck.models.config import ExecutionConfig

@@ -6,7 +6,8 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.judging.judge import Judges, count_judge_usage
+from holodeck.lib.judging.judge import count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 

@@ -8,7 +8,7 @@ import pytest
 from holodeck import scenario
 from holodeck.config.checks.agent import check
 from holodeck.errors import HoloDeckError, MissingExtra
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.model import ChatRequest
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
-from holodeck.lib.judging.judge import Judges, embedding_model
+from holodeck.lib.judging.judges import Judges, embedding_model
 from holodeck.lib.local_models.catalog import known_model
 from holodeck.lib.local_models.runtime import (
     MAX_CHARACTERS,

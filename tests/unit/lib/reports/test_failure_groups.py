@@ -15,7 +15,7 @@ from holodeck.lib.reports.failures import (
     group_by_check,
     group_failures,
 )
-from holodeck.lib.reports.locations import SourceLinks
+from holodeck.lib.reports.markdown import SourceLinks
 from holodeck.models.results.outcome import RaisedError
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult
 from support.results import a_report, a_result

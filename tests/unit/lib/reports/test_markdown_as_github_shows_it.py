@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from holodeck.cli.github_actions import step_summary
 from holodeck.lib.compare.run_comparison import ComparedRun, compare_runs
 from holodeck.lib.reports.against import render_markdown
-from holodeck.lib.reports.locations import SourceLinks
-from holodeck.lib.reports.markdown import MAX_CHARACTERS
+from holodeck.lib.reports.markdown import MAX_CHARACTERS, SourceLinks
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.test_result import MetricResult, Outcome
 from support.payloads import PAYLOADS

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.judge import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.models.agent import Agent
 from holodeck.models.metrics.deepeval import RAGMetric

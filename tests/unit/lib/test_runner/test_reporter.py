@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from holodeck.lib.reports.locations import SourceLinks
+from holodeck.lib.reports.markdown import SourceLinks
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.results.evidence import evidence
 from holodeck.models.results.outcome import Attempt

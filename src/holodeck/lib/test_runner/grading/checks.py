@@ -22,7 +22,8 @@ from holodeck.lib.evaluators.build import (
     metrics_of_turn,
     needs_judge,
 )
-from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges, with_judge_defaults
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import cache_dir
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook

@@ -51,6 +51,7 @@ _SHARED_CODE = (
     "holodeck.lib.evaluators.base",
     "holodeck.lib.evaluators.inputs",
     "holodeck.lib.judging.judge",
+    "holodeck.lib.judging.judges",
     "holodeck.lib.llm.json_answer",
     "holodeck.lib.test_runner.grading.scoring",
 )
