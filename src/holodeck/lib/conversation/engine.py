@@ -22,7 +22,7 @@ from holodeck.lib.conversation.participants import (
     ParticipantCaller,
     RunUsage,
     TimeLimits,
-    Turns,
+    TurnOrder,
     find_participant_error,
     find_proceed_error,
     find_setting_error,
@@ -134,7 +134,7 @@ class Conversation:
         if (problem := find_participant_error(self.agents)) is not None:
             raise self.usage_error(problem)
         self.usage = RunUsage(self.batch_run_id)
-        self.turns = Turns(self.agents)
+        self.turns = TurnOrder(self.agents)
         self.history = History(len(self.agents), self.before)
         self.state = ScenarioState(self)
         self._caller = ParticipantCaller(self.limits, self.usage, self.config.call_timeout)
@@ -164,14 +164,17 @@ class Conversation:
             [added] = to_messages(message, AgentRole.AGENT)
         except ValueError as error:
             raise self.usage_error(str(error)) from error
-        self.history.add(added, from_agent_idx, self.turns.current)
-        if added.get("role") == "user":
+        self._add(added, from_agent_idx)
+
+    def _add(self, message: Message, author: int | None = None) -> None:
+        self.history.add(message, author, self.turns.current)
+        if message["role"] == "user":
             self._silent_since = None
         if not self._dispatcher.is_idle:
             self._dispatcher.put(
                 MessageAdded(
                     index=len(self.history) - 1,
-                    message=deep_copy(added),
+                    message=deep_copy(message),
                     turn=self.turns.current,
                     **self.ids,
                 )
@@ -412,7 +415,7 @@ class Conversation:
             )
         self.turns.mark_spoken(index)
         if message is not None:
-            self.add_message(message)
+            self._add(message)
             return None
         if self._has_nothing_to_answer(index):
             reasoning = (
@@ -444,7 +447,8 @@ class Conversation:
             return self._accept_verdict(returned)
         if isinstance(returned, EndConversation):
             messages = to_messages(returned.farewell, participant.role) if returned.farewell else []
-            self.add_messages(messages, index)
+            for message in messages:
+                self._add(message, index)
             self._is_ended = True
             if participant.role is AgentRole.USER:
                 self.ended_at = self.step_name or self.location
@@ -456,7 +460,8 @@ class Conversation:
             raise self.usage_error(f"{type(participant).__name__}.call: {error}") from error
         if participant.role is AgentRole.AGENT and isinstance(returned, str):
             self.unseen_tool_calls = True
-        self.add_messages(messages, index)
+        for message in messages:
+            self._add(message, index)
         return messages
 
     def _span_around(self, participant: Participant) -> AbstractContextManager[object]:  # noqa: ARG002

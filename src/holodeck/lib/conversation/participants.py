@@ -104,8 +104,8 @@ class SilentUser:
         return []
 
 
-class Turns:
-    """The current turn: which roles are still to speak, and which participants have spoken.
+class TurnOrder:
+    """Who speaks when: the roles that are left in the current turn, and who has not spoken in it.
 
     Turns count from 0. The participants of a role speak in the order of the list.
     """

@@ -16,7 +16,7 @@ from holodeck.lib.reports.markdown import (
     table,
 )
 from holodeck.lib.support.text import one_line, plural
-from holodeck.models.cases.messages import to_messages
+from holodeck.models.cases.messages import messages_of
 from holodeck.models.results.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
@@ -73,7 +73,7 @@ class CaseSection:
             facts.append(f"cost {inline(describe_cost(result.cost), 1_000)}")
         yield from (" · ".join(filter(None, facts)), "")
         if result.history:
-            history = transcript_of(to_messages(result.history))
+            history = transcript_of(messages_of(result.history))
             yield from self._text("Earlier messages", history)
         if result.skip_reason is not None or result.repeats is not None or not result.turns:
             yield from self._text("Input", result.test_input)

@@ -17,8 +17,8 @@ from holodeck.models.cases.messages import (
     EarlierMessage,
     Image,
     Message,
+    messages_of,
     text_of,
-    to_messages,
     tool_arguments,
     tool_calls_in,
     tool_name,
@@ -53,7 +53,7 @@ def to_agent_messages(history: History) -> list[Message]:
 
 def to_judge_messages(history: History) -> list[Message]:
     """Return the messages for judges and simulated users, marked as earlier."""
-    return [{**message, "earlier": True} for message in to_messages(history)]
+    return [{**message, "earlier": True} for message in messages_of(history)]
 
 
 def history_key(history: History) -> Iterator[str]:

@@ -237,7 +237,7 @@ class EarlierMessage(Model):
         return self
 
 
-def to_messages(history: Iterable[EarlierMessage]) -> list[Message]:
+def messages_of(history: Iterable[EarlierMessage]) -> list[Message]:
     """Return the messages, results with the name of the tool."""
     messages = []
     tool_names: dict[str, str] = {}

@@ -26,40 +26,6 @@ _SETTLING = ConversationEnd(
 """How a case ends whose time runs out while its spans are awaited."""
 
 
-class TracedTurns:
-    """Takes turns, each in a trace of its own, and adds the spans of the agent to their results.
-
-    Args:
-        take_turn: Takes a turn and adds its result to the state.
-        state: What is known of the case.
-        traces: Collects the spans.
-    """
-
-    def __init__(self, take_turn: TakeTurn, state: CaseState, traces: AgentTraces) -> None:
-        self._take_turn = take_turn
-        self._state = state
-        self._traces = traces
-        self._settle_s = settle_s(state.case)
-
-    async def __call__(self, turn: TurnModel, send: Send) -> TurnResult:
-        """Take a turn; its spans are not awaited if the agent failed."""
-        call = self._traces.call()
-
-        async def send_in_trace(message: str) -> ExecutionResult:
-            with call.active():
-                return await send(message)
-
-        try:
-            result = await self._take_turn(turn, send_in_trace)
-            before, self._state.late_ending = self._state.late_ending, _SETTLING
-            trace = await call.wait(0 if self._state.errors else self._settle_s)
-            self._state.late_ending = before
-        finally:
-            call.close()
-        self._state.turns[-1] = result.model_copy(update={"trace": trace})
-        return self._state.turns[-1]
-
-
 def settle_s(case: TestCaseModel) -> float:
     """Return how many seconds the spans of a turn of the case may take after the response."""
     parts = [case, *(part for _, part in case.checked_turns)]
@@ -89,8 +55,28 @@ class TurnTraces(AgentTraces):
         return with_variables(agent, self.variables)
 
     def traced(self, take_turn: TakeTurn, state: CaseState) -> TakeTurn:
-        """Return what takes turns of the case and adds their spans to the results."""
-        return TracedTurns(take_turn, state, self)
+        """Return what takes turns of the case, and adds the spans of each to its result."""
+        limit_s = settle_s(state.case)
+
+        async def take(turn: TurnModel, send: Send) -> TurnResult:
+            call = self.call()
+
+            async def send_in_trace(message: str) -> ExecutionResult:
+                with call.active():
+                    return await send(message)
+
+            try:
+                result = await take_turn(turn, send_in_trace)
+                before, state.late_ending = state.late_ending, _SETTLING
+                # The spans of an agent that failed are not awaited.
+                trace = await call.wait(0 if state.errors else limit_s)
+                state.late_ending = before
+            finally:
+                call.close()
+            state.turns[-1] = result.model_copy(update={"trace": trace})
+            return state.turns[-1]
+
+        return take
 
 
 def _place_of(agent: Agent) -> Place:
