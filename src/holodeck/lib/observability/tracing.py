@@ -4,6 +4,8 @@ Spans are always on. Until something imports `opentelemetry.trace`, no SDK can b
 costs no more than a `with`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import logging
@@ -98,14 +100,14 @@ Kind = Literal["internal", "client"]
 class Tracing:
     """The tracer of a run, its metrics, and what they may contain."""
 
-    tracer: "Tracer"
+    tracer: Tracer
     content: Content | None
     """None: spans contain no content."""
     clean: Callable[[str], str] = str
     """Removes secrets from all text of spans."""
     evaluation_content: Content | None = None
     """None: spans and events of metrics contain no content."""
-    meters: "Meters | None" = None
+    meters: Meters | None = None
     """None: no metrics are recorded."""
     log_event: Callable[[str, Mapping[str, Any]], None] | None = None
     """Sends an event with the log records, too; None: it is only in its span."""
@@ -138,11 +140,11 @@ class ObservabilityContext:
 
     tracing: Tracing | None = None
     """None: the run has none."""
-    pipelines: "Pipelines | None" = None
+    pipelines: Pipelines | None = None
 
 
 def initialize_observability(
-    config: "ObservabilityConfig | None",
+    config: ObservabilityConfig | None,
     agent_name: str,
     clean: Callable[[str], str] = str,
     base_dir: Path | None = None,
@@ -207,7 +209,7 @@ def shutdown_observability(
 class Span:
     """An open span; without a tracer, it ignores everything."""
 
-    def __init__(self, otel: "OtelSpan | None" = None, tracing: Tracing | None = None) -> None:
+    def __init__(self, otel: OtelSpan | None = None, tracing: Tracing | None = None) -> None:
         self._otel = otel if otel is not None and otel.is_recording() else None
         self._log_event = None if tracing is None else tracing.log_event
         self.measured: dict[str, Any] | None = None
@@ -262,9 +264,7 @@ def span(
 
 
 @contextmanager
-def _recorded_span(
-    tracer: "Tracer", name: str, attributes: Attributes, kind: Kind
-) -> Iterator[Span]:
+def _recorded_span(tracer: Tracer, name: str, attributes: Attributes, kind: Kind) -> Iterator[Span]:
     tracing = _active[-1] if _active else None
     meters = None if tracing is None else tracing.meters
     with tracer.start_as_current_span(
@@ -292,7 +292,7 @@ def is_traced() -> bool:
     return bool(_active)
 
 
-def get_tracer(name: str = names.TRACER) -> "Tracer":
+def get_tracer(name: str = names.TRACER) -> Tracer:
     """Return an OpenTelemetry tracer: that of the run which is traced, else that of the process,
     which does nothing without an SDK."""
     if _active:
@@ -301,7 +301,7 @@ def get_tracer(name: str = names.TRACER) -> "Tracer":
     return tracer
 
 
-def _current_tracer() -> "Tracer | None":
+def _current_tracer() -> Tracer | None:
     """Return the tracer that makes spans now; None while no SDK can be set up."""
     if _active:
         return _active[-1].tracer

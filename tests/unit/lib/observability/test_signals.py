@@ -342,7 +342,7 @@ def test_signals_that_a_collector_refuses_are_said_once_with_what_to_write(caplo
         logging.getLogger("holodeck.x").warning("hello")
         shutdown_observability(context, timeout=60)
 
-    [line] = [one.getMessage() for one in caplog.records if one.name.endswith("setup")]
+    [line] = [one.getMessage() for one in caplog.records if one.name.endswith("tracing")]
     assert line.startswith(
         f"metrics and logs could not be delivered to the OTLP endpoint {got.url}"
     )

@@ -36,6 +36,11 @@ def _weaviate(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"local_host": parts.hostname, "local_port": parts.port or 8080}
 
 
+def _pinecone(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Name the namespace, as the connector would take that of the environment."""
+    return {**arguments, "namespace": arguments.get("namespace", "")}
+
+
 def _cosmos_nosql(arguments: dict[str, Any]) -> dict[str, Any]:
     text = arguments.pop("connection_string", "")
     account = dict(part.partition("=")[::2] for part in text.split(";"))
@@ -48,11 +53,7 @@ CONNECTORS = {
     "weaviate": Connector(
         "weaviate:WeaviateCollection", "weaviate", {"connection_string": "url"}, _weaviate
     ),
-    "pinecone": Connector(
-        "pinecone:PineconeCollection",
-        "pinecone",
-        adapt=lambda arguments: {"namespace": "", **arguments},  # instead of the environment's
-    ),
+    "pinecone": Connector("pinecone:PineconeCollection", "pinecone", adapt=_pinecone),
     "azure-ai-search": Connector(
         "azure_ai_search:AzureAISearchCollection",
         "azure-ai-search",
