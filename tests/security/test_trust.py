@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holodeck.config.trust import hosts_in
+from holodeck.config.addresses import hosts_in
 from holodeck.models.agent import Agent
 from holodeck.models.base import NetworkUse, is_used, models_in
 from support.cli import clean_environment, home_for, run_cli, start_in_pty

@@ -16,7 +16,7 @@ from holodeck.config.cases.suites import EXTERNAL_KEYS, load_external_cases
 from holodeck.config.cases.written_cases import expand_parameters
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment, user_folders
-from holodeck.config.model_calls import merge_prices
+from holodeck.config.prices import merge_prices
 from holodeck.config.providers import (
     merge_shared,
     with_models,

@@ -1,6 +1,6 @@
 """Models of an agent.yaml that need an API key and have none."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from holodeck.config.providers import missing_key_message
@@ -11,7 +11,6 @@ from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.test_case import TurnModel
-from holodeck.models.token_usage import UNNAMED_AGENT, PriceTable
 from holodeck.models.tool import PromptTool
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
 
@@ -19,7 +18,7 @@ from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeT
 def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
     """Yield the path of each model without its API key, and a message; unused judges need none."""
     reported = set()
-    for path, role, model in _called_models(agent):
+    for path, role, model in called_models(agent):
         message = None if id(model) in reported else missing_key_message(model)
         if message is not None:
             reported.add(id(model))
@@ -28,12 +27,12 @@ def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
 
 def models_of_litellm(agent: Agent) -> Iterator[tuple[KeyPath, LLMProvider]]:
     """Yield the models that a run calls through LiteLLM, each with its path."""
-    for path, _, model in _called_models(agent):
+    for path, _, model in called_models(agent):
         if model.protocol == "litellm":
             yield path, model
 
 
-def _called_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
+def called_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
     """Yield the models that a run calls, each with its path and role; some more than once."""
     if agent.model is not None and not agent.has_own_model:
         yield ("model",), "", agent.model
@@ -62,7 +61,7 @@ def _tool_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
             yield ("tools", index, "model"), f"the prompt tool {tool.name!r}", tool.model
 
 
-def _embedding_models(agent: Agent) -> Iterator[LLMProvider]:
+def embedding_models(agent: Agent) -> Iterator[LLMProvider]:
     """Yield the embedding models of tools that search documents."""
     for tool in agent.tools or []:
         if isinstance(tool, KnowledgeTool):
@@ -101,54 +100,3 @@ def _metrics_of(expectations: TurnModel, path: KeyPath) -> Iterator[tuple[KeyPat
         yield (*path, "evaluations", at), metric
     for at, metric in enumerate(expectations.scorers or ()):
         yield (*path, "scorers", at), metric
-
-
-def merge_prices(tables: Iterable[PriceTable | None]) -> PriceTable | None:
-    """Merge tables of prices; earlier tables take precedence. None if there is no table.
-
-    Raises ConfigError for different currencies.
-    """
-    known = [table for table in tables if table is not None]
-    if not known:
-        return None
-    currencies = sorted({table.currency for table in known if table.currency is not None})
-    if len(currencies) > 1:
-        raise ConfigError(
-            "prices.currency",
-            f"the configuration files give prices in {' and '.join(currencies)}; use one currency",
-        )
-    models = {name: price for table in reversed(known) for name, price in table.models.items()}
-    return PriceTable(currency=currencies[0] if currencies else None, models=models)
-
-
-def price_key(model: LLMProvider) -> str:
-    """Return the name of a model in prices and reports: `openai/gpt-4o`."""
-    return f"{model.provider.value}/{model.name}"
-
-
-def agent_price_key(agent: Agent) -> str:
-    """Return the name of the agent's model in prices."""
-    return UNNAMED_AGENT if agent.model is None else price_key(agent.model)
-
-
-def called_models(agent: Agent) -> Iterator[str]:
-    """Yield the models that a run calls, by their names in prices; some more than once."""
-    yield agent_price_key(agent)
-    yield from (price_key(model) for _, _, model in _called_models(agent))
-    yield from (price_key(model) for model in _embedding_models(agent))
-
-
-def require_prices(agent: Agent, location: str) -> None:
-    """Raise ConfigError if a model has no price, so that `max_cost` cannot be enforced."""
-    table = agent.prices or PriceTable()
-    missing = [
-        model for model in dict.fromkeys(called_models(agent)) if table.price_of(model) is None
-    ]
-    if missing:
-        names = ", ".join(missing)
-        wish = f"prices: {{models: {{{missing[0]}: {{input: …, output: …}}}}}}"
-        raise ConfigError(
-            location,
-            f"max_cost cannot be enforced without a price for {names}; write '{wish}', per"
-            " million tokens, in agent.yaml or config.yaml, or limit calls or tokens instead",
-        )

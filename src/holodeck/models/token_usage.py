@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from holodeck.models.base import Count, Model, NonBlank
 
@@ -122,6 +122,8 @@ def sum_of(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
 
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+CURRENCY = "USD"
+"""The currency of prices that name none, and of list prices."""
 UNNAMED_AGENT = "agent"
 """The name in prices of an agent without a `model`: Python code or a URL."""
 
@@ -139,16 +141,30 @@ class PriceTable(Model):
     """Prices of models. Models of `provider: local` cost nothing unless listed."""
 
     currency: NonBlank | None = None
-    """Currency of all prices, any text (default: USD)."""
+    """Currency of all prices, any text (default: USD). List prices count only in USD."""
     models: dict[NonBlank, Price] = {}
     """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`. An exact name
     wins over a pattern, a longer pattern over a shorter one. The name of an agent in Python code
-    or behind a URL without a `model` is `agent`."""
+    or behind a URL without a `model` is `agent`, unless it says which model answered. A model
+    without a price has the list price of its provider, if that is known."""
+
+    _elsewhere: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """The models at other endpoints than their provider's, which have no list price."""
+        return self._elsewhere
+
+    def without_list(self, models: frozenset[str]) -> "PriceTable":
+        """Return the prices, without list prices for these models."""
+        copy = self.model_copy()
+        copy._elsewhere = self._elsewhere | models  # noqa: SLF001 - a copy of its own class
+        return copy
 
     @property
     def unit(self) -> str:
         """The currency."""
-        return self.currency or "USD"
+        return self.currency or CURRENCY
 
     def price_of(self, model: str) -> Price | None:
         """Return the price of a `provider/model`; None if it is unknown."""
@@ -177,3 +193,5 @@ class Cost(Model):
     """Of simulated users."""
     unknown: list[str] = []
     """The reasons for unknown amounts, such as `no price for openai/gpt-x`."""
+    list_prices: dict[str, str] = {}
+    """Model whose list price counts → the list, with its version and the day."""

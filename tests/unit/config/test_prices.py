@@ -3,9 +3,9 @@
 import pytest
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.model_calls import require_prices
+from holodeck.config.prices import list_price, require_prices, with_list_prices
 from holodeck.errors import ConfigError
-from holodeck.models.token_usage import Price
+from holodeck.models.token_usage import Price, PriceTable
 
 
 def prices(folder, agents, project):
@@ -35,6 +35,33 @@ def test_a_negative_price_is_an_error_with_its_place(folder):
 
     with pytest.raises(ConfigError, match=r"agent.yaml:\d+:\d+.*prices.models.gpt-x.input"):
         ConfigLoader().load_agent_yaml("agent.yaml")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("openai/gpt-4o-mini", Price(input=0.15, output=0.6)),
+        ("gpt-4o-mini-2024-07-18", Price(input=0.15, output=0.6)),
+        ("azure_openai/gpt-4o", Price(input=2.5, output=10)),
+        ("openai/no-such-model", None),
+        ("ollama/llama3", None),
+        ("agent", None),
+    ],
+)
+def test_a_model_without_a_price_has_the_list_price_of_its_provider(model, expected):
+    assert list_price(PriceTable(), model) == expected
+
+
+def test_a_list_price_counts_in_dollars_and_only_at_the_providers_own_endpoint(folder):
+    elsewhere = "endpoint: http://127.0.0.1:1/v1, api_key: none"
+    folder.agent(JUDGE.replace("gpt-j", "gpt-4o-mini").replace("api_key: none", elsewhere))
+    agent = ConfigLoader().load_agent_yaml("agent.yaml")
+
+    prices = with_list_prices(agent).prices
+
+    assert list_price(prices, "openai/gpt-4o-mini") is None
+    assert list_price(prices, "openai/gpt-4o") is not None
+    assert list_price(PriceTable(currency="EUR"), "openai/gpt-4o") is None
 
 
 JUDGE = """\

@@ -35,8 +35,8 @@ from holodeck.config.model_calls import (
     all_metrics,
     find_missing_keys,
     models_of_litellm,
-    require_prices,
 )
+from holodeck.config.prices import require_prices
 from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.backends.selector import check_name

@@ -76,6 +76,8 @@ class ExecutionResult:
     tool_results: list[ToolResult] = field(default_factory=list)
     token_usage: TokenUsage | None = None
     """None if unknown."""
+    model: str | None = None
+    """The model that answered, as its provider calls it; None if unknown or several."""
     structured_output: Any | None = None
     num_turns: int = 1
     is_error: bool = False

@@ -75,12 +75,21 @@ def parse_result(value: Any) -> ExecutionResult:
         tool_calls=calls,
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
+        model=_model_name(value),
         agents=parse_agents(first_present(value, ("agents",), None)),
         retrieval_context=parse_passages(first_present(value, ("retrieval_context",), None)),
         tool_calls_problem=None if problem is None else str(problem),
         left_out=frozenset(map(str, first_present(value, ("left_out",), ()))),
         source="adapter",
     )
+
+
+def _model_name(value: Any) -> str | None:
+    """Return the model that an agent says has answered; an object may have another `model`."""
+    name = first_present(value, ("model",), None)
+    if isinstance(value, Mapping) and not isinstance(name, str | None):
+        raise BackendSessionError(f"'model' must be the name of a model, not {_describe(name)}")
+    return name if isinstance(name, str) and name else None
 
 
 def complete_result(

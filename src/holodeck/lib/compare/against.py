@@ -11,7 +11,7 @@ from holodeck.config.cases.suite_files import is_suite_file, is_yaml
 from holodeck.config.checks.agent import check_before_run, log_findings
 from holodeck.config.checks.findings import Finding
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.model_calls import merge_prices
+from holodeck.config.prices import merge_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, ConfigError, ExitCode
 from holodeck.lib.compare.pairs import build_comparison, build_pair

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import fsum
 
-from holodeck.config.model_calls import agent_price_key
+from holodeck.config.prices import agent_price_key, describe_list, list_price
 from holodeck.models.agent import Agent
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import PartResult, TestResult
@@ -28,6 +28,13 @@ class Charge:
 
     def price(self, prices: PriceTable) -> Price | None:
         """Return the price of the tokens; None if there is none."""
+        return self._written_price(prices) or list_price(prices, self.model)
+
+    def is_listed(self, prices: PriceTable) -> bool:
+        """Whether the price is the list price of the provider."""
+        return self._written_price(prices) is None and self.price(prices) is not None
+
+    def _written_price(self, prices: PriceTable) -> Price | None:
         price = prices.price_of(self.model)
         return prices.price_of(self.fallback) if price is None and self.fallback else price
 
@@ -53,7 +60,8 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
             unknown.append(f"no price for {charge.model}")
         elif _amount(charge, prices) is None:
             unknown.append(f"{charge.who} does not report its tokens")
-    return _cost(prices.unit, parts, unknown)
+    listed = [charge.model for charge in agent + judges + users if charge.is_listed(prices)]
+    return _cost(prices.unit, parts, unknown, {model: describe_list() for model in listed})
 
 
 def total_cost(results: Sequence[TestResult]) -> Cost | None:
@@ -71,7 +79,8 @@ def total_cost(results: Sequence[TestResult]) -> Cost | None:
     is_whole = not without and len(currencies) == 1
     columns = zip(*((cost.agent, cost.judges, cost.simulators) for cost in costs), strict=True)
     parts = [_sum(column) if is_whole else None for column in columns]
-    return _cost(" or ".join(currencies), parts, unknown)
+    lists = {model: name for cost in costs for model, name in cost.list_prices.items()}
+    return _cost(" or ".join(currencies), parts, unknown, lists)
 
 
 def describe_cost(cost: Cost) -> str:
@@ -80,6 +89,9 @@ def describe_cost(cost: Cost) -> str:
     parts = f"agent {money(cost.agent, unit)}, judges {money(cost.judges, unit)}"
     if cost.simulators != 0:
         parts += f", simulated users {money(cost.simulators, unit)}"
+    if cost.list_prices:
+        lists = " and ".join(sorted(set(cost.list_prices.values())))
+        parts += f"; {', '.join(cost.list_prices)} at the list price of {lists}"
     if cost.total is not None:
         return f"{money(cost.total, unit)} ({parts})"
     return f"unknown ({'; '.join(cost.unknown)}); {parts}"
@@ -142,7 +154,8 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
         if usage is not None or part.agent_response is not None:
             costs = [call.model_cost for call in part.tool_invocations if call.model_cost]
             of_tools = sum((cost.tokens for cost in costs), TokenUsage())
-            yield Charge(model, None if usage is None else usage - of_tools, "the agent")
+            known = None if usage is None else usage - of_tools
+            yield Charge(part.model or model, known, "the agent", model)
         for call in part.tool_invocations:
             yield from _of_model(call.model_cost, f"the tool {call.name!r}")
 
@@ -186,7 +199,9 @@ def _amount(charge: Charge, prices: PriceTable) -> float | None:
     return cost / _A_MILLION
 
 
-def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> Cost:
+def _cost(
+    currency: str, parts: Sequence[float | None], unknown: list[str], lists: dict[str, str]
+) -> Cost:
     agent, judges, simulators = parts
     return Cost(
         currency=currency,
@@ -195,6 +210,7 @@ def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> C
         judges=judges,
         simulators=simulators,
         unknown=list(dict.fromkeys(unknown)),
+        list_prices=lists,
     )
 
 

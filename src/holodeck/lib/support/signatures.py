@@ -24,7 +24,7 @@ SHAPES = (
 ANSWER_KEYS = ("response", "output", "text")
 RESULT_KEYS = (
     *ANSWER_KEYS,
-    *("tool_calls", "tool_results", "retrieval_context", "usage", "token_usage", "agents"),
+    *("tool_calls", "tool_results", "retrieval_context", "usage", "token_usage", "model", "agents"),
     *("metadata", "tool_calls_problem", "left_out"),
 )
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""

@@ -16,7 +16,7 @@ import holodeck
 from holodeck.config.agent_files import prompt_versions
 from holodeck.config.checks.agent import check_before_run, check_opened_tools, log_findings
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.model_calls import require_prices
+from holodeck.config.prices import require_prices, with_list_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, capabilities_of
@@ -134,9 +134,12 @@ class TestExecutor:
         switches = {"force_ingest": force_ingest, "allow_side_effects": allow_side_effects}
         on = {name: True for name, is_on in switches.items() if is_on}
         self.config = config.model_copy(update=on)
-        self.agent_config = agent = with_case_settings(agent, self.config)
+        agent = with_case_settings(agent, self.config)
         if self.config.max_cost is not None:
             require_prices(agent, self.config.source_of("max_cost"))
+        if self.config.max_cost is not None or agent.prices is not None:
+            agent = with_list_prices(agent)
+        self.agent_config = agent
         self.file_processor = file_processor or FileProcessor.from_execution_config(
             self.config, base_dir=agent.base_dir
         )

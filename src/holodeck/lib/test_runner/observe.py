@@ -246,6 +246,7 @@ class _Turn:
             errors=[*self.errors, *self.faults],
             attempts=self.attempts,
             token_usage=answer.token_usage,
+            model=answer.model,
             agents=answer.agents,
             tools=answer.tools,
             model_requests=answer.model_requests,

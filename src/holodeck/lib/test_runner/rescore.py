@@ -226,6 +226,7 @@ def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]
                 tool_invocations=result.tool_invocations,
                 agent_time_ms=result.agent_time_ms,
                 errors=_errors_of_agent(result),
+                model=result.model,
                 agents=result.agents,
                 tools=result.tools,
                 evidence=result.evidence,

@@ -1,7 +1,10 @@
 """The result of a turn of a conversation: files, tool calls, checks and metrics."""
 
+import operator
 from collections.abc import Sequence
 from typing import Literal
+
+from pydantic import Field
 
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.metrics.base import MetricKind
@@ -156,6 +159,8 @@ class PartResult(Model):
     """The agent's requests to models that a tap saw."""
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
+    model: str | None = Field(default=None, exclude_if=operator.not_)
+    """The model that answered, as the agent reports it; None if unknown or several."""
     agents: list[str] | None = None
     """Names of the agents that spoke, in order; None if unknown in any turn."""
     tools: list[str] | None = None

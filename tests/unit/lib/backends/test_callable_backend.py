@@ -441,8 +441,8 @@ async def test_a_session_of_the_users_own_is_told_of_lines_if_it_can_remember(ca
         ({"tools": [{"name": "pay"}]}, "unknown key 'tools'"),
         ({"tool_results": [{"name": "pay", "result": 1}]}, "'tool_results' without 'tool_calls'"),
         (
-            {"id": 1, "model": "m"},
-            "unknown keys 'id', 'model'. The keys are response, output, text",
+            {"id": 1, "object": "m"},
+            "unknown keys 'id', 'object'. The keys are response, output, text",
         ),
     ],
     ids=["singular", "camel case", "another word", "results alone", "other keys"],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.parsing import parse_arguments, parse_result
 
 
@@ -61,3 +62,14 @@ def test_a_result_that_says_that_no_tool_got_the_call_is_an_error():
     found = parse_result({"response": "ok", "tool_calls": calls, "tool_results": [row]})
 
     assert found.tool_results == [row | {"is_error": True}]
+
+
+def test_an_agent_may_say_which_model_answered():
+    class Completion:
+        output = "ok"
+        model = object()  # not a name, as in results of other libraries
+
+    assert parse_result({"response": "ok", "model": "gpt-4o"}).model == "gpt-4o"
+    assert parse_result(Completion()).model is None
+    with pytest.raises(BackendSessionError, match="'model' must be the name of a model, not"):
+        parse_result({"response": "ok", "model": 4})

@@ -1,5 +1,7 @@
 """What cases and runs have cost."""
 
+import re
+
 import pytest
 
 from holodeck.lib.reports.costs import cost_of, describe_cost
@@ -37,6 +39,25 @@ def test_a_model_without_a_price_costs_something_unknown():
     assert (cost.total, cost.agent, cost.judges) == (None, 0.002, None)
     said = "unknown (no price for openai/other); agent 0.002 USD, judges unknown"
     assert describe_cost(cost) == said
+
+
+def test_the_price_of_the_model_that_answered_counts_before_that_of_the_agent():
+    prices = PriceTable(models={**PRICES.models, "agent": Price(input=100, output=100)})
+
+    named = cost_of(asked(model="gpt"), PriceTable(models={"gpt": Price(input=1, output=10)}), "a")
+    unnamed = cost_of(asked(), prices, "agent")
+    unpriced = cost_of(asked(model="gpt-4o-mini"), prices, "agent")
+
+    assert (named.agent, unnamed.agent, unpriced.agent) == pytest.approx((0.002, 0.11, 0.11))
+
+
+def test_a_list_price_is_shown_with_the_list():
+    cost = cost_of(asked(model="gpt-4o-mini"), PriceTable(), "agent")
+
+    assert cost.total == pytest.approx(0.00021)
+    [(model, name)] = cost.list_prices.items()
+    assert re.fullmatch(r"genai-prices [\d.]+ on \d{4}-\d\d-\d\d", name)
+    assert f"; {model} at the list price of {name})" in describe_cost(cost)
 
 
 @pytest.mark.parametrize("usage", [None, TokenUsage()], ids=["none", "zero"])

@@ -110,6 +110,8 @@ class TurnRecord:
     """Each with `name`, `call_id`, `result` and perhaps `is_error`, `refused` or `blocked`."""
     usage: dict[str, int] | None = None
     """`prompt_tokens` and `completion_tokens` of all requests; None if one of them is unknown."""
+    models: list[str | None] = field(default_factory=list)
+    """The model that answered each request; None where it is unknown."""
     agents: list[str] | None = None
     """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
     requests: int | None = 0
@@ -120,6 +122,11 @@ class TurnRecord:
     """The ids of the calls with a result whose function makes a step of the trace if it runs."""
     _has_unknown_usage: bool = False
     _agent_tools: set[str] = field(default_factory=set)
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered all requests; None if one is unknown, or if they differ."""
+        return self.models[0] if len(set(self.models)) == 1 else None
 
     def add_agent(self, name: str | None) -> None:
         """Note that an agent spoke."""
@@ -179,8 +186,10 @@ class TurnRecord:
         completion_tokens: int | None,
         *,
         requests: int | None = 1,
+        model: str | None = None,
     ) -> None:
-        """Add the tokens of requests; unknown ones make the sum unknown."""
+        """Add the tokens of requests that a model answered; unknown ones make the sum unknown."""
+        self.models.append(model)
         if self.requests is not None:
             self.requests = None if requests is None else self.requests + requests
         if prompt_tokens is None or completion_tokens is None or self._has_unknown_usage:

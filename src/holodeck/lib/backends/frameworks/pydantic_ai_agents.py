@@ -139,7 +139,7 @@ class PydanticAIConversation(StreamingSession):
                 usage = message.usage
                 known = usage.input_tokens or usage.output_tokens  # PydanticAI has 0 for unknown
                 counts = (usage.input_tokens, usage.output_tokens) if known else (None, None)
-                self.turn.add_usage(*counts)
+                self.turn.add_usage(*counts, model=message.model_name)
             for part in message.parts:
                 self._read_part(part)
 

@@ -141,6 +141,8 @@ def plain_answer(value: Any) -> Json:
         require_data(value)
         return dict(value)
     result = {key: getattr(value, key) for key in RESULT_KEYS if hasattr(value, key)}
+    if not isinstance(result.get("model", ""), str):
+        del result["model"]  # such as the object that calls the model
     if result.keys().isdisjoint(ANSWER_KEYS):
         raise AgentError(
             f"the agent returned a {type(value).__name__}; return the answer as text, or a mapping"

@@ -263,6 +263,7 @@ def build_result(
         attempts=[attempt for turn in turns for attempt in turn.attempts],
         model_requests=[request for turn in turns for request in turn.model_requests],
         token_usage=sum_of(answer.token_usage for answer in state.answers),
+        model=turns[0].model if len(turns) == 1 else None,
         agents=None if observed.agents is None else agents_in(turns),
         tools=None if observed.tools is None else tools_in(turns),
         evidence=observations.with_tools(observed),

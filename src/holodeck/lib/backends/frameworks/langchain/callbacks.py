@@ -63,7 +63,9 @@ class LangChainTurnReader:
             for generations in response.generations:
                 message = getattr(generations[0], "message", None) if generations else None
                 usage = getattr(message, "usage_metadata", None) or {}
-                self._turn.add_usage(usage.get("input_tokens"), usage.get("output_tokens"))
+                about = getattr(message, "response_metadata", None) or {}
+                tokens = usage.get("input_tokens"), usage.get("output_tokens")
+                self._turn.add_usage(*tokens, model=about.get("model_name"))
                 self._speakers[str(run)] = agent
                 if message is not None and is_format:
                     self._turn.left_out += [call["name"] for call in message.tool_calls]

@@ -149,7 +149,7 @@ class ChatAgentSession(StreamingSession):
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         with self._reading(message) as reader:
-            record, usage = reader.record, None
+            record, usage, model = reader.record, None, None
             if not streams:
                 async for response in self._agent.invoke(**self._arguments(reader)):
                     reader.read(response.message)
@@ -157,11 +157,12 @@ class ChatAgentSession(StreamingSession):
                 return
             async for piece in self._agent.invoke_stream(**self._arguments(reader)):
                 usage = piece.message.metadata.get("usage") or usage
+                model = piece.message.ai_model_id or model
                 if piece.message.content:
                     text = str(piece.message.content)
                     record.response += text
                     yield text
-            reader.count(usage)
+            reader.count(usage, model)
             record.add_agent(self._agent.name if self._is_named else None)
 
     def remember(self, messages: Sequence["Message"]) -> None:
