@@ -25,6 +25,7 @@ UNLIMITED = {
     "cli/watch.py child.wait": "a run, while a person watches",
     "lib/backends/a2a_backend.py httpx.AsyncClient": "llm_timeout limits each call",
     "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
+    "lib/backends/python/host.py self._ended.wait": STOPPED,
     "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/threads.py background.thread.join": "the run of a notebook",
     "lib/evaluators/deepeval/adapter.py asyncio.wait": CANCELLED,

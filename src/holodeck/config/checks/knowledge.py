@@ -42,6 +42,7 @@ def _check_store(context: CheckContext, store: DatabaseConfig, path: KeyPath) ->
             context.warning(path, f"{str(store.provider)!r} is not used any more, but {used}")
         return
     try:
-        require_target(store.named_class, context.agent.own_dir, context.agent.location(*path))
+        folders = context.agent.own_code_folders
+        require_target(store.named_class, folders, context.agent.location(*path))
     except ConfigError as error:
         context.error(path, error.message)

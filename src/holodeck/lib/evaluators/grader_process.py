@@ -34,6 +34,7 @@ from holodeck.lib.processes.child_process import (
 )
 from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
 from holodeck.lib.processes.threads import LoopThread, RunLoop
+from holodeck.lib.support.source_files import display_path, is_users_file
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import (
     CodeFolders,
@@ -44,7 +45,7 @@ from holodeck.lib.user_code.code_root import (
     is_imported_by_others,
     path_for_children,
 )
-from holodeck.lib.user_code.raised import display_path, is_users_file, raised_error
+from holodeck.lib.user_code.raised import raised_error
 from holodeck.lib.user_code.registry import load_callable, module_file
 from holodeck.models.results.outcome import RaisedError
 

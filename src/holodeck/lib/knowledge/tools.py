@@ -211,7 +211,8 @@ class KnowledgeSource:
                 f"is {length}, but the vectors of {self._embedder.name} have {len(probe)}",
             )
         collection = self._collection(len(probe))
-        store = open_store(self._database(), collection, self._folder, self._context.base_dir)
+        folders = self._context.agent.own_code_folders
+        store = open_store(self._database(), collection, self._folder, folders)
         self._store = store
         lock = self._folder / "vectorstores" / f"{collection}.ingestion"
         async with exclusive_ingestion(lock, self._config.name):

@@ -12,8 +12,12 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from holodeck.lib.support.source_files import (
+    display_path,
+    is_testing_library,
+    is_users_file,
+)
 from holodeck.lib.support.text import message_of
-from holodeck.lib.user_code.raised import display_path, is_testing_library, is_users_file
 
 _NEW, _RECORD = "@new_assert", "@assert"
 """Names of a rewritten module, which no source can contain."""

@@ -28,11 +28,11 @@ from types import ModuleType
 from holodeck.errors import ConfigError
 from holodeck.lib.processes.process_exit import note_user_code
 from holodeck.lib.support.safe_paths import file_inside
+from holodeck.lib.support.source_files import is_users_file
 from holodeck.lib.support.text import describe
 from holodeck.lib.support.trust import refuse_untrusted_code
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.asserts import AssertLoader
-from holodeck.lib.user_code.raised import is_users_file
 
 CodeFolders = Path | tuple[Path, ...]
 """Where modules are looked for first: the folder of an agent.yaml, and that of its key `code`."""

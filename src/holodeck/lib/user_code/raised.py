@@ -1,18 +1,13 @@
 """Find the line of the user's code that raised an exception."""
 
 import linecache
-import os
-import sysconfig
 import traceback
-from contextlib import suppress
-from pathlib import Path
 
 from holodeck.errors import BackendError, EvaluationError, HoloDeckError
+from holodeck.lib.support.source_files import display_path, is_our_file, is_users_file
 from holodeck.lib.support.text import describe
 from holodeck.models.results.outcome import RaisedError
 
-_PACKAGE = str(Path(__file__).parents[2])
-_SITE = ("site-packages", "dist-packages")
 _CODE_LIMIT = 1_000
 _MAX_FRAMES = 30
 _LINES_BEFORE, _LINES_AFTER = 3, 1
@@ -35,7 +30,7 @@ def raised_error(error: BaseException) -> RaisedError | None:
         repeats_it = describe(error) == describe(cause)
         if not frames or not repeats_it or isinstance(cause, HoloDeckError):
             return None
-        if _is_inside(frames[-1].filename, _PACKAGE):
+        if is_our_file(frames[-1].filename):
             return None
     shown = users or frames[-1:]
     last = shown[-1]
@@ -72,48 +67,6 @@ def _without_carrier(error: BaseException) -> BaseException:
     cause = error.__cause__
     is_carried = isinstance(error, RuntimeError) and cause is not None
     return cause if is_carried and not isinstance(cause, Exception) else error  # type: ignore[return-value]
-
-
-def is_users_file(file: str) -> bool:
-    """Whether a file is neither holodeck's nor that of an installed package."""
-    if file.startswith("<"):
-        return False
-    return not _is_inside(file, _PACKAGE) and _installed_part(file) is None
-
-
-def is_testing_library(file: str) -> bool:
-    """Whether a file belongs to a module whose errors say what does not hold, such as unittest."""
-    parts = Path(_installed_part(file) or "").parts
-    return any("test" in part or "assert" in part for part in parts)
-
-
-def _installed_part(file: str) -> str | None:
-    """Return the path below site-packages or the standard library; None if it is outside."""
-    parts = Path(file).parts
-    for name in _SITE:
-        if name in parts:
-            return str(Path(*parts[parts.index(name) + 1 :]))
-    for name in ("stdlib", "platstdlib"):
-        folder = sysconfig.get_path(name)
-        if folder and _is_inside(file, folder):
-            return os.path.relpath(os.path.realpath(file), os.path.realpath(folder))
-    return None
-
-
-def _is_inside(file: str, folder: str) -> bool:
-    return os.path.realpath(file).startswith(os.path.realpath(folder) + os.sep)
-
-
-def display_path(file: str) -> str:
-    """Return the path, relative if possible, so that it says nothing about the machine."""
-    installed = _installed_part(file)
-    if installed is not None:
-        return installed
-    with suppress(OSError):  # the working directory may be gone
-        folder = str(Path.cwd())
-        if _is_inside(file, folder):
-            return os.path.relpath(os.path.realpath(file), os.path.realpath(folder))
-    return file
 
 
 def _code(frame: traceback.FrameSummary) -> str | None:

@@ -9,7 +9,8 @@ from holodeck.errors import BackendError, BackendInitError, BackendSessionError,
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.errors import unreachable_reason
-from holodeck.lib.user_code.raised import display_path, source_excerpt
+from holodeck.lib.support.source_files import display_path
+from holodeck.lib.user_code.raised import source_excerpt
 from holodeck.models.results.outcome import RaisedError
 
 PROTOCOL = 1

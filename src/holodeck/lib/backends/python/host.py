@@ -40,8 +40,9 @@ CaseContext = Mapping[str, Any]
 ReadAnswer = Callable[[Any], "tuple[Any, str]"]
 """Returns an agent's answer as the caller of the host wants it, and the text of the answer."""
 OnPiece = Callable[[str], None]
+ENTER_S = 60.0
 EXIT_S = 10.0
-"""How long the context manager of an agent may take to exit."""
+"""How long the context manager of an agent may take to enter, and to exit."""
 
 
 class AgentConversation(ABC):
@@ -259,10 +260,14 @@ class Lifespan:
         hold = partial(self._hold, entered)
         self._task = asyncio.ensure_future(call_user_function(hold, self._hold))
         try:
-            await asyncio.wait({self._task, entered}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self._task.cancel()
-            raise
+            await asyncio.wait(
+                {self._task, entered}, timeout=ENTER_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            if not entered.done():
+                self._task.cancel()
+        if not entered.done() and not self._task.done():
+            raise UnusableAgent(f"the agent was not entered within {ENTER_S:g} s")
         return entered.result() if entered.done() else self._task.result()
 
     async def exit(self) -> None:

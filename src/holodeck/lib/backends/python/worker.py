@@ -16,7 +16,6 @@ import importlib
 import json
 import os
 import sys
-import sysconfig
 import threading
 import traceback
 import uuid
@@ -39,13 +38,13 @@ from holodeck.lib.backends.python.host import (
 )
 from holodeck.lib.processes.channel import LineReader, Parent
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS, UnusableAgent
+from holodeck.lib.support.source_files import is_users_file
 
 PROTOCOL = 1
 EXIT_S = 5.0
 """How long agents may take to close once stdin has ended."""
 BACKEND_METHODS = ("initialize", "invoke_once", "create_session", "teardown")
 """What makes an object an AgentBackend."""
-HOLODECK = Path(__file__).resolve().parents[3]
 _MAX_FRAMES = 30
 
 Json = Any
@@ -224,23 +223,13 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     rows = [
         {"file": frame.filename, "line": frame.lineno, "function": frame.name, "code": frame.line}
         for frame in frames
-        if is_users(frame.filename)
+        if is_users_file(frame.filename)
     ][-_MAX_FRAMES:]
     data: dict[str, Json] = {"type": type(error).__name__, "traceback": rows}
     if rows:
         data.update(rows[-1])
     data["seen"] = unfinished
     return {"code": -32000, "message": message, "data": data}
-
-
-def is_users(file: str) -> bool:
-    """Whether a file is neither ours, nor of an installed package, nor of the standard library."""
-    if file.startswith("<"):
-        return False
-    path = Path(file).resolve()
-    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
-    libraries = {HOLODECK, Path(sysconfig.get_path("stdlib")).resolve()}
-    return not is_installed and libraries.isdisjoint(path.parents)
 
 
 class Worker:

@@ -30,6 +30,7 @@ from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import path_inside
 from holodeck.lib.support.text import describe
+from holodeck.lib.user_code.code_root import CodeFolders, folders_of
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
 
@@ -115,15 +116,18 @@ def open_store(
     config: DatabaseConfig | None,
     collection: str,
     cache: Path,
-    base_dir: Path | None = None,
+    base_dir: CodeFolders | None = None,
 ) -> VectorStore:
     """Return the store for a collection; None is the embedded one, a file in the cache folder.
 
-    Relative paths of the configuration start from `base_dir`, else from the working folder. Nothing
-    is connected before `open`. Raises ConfigError, or MissingExtra.
+    Relative paths of the configuration start from the first folder of `base_dir`, else from the
+    working folder; a class of the user is looked for in all. Nothing is connected before `open`.
+
+    Raises ConfigError, or MissingExtra.
     """
     config = config or DatabaseConfig(provider=VectorStoreProvider.SQLITE)
-    context = StoreContext(collection, cache, base_dir or Path.cwd())
+    folder = Path.cwd() if base_dir is None else folders_of(base_dir)[0]
+    context = StoreContext(collection, cache, folder)
     build = STORES.load(config.provider, location="database.provider", base_dir=base_dir)
     if config.named_class is None:
         return Collection(build(config, context), config)
