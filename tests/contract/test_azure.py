@@ -14,8 +14,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenceEvaluator
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.judging.judges import Judges
+from holodeck.lib.llm.model import count_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
@@ -321,7 +321,7 @@ async def test_30_at_once_share_an_evaluator_and_mix_nothing_up(build, server):
     evaluator = build("coherence")
 
     async def graded(number):
-        with count_judge_usage() as spent:
+        with count_usage() as spent:
             result = await evaluator.evaluate(**inputs(evaluator, f"answer {number}."))
         return result["raw_score"], result["reasoning"], spent.requests
 
@@ -335,7 +335,7 @@ async def test_calls_and_tokens_are_counted(build, server):
     server.reply("prose").reply(verdict(5))
     evaluator = build("fluency")
 
-    with count_judge_usage() as spent:
+    with count_usage() as spent:
         await evaluator.evaluate(**inputs(evaluator))
 
     assert (spent.requests, spent.usage.total_tokens, next(iter(spent.by_model))) == (

@@ -16,8 +16,9 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
-from holodeck.lib.judging.judge import Judge, count_judge_usage
+from holodeck.lib.judging.judge import Judge
 from holodeck.lib.judging.judges import Judges
+from holodeck.lib.llm.model import count_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
@@ -108,7 +109,7 @@ def best_name(name: str) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_the_judge_sees_the_case_and_each_call_is_counted(name, judge, server):
-    with count_judge_usage() as spent:
+    with count_usage() as spent:
         await graded(name, judge, server, CASES[name].good, CASES[name].seen)
 
     prompts = "\n".join(request.prompt for request in server.requests)

@@ -10,7 +10,8 @@ from typing import Any
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.judging.agreement import mcnemar_p_value
-from holodeck.lib.judging.judge import JsonObject, Judge, count_judge_usage
+from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.lib.llm.model import count_usage
 from holodeck.lib.processes.threads import gather_all
 from holodeck.lib.support.text import is_blank
 from holodeck.models.records.comparison import ComparisonReport, Pair, Preference, Preferences
@@ -55,7 +56,7 @@ async def with_preferences(
             return await arena.prefer(contest)
 
     (_, first), *others = judged.items()
-    with count_judge_usage() as usage:
+    with count_usage() as usage:
         # The steps that the judge derives from the criteria for the first are those of all.
         preferences = [await prefer(first)]
         preferences += await gather_all(prefer(contest) for _, contest in others)

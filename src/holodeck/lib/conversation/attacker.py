@@ -16,7 +16,6 @@ from holodeck.lib.conversation.attack_strategies import (
     looks_encoded,
 )
 from holodeck.lib.conversation.messages import AgentRole, transcript_of
-from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, ScenarioUsageError
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
@@ -338,7 +337,7 @@ class RedTeamUser:
         schema = SCORE_SCHEMA if task == "score" else None
         request = ChatRequest(messages, schema=schema)
         with activity("simulating the user"):
-            return (await ask_model(self.model_for_task(task), request, record_response)).text
+            return (await ask_model(self.model_for_task(task), request)).text
 
     def model_for_task(self, task: Task) -> ChatModel:
         """Return the model that does a task."""

@@ -2,9 +2,8 @@
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.errors import BackendTimeoutError
@@ -18,11 +17,10 @@ from holodeck.lib.conversation.types import (
     ScenarioUsageError,
     rows_of,
 )
-from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.llm.limiter import time_limit
-from holodeck.lib.llm.model import ChatResponse
+from holodeck.lib.llm.model import count_usage
 from holodeck.models.cases.messages import Message
-from holodeck.models.token_usage import TokenUsage, UsageMeter
+from holodeck.models.token_usage import UsageMeter
 
 EXAMPLES = {
     AgentRole.USER: "a scenario.UserSimulatorAgent()",
@@ -193,40 +191,6 @@ class TimeLimits:
         ends = [(limit.when(), message) for limit, message in [*self._running]]
         left = [(end - time.monotonic(), message) for end, message in ends if end is not None]
         return min(left) if left else None
-
-
-_current: ContextVar[UsageMeter | None] = ContextVar("holodeck_conversation_usage", default=None)
-
-
-def record_usage(usage: TokenUsage, *, calls: int = 1, failed: int = 0) -> None:
-    """Add requests and tokens to the participant being called; without effect outside of a call."""
-    meter = _current.get()
-    if meter is not None:
-        meter.add(usage, requests=calls, failed=failed)
-
-
-def record_cache_hit() -> None:
-    """Add a cached response to the participant being called; without effect outside of a call."""
-    meter = _current.get()
-    if meter is not None:
-        meter.cache_hits += 1
-
-
-def record_response(calls: int, response: ChatResponse | None) -> None:
-    """Add the requests for a response, of which the last failed if there is no response."""
-    usage = TokenUsage() if response is None else response.usage
-    record_usage(usage, calls=calls, failed=calls - (response is not None))
-
-
-@contextmanager
-def count_usage() -> Iterator[UsageMeter]:
-    """Count what participants and judges use inside the block."""
-    with count_judge_usage() as meter:
-        token = _current.set(meter)
-        try:
-            yield meter
-        finally:
-            _current.reset(token)
 
 
 class RunUsage:

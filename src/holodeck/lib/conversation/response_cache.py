@@ -28,9 +28,9 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole
-from holodeck.lib.conversation.participants import record_cache_hit
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.lib.llm.model import record_cache_hit
 from holodeck.lib.support.files import claim, make_folder, release, replace_file
 from holodeck.lib.support.text import one_line
 from holodeck.models.llm import LLMProvider

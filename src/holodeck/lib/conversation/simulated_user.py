@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.lib.conversation.messages import AgentRole, indent, shorten_lines
-from holodeck.lib.conversation.participants import record_response
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
@@ -108,9 +107,7 @@ class SimulatedUser:
         prompt = self._prompt(input.messages, input.scenario_state.description)
         for _ in range(ATTEMPTS):
             with activity("simulating the user"):
-                response = await ask_model(
-                    self._model, ChatRequest(prompt, schema=SCHEMA), record_response
-                )
+                response = await ask_model(self._model, ChatRequest(prompt, schema=SCHEMA))
             reply = _parse_reply(response.text)
             message, is_done = reply or ("", False)
             if not message or message not in answers[-1:]:  # else it echoes the agent

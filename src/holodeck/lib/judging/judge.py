@@ -25,6 +25,8 @@ from holodeck.lib.llm.model import (
     RequestListener,
     Token,
     ask_model,
+    count_requests,
+    current_meter,
 )
 from holodeck.lib.llm.retry import Wait, on_wait
 from holodeck.lib.observability import names, span
@@ -57,7 +59,6 @@ MAX_PROMPTS = 5
 MAX_PROMPT = 4000
 """Prompts that are kept for each metric, and the characters of each."""
 
-_meter: ContextVar[UsageMeter | None] = ContextVar("holodeck_judging", default=None)
 _prompts: ContextVar[list[str] | None] = ContextVar("holodeck_judge_prompts", default=None)
 
 
@@ -75,17 +76,6 @@ def keep_judge_prompts() -> Iterator[list[str]]:
 def _prompt_text(request: ChatRequest) -> str:
     text = "\n\n".join(f"{message['role']}:\n{text_of(message)}" for message in request.messages)
     return text if len(text) <= MAX_PROMPT else f"{text[:MAX_PROMPT]}… ({len(text)} characters)"
-
-
-@contextmanager
-def count_judge_usage() -> Iterator[UsageMeter]:
-    """Count the requests to judges inside the block and in tasks that it starts."""
-    meter = UsageMeter()
-    token = _meter.set(meter)
-    try:
-        yield meter
-    finally:
-        _meter.reset(token)
 
 
 class Judge:
@@ -194,7 +184,7 @@ class Judge:
     async def _send(self, request: ChatRequest, *, is_trial: bool = False) -> ChatResponse:
         if self._refusal is not None:
             raise EvaluationError(self._refusal)
-        meter, prompts, started = _meter.get(), _prompts.get(), time.perf_counter()
+        meter, prompts, started = current_meter(), _prompts.get(), time.perf_counter()
         if prompts is not None and len(prompts) < MAX_PROMPTS:
             prompts.append(_prompt_text(request))
 
@@ -311,11 +301,8 @@ def _meter_request(
 ) -> None:
     if requests:
         meter.by_model.setdefault(judge, TokenUsage())
-    if response is None:
-        meter.add_failed(requests)
-    else:
-        seconds = max(0.0, seconds - response.waited_s)
-        meter.add(response.usage, judge, requests=requests, failed=requests - 1, seconds=seconds)
+    waited_s = 0.0 if response is None else response.waited_s
+    count_requests(meter, judge, requests, response, max(0.0, seconds - waited_s))
 
 
 _FILTERED = "a content filter ended the answer"

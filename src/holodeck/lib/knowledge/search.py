@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from holodeck.errors import BackendError
@@ -11,7 +12,7 @@ from holodeck.lib.judging.judge import validate_against_schema
 from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import parse_json_answer
-from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
+from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model, count_requests
 from holodeck.lib.support.text import plural, shorten
 from holodeck.lib.tools.keyword_search import KeywordIndex, count_terms, fuse_ranks
 from holodeck.models.cases.messages import Message
@@ -225,14 +226,7 @@ class Reranker:
             {"role": "system", "content": _INSTRUCTIONS},
             {"role": "user", "content": _question(query, hits)},
         ]
-
-        def count(requests: int, response: ChatResponse | None) -> None:
-            if response is None:
-                stats.meter.add_failed(requests)
-            else:
-                failed = requests - 1
-                stats.meter.add(response.usage, self._model.name, requests=requests, failed=failed)
-
+        count = partial(count_requests, stats.meter, self._model.name)
         fault = ""
         for _ in range(_ATTEMPTS):
             response = await ask_model(self._model, ChatRequest(messages, schema=schema), count)

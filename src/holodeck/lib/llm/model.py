@@ -1,12 +1,13 @@
 """The interface of a chat model: what judges and simulated users talk to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holodeck.models.cases.messages import Message
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import TokenUsage, UsageMeter
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,55 @@ def note_request() -> None:
         requests.sent += 1
 
 
+_meter: ContextVar[UsageMeter | None] = ContextVar("holodeck_usage", default=None)
+
+
+@contextmanager
+def count_usage() -> Iterator[UsageMeter]:
+    """Count what judges, simulated users and attackers use inside the block, and in its tasks."""
+    meter = UsageMeter()
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+
+
+def current_meter() -> UsageMeter | None:
+    """Return the meter of the innermost `count_usage`; None outside of it."""
+    return _meter.get()
+
+
+def record_cache_hit() -> None:
+    """Count a cached response, for which no request was sent."""
+    meter = current_meter()
+    if meter is not None:
+        meter.cache_hits += 1
+
+
+def count_requests(
+    meter: UsageMeter,
+    model: str,
+    requests: int,
+    response: ChatResponse | None,
+    seconds: float = 0.0,
+) -> None:
+    """Add the requests for a response to a meter; the last failed if there is no response."""
+    if response is None:
+        meter.add_failed(requests)
+    else:
+        meter.add(response.usage, model, requests=requests, failed=requests - 1, seconds=seconds)
+
+
+def record_response(requests: int, response: ChatResponse | None) -> None:
+    """Count the requests for a response in the current meter."""
+    meter = current_meter()
+    if meter is not None:
+        count_requests(meter, "", requests, response)
+
+
 async def ask_model(
-    model: ChatModel, request: ChatRequest, listener: RequestListener
+    model: ChatModel, request: ChatRequest, listener: RequestListener = record_response
 ) -> ChatResponse:
     """Return the model's response. Raises BackendError.
 

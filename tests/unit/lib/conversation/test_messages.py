@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.events import MessageAdded
-from holodeck.lib.conversation.participants import record_usage
+from holodeck.lib.llm.model import ChatResponse, record_response
 from holodeck.models.token_usage import TokenUsage
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
 from support.participants import Scripted, a_judge, a_user, an_agent, texts_of
@@ -219,7 +219,7 @@ async def test_an_adapter_that_is_not_async_is_an_error():
 
 async def slow(given):
     await asyncio.sleep(0.02)
-    record_usage(TokenUsage.of(3, 4))
+    record_response(1, ChatResponse("a", TokenUsage.of(3, 4)))
     return "a"
 
 

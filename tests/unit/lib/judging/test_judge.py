@@ -6,8 +6,8 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.judging.judges import Judges
+from holodeck.lib.llm.model import count_usage
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -312,12 +312,12 @@ async def test_calls_tokens_and_seconds_are_counted_where_they_are_spent(judge, 
     server.otherwise("nonsense").when("once more", "nonsense")
 
     async def asking():
-        with count_judge_usage() as meter, pytest.raises(EvaluationError):
+        with count_usage() as meter, pytest.raises(EvaluationError):
             await judge.ask(ASKED, SCHEMA)
         return meter
 
     async def saying():
-        with count_judge_usage() as meter:
+        with count_usage() as meter:
             await judge.ask_for_text(ASKED)
         return meter
 

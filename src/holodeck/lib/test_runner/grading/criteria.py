@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.messages import AgentRole
-from holodeck.lib.conversation.participants import count_usage
 from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.llm.model import count_usage
 from holodeck.lib.support.text import describe, one_line, plural
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.lib.test_runner.grading.judge_trust import Trust

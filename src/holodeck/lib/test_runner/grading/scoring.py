@@ -12,7 +12,8 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation, Score
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.judging.judge import count_judge_usage, keep_judge_prompts
+from holodeck.lib.judging.judge import keep_judge_prompts
+from holodeck.lib.llm.model import count_usage
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.processes.threads import is_cancelled
@@ -67,7 +68,7 @@ async def _compute_metric(
     }
     with (
         span(names.check(check.name), attributes) as current,
-        count_judge_usage() as usage,
+        count_usage() as usage,
         keep_judge_prompts() as prompts,
     ):
         _add_content(current, observation)
