@@ -38,6 +38,7 @@ WITHOUT_EFFECT = {
 """What `holodeck validate` says to have no effect, and keys that only say how others are meant."""
 
 CHOOSING = {
+    "Agent.retrieval_tools",
     "CalledFunction.arguments",
     "CalledFunction.name",
     "CodeMetric.grader",

@@ -44,19 +44,20 @@ from holodeck.models.backend import (
 from support.frameworks import AGENT, TOOL, Subject, all_rows, lookup_order, script
 from support.tapped_service import serving
 
-Fact = Literal["calls", "args", "results", "errors", "callers", "agents"]
+Fact = Literal["calls", "args", "results", "errors", "callers", "agents", "passages"]
 """The names of the called tools; their arguments; their results; whether they failed; the agent
-that requested each call; the agents that spoke."""
+that requested each call; the agents that spoke; what the agent retrieved."""
 Facts = frozenset[Fact]
 INPUT, ARGS, RESULT = "Where is order 7?", {"order_id": "7"}, lookup_order("7")
 MCP_CALL = f"{TOOL} {dumps(ARGS)}"
 BLIND: Facts = frozenset()
-SEEING: Facts = frozenset({"calls", "args", "results", "errors", "callers", "agents"})
+SEEING: Facts = frozenset({"calls", "args", "results", "errors", "callers", "agents", "passages"})
 SOME: dict[str, Facts] = {
     "names": frozenset({"calls"}),
     "calls": frozenset({"calls", "args"}),
     "results": frozenset({"calls", "args", "results", "errors"}),
     "agents": frozenset({"agents"}),
+    "passages": frozenset({"passages"}),
 }
 
 
@@ -75,6 +76,7 @@ class Way:
 def facts_in(result: ExecutionResult) -> Facts:
     """What a result says of the agent."""
     facts: set[Fact] = set() if result.agents is None else {"agents"}
+    facts |= set() if result.retrieval_context is None else {"passages"}
     if result.tool_calls is None:
         return frozenset(facts)
     facts.add("calls")
@@ -98,6 +100,8 @@ def reported(facts: Facts) -> dict[str, Any]:
         call |= {"result": RESULT} if "results" in facts else {}
         call |= {"agent": AGENT} if "callers" in facts else {}
         answer["tool_calls"] = [call]
+    if "passages" in facts:
+        answer["retrieval_context"] = [{"text": RESULT, "source": "orders.md"}, "Returns are free."]
     return answer | ({"agents": [AGENT]} if "agents" in facts else {})
 
 
@@ -149,6 +153,7 @@ async def own_backend(facts: Facts) -> AsyncIterator[AgentBackend]:
 async def http(facts: Facts) -> AsyncIterator[AgentBackend]:
     with FakeOpenAI(lambda _: Reply(json={**reported(facts), "seen": reported(SEEING)})) as server:
         paths = {"tool_calls": "calls" in facts, "agents": "agents" in facts}
+        paths |= {"retrieval_context": "passages" in facts}
         config = HttpBackendConfig(
             type="http",
             url=f"{server.root}/agent",

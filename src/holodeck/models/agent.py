@@ -36,7 +36,7 @@ UNLOCATED = "agent"
 """The location of a value that is not in a file."""
 AGENT_KEYS = (
     *("name", "backend", "model", "instructions", "tools", "tool_filtering"),
-    *("embedding_provider", "response_format"),
+    *("retrieval_tools", "embedding_provider", "response_format"),
 )
 """The keys that describe the agent itself, not its tests."""
 
@@ -139,6 +139,9 @@ class Agent(Model):
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
+    retrieval_tools: list[NonBlank] = []
+    """Names of tools whose results are retrieved passages, which metrics receive as
+    `retrieval_context`; each item of a list is one. For tools of an agent behind `backend`, too."""
     tool_filtering: ToolFilterConfig | None = None
     """Which tools the model is offered; all of them if it is off."""
     embedding_provider: LLMProvider | None = None
@@ -246,6 +249,12 @@ class Agent(Model):
         if isinstance(self.backend, ProcessBackendConfig | PythonBackendConfig):
             return self.backend.target
         return self.backend if isinstance(self.backend, str) and ":" in self.backend else None
+
+    @property
+    def retrieving_tools(self) -> frozenset[str]:
+        """The names of the tools whose results are retrieved passages."""
+        own = (tool.name for tool in self.tools or () if tool.retrieves)
+        return frozenset([*self.retrieval_tools, *own])
 
     @property
     def judge_model(self) -> LLMProvider | None:

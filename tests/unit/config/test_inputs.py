@@ -18,7 +18,7 @@ PLAIN = "model: {provider: ollama, name: m}\ninstructions: {inline: x}"
 FAITHFUL = "{type: rag, metric_type: faithfulness, threshold: 0.5}"
 CORRECT = "{type: rag, metric_type: contextual_recall, threshold: 0.5}"
 GROUNDED = "{metric: groundedness, threshold: 0.5}"
-NO_PASSAGES = "needs 'retrieval_context' (or give the agent a retrieval tool) in the case"
+NO_PASSAGES = "needs 'retrieval_context' (or name a tool in 'retrieval_tools') in the case"
 
 
 def told(folder, head, metric, case):
@@ -37,9 +37,14 @@ def told(folder, head, metric, case):
         (PLAIN, "input: hi, retrieval_context: [a passage]", False),
         (f"{PLAIN}\ntools: [{{{RETRIEVAL}: true}}]", "input: hi", False),
         (f"{PLAIN}\ntools: [{{{RETRIEVAL}: false}}]", "input: hi", True),
+        (
+            f"{PLAIN}\nretrieval_tools: [search]\ntools: [{{{RETRIEVAL}: false}}]",
+            "input: hi",
+            False,
+        ),
         ("backend: 'bot:run'", "input: hi", False),
     ],
-    ids=["nothing", "passages", "retrieval tool", "other tool", "own agent"],
+    ids=["nothing", "passages", "retrieval tool", "other tool", "named tool", "own agent"],
 )
 def test_a_metric_of_passages_needs_passages_or_what_may_retrieve_them(
     folder, head, case, is_missing
@@ -78,3 +83,11 @@ def test_a_ground_truth_that_a_metric_takes_is_compared_with_something(folder, m
 
     told_so = [one.path for one in findings if "no metric compares with it" in one.message]
     assert told_so == ([] if is_used else ["test_cases[1].ground_truth"])
+
+
+def test_a_retrieval_tool_that_the_agent_does_not_have_is_an_error(folder):
+    head = f"{PLAIN}\nretrieval_tools: [serch]\ntools: [{{{RETRIEVAL}: false}}]"
+
+    [message] = told(folder, head, FAITHFUL, "input: hi")
+
+    assert message == "unknown tool 'serch'; did you mean 'search'? known: search"

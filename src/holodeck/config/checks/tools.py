@@ -78,6 +78,11 @@ def check_tools(context: CheckContext) -> None:
         else:
             tools |= found
     context.tools = tools
+    if context.agent.has_own_model or not context.knows_all_tools:
+        return
+    for index, name in enumerate(context.agent.retrieval_tools):
+        if not tools_named(name, tools):
+            context.error(("retrieval_tools", index), _unknown_tool(name, tools))
 
 
 def check_tool_filtering(context: CheckContext) -> None:

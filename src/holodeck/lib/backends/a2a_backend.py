@@ -16,6 +16,7 @@ from holodeck.lib.backends.base import (
     Message,
     without_history,
 )
+from holodeck.lib.backends.parsing import passages_in
 from holodeck.lib.files.remote_files import is_allowed
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
@@ -203,7 +204,13 @@ class A2aSession(AgentSession):
                 await self._client.cancel_task(CancelTaskRequest(id=task_id))
 
     def _result(self, answer: "_Answer") -> ExecutionResult:
-        return ExecutionResult(answer.text(), structured_output=answer.data(), agents=[self._agent])
+        data = answer.data()
+        return ExecutionResult(
+            answer.text(),
+            structured_output=data,
+            agents=[self._agent],
+            retrieval_context=passages_in(data),
+        )
 
 
 class _Answer:

@@ -20,6 +20,7 @@ from holodeck.lib.backends.base import (
     ToolResult,
     without_history,
 )
+from holodeck.lib.backends.parsing import passages_in
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.mcp_client.connection import McpConnection
 from holodeck.lib.mcp_client.transports import ServerProcess, ServerUrl, passed_on
@@ -138,6 +139,7 @@ class McpSession(AgentSession):
             tool_results=[returned],
             structured_output=result.structuredContent,
             tools=[*self._connection.tools],
+            retrieval_context=passages_in(result.structuredContent),
         )
 
 

@@ -194,6 +194,14 @@ def parse_passages(passages: Any) -> list[str] | None:
     return texts
 
 
+def passages_in(data: Any) -> list[str] | None:
+    """Return the passages under `retrieval_context` in the data of an answer, or in one of several;
+    None if they are unknown."""
+    pieces = data if isinstance(data, list) else [data]
+    keys = (piece.get("retrieval_context") for piece in pieces if isinstance(piece, Mapping))
+    return parse_passages(next((passages for passages in keys if passages is not None), None))
+
+
 def parse_usage(usage: Any) -> TokenUsage | None:
     """Return the token usage; None if the agent reports none, or only one half of it."""
     if usage is None or isinstance(usage, TokenUsage):

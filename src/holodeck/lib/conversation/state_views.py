@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.lib.conversation.messages import deep_copy
 from holodeck.lib.observability import names
+from holodeck.lib.spans.documents import documents_in, text_of_document
 from holodeck.lib.spans.store import (
     ROLE,
     SpanStore,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 _RESULT_ROLES = {"tool", "function"}
-_CONTEXTS = ("langwatch.rag_contexts", "langwatch.rag.contexts", "retrieval.documents")
 
 
 @dataclass(frozen=True)
@@ -214,18 +214,13 @@ def _is_same(call: ToolCall, other: ToolCall) -> bool:
 
 
 def contexts_of(spans: Sequence[ReadableSpan]) -> list[str]:
-    """Return the texts that spans of retrievals hold, oldest first."""
-    return [text for span in sort_spans(spans) for text in _contexts(span)]
-
-
-def _contexts(span: ReadableSpan) -> Iterator[str]:
-    attributes = attributes_of(span)
-    raw = next((attributes[key] for key in _CONTEXTS if attributes.get(key) is not None), None)
-    value = _parsed(raw)
-    items = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    for item in items:
-        content = item.get("content", item) if isinstance(item, dict) else item
-        yield content if isinstance(content, str) else json.dumps(content, default=str)
+    """Return the documents that spans of retrievals hold, oldest first; without a text, as JSON."""
+    documents = [
+        document for span in sort_spans(spans) for document in documents_in(attributes_of(span))
+    ]
+    return [
+        text_of_document(document) or json.dumps(document, default=str) for document in documents
+    ]
 
 
 def _parsed(raw: Any) -> Any:

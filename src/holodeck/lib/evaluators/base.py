@@ -196,7 +196,7 @@ class BaseEvaluator(ABC):
             input_query=observation.input,
             ground_truth=observation.ground_truth,
             file_content=observation.file_content,
-            retrieval_context=list(observation.retrieval_context) or None,
+            retrieval_context=list(observation.known_passages) or None,
             observation=observation,
         )
         kwargs = builder.build_for(self)

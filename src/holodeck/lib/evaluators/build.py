@@ -164,7 +164,7 @@ _INPUT_NAMES = {
     EvalParam.GROUND_TRUTH: "'ground_truth'",
     EvalParam.EXPECTED_OUTPUT: "'ground_truth'",
     EvalParam.CONTEXT: "'files' or 'retrieval_context'",
-    EvalParam.RETRIEVAL_CONTEXT: "'retrieval_context' (or give the agent a retrieval tool)",
+    EvalParam.RETRIEVAL_CONTEXT: "'retrieval_context' (or name a tool in 'retrieval_tools')",
     EvalParam.EXPECTED_TOOLS: "'expected_tools'",
     EvalParam.TURNS: "several turns",
 }
@@ -174,8 +174,7 @@ class RequiredInputs:
     """The inputs that metrics need, compared with those that the agent's cases have."""
 
     def __init__(self, agent: Agent) -> None:
-        retrieves = any(tool.retrieves for tool in agent.tools or [])
-        self._may_retrieve = retrieves or agent.has_own_model
+        self._may_retrieve = bool(agent.retrieving_tools) or agent.has_own_model
         self._required: dict[int, frozenset[EvalParam]] = {}
         self._accepted: dict[int, frozenset[EvalParam]] = {}
 

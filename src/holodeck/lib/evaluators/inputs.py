@@ -1,15 +1,17 @@
 """The observation of a test case, and the inputs that an evaluator takes from it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.spans.documents import documents_in, holds_documents, text_of_document
+from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.cases.messages import Image
-from holodeck.models.results.evidence import Evidence, Unknown, evidence, unknown_reason
-from holodeck.models.results.turn import ToolInvocation
+from holodeck.models.results.evidence import Evidence, Trace, Unknown, evidence, unknown_reason
+from holodeck.models.results.turn import ToolInvocation, TurnResult
 from holodeck.models.test_case import ExpectedTool
 
 
@@ -23,6 +25,8 @@ class Turn:
     """None if they are unknown."""
     earlier: bool = False
     """Whether the message comes from the case's `history` and not from this run."""
+    passages: tuple[str, ...] = ()
+    """What the agent says that it retrieved for the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ class Observation:
     response: str
     input: str | None = None
     ground_truth: str | None = None
-    retrieval_context: tuple[str, ...] = ()
+    retrieval_context: tuple[str, ...] | Unknown = ()
+    """What the agent retrieved; using it raises EvaluationError if nothing says what that is."""
     tool_calls: tuple[ToolInvocation, ...] | Unknown = ()
     """The agent's tool calls; using unknown ones raises EvaluationError."""
     case_name: str | None = None
@@ -103,6 +108,11 @@ class Observation:
     """How many images the agent got; they are not kept in a record."""
     graded_from: int = 0
     """The index in `turns` of the first message that is graded; those before only lead there."""
+
+    @property
+    def known_passages(self) -> tuple[str, ...]:
+        """The retrieved passages; empty if they are unknown."""
+        return () if isinstance(self.retrieval_context, Unknown) else self.retrieval_context
 
     @property
     def exchanges(self) -> list[Exchange]:
@@ -203,6 +213,10 @@ class EvalKwargsBuilder:
         is_unknown = isinstance(observation.tool_calls, Unknown)
         if is_unknown and EvalParam.TOOLS_CALLED in required:
             raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
+        if EvalParam.RETRIEVAL_CONTEXT in required or (
+            EvalParam.CONTEXT in required and self._file_content is None
+        ):
+            _require_passages(observation.retrieval_context)
         if EvalParam.TOOLS in required and isinstance(observation.tools, Unknown):
             raise EvaluationError(unknown_reason("tools", observation.evidence))
         return {
@@ -213,6 +227,83 @@ class EvalKwargsBuilder:
             EvalParam.EXCHANGES: observation.exchanges,
             EvalParam.IMAGES: observation.images or None,
         }
+
+
+def _require_passages(passages: tuple[str, ...] | Unknown) -> None:
+    """Raise EvaluationError if it is unknown what the agent retrieved, or if it is nothing."""
+    if isinstance(passages, Unknown):
+        raise EvaluationError(passages.reason)
+    if not passages:
+        raise EvaluationError("the agent retrieved nothing, so that there is nothing to judge")
+
+
+def retrieved_passages(turn: TurnResult, tools: Collection[str]) -> list[str] | Unknown:
+    """Return what the agent retrieved in a turn.
+
+    That is what the agent says itself; else what the tools returned, if some of these names search;
+    else what its retrieval spans hold.
+    """
+    if turn.retrieval_context is not None:
+        return turn.retrieval_context
+    calls = [
+        call
+        for call in turn.tool_invocations
+        if call.passages is not None or any(tools_named(tool, [call.name]) for tool in tools)
+    ]
+    if calls or tools:
+        return _passages_of_calls(calls, tools, turn)
+    return Unknown("retrieval_context") if turn.trace is None else _passages_of_spans(turn.trace)
+
+
+def _passages_of_calls(
+    calls: Sequence[ToolInvocation], tools: Collection[str], turn: TurnResult
+) -> list[str] | Unknown:
+    """Return what the calls returned that did not fail."""
+    if turn.evidence.tool_calls is None:
+        return _unknown(unknown_reason("tool_calls", turn.evidence))
+    known = turn.tools if turn.evidence.tools == "adapter" else None  # all that the agent has
+    misspelled = [tool for tool in tools if known is not None and not tools_named(tool, known)]
+    if misspelled and not calls:
+        return _unknown(
+            f"'retrieval_tools' names {misspelled[0]!r}, which the agent does not have; it has"
+            f" {', '.join(map(repr, known or ())) or 'no tools'}"
+        )
+    passages: list[str] = []
+    for call in calls:
+        if not call.is_result_known:
+            return _unknown(f"the result of the tool {call.name!r} was not reported")
+        if call.error is None and call.passages is None:
+            passages += _passages(call.result)
+        elif call.error is None:
+            passages += call.passages or ()
+    return passages
+
+
+def _passages_of_spans(trace: Trace) -> list[str] | Unknown:
+    """Return the texts of the documents that the spans hold, if these are all spans."""
+    spans = [
+        span
+        for span in trace.spans
+        if span.operation == "retrieval" or holds_documents(span.attributes)
+    ]
+    if not spans:
+        return Unknown("retrieval_context")
+    if trace.problem:
+        return _unknown(trace.problem)
+    passages: list[str] = []
+    for span in spans:
+        documents = documents_in(span.attributes)
+        texts = [text_of_document(document) for document in documents]
+        if not documents or None in texts or holds_documents(span.cut):
+            return _unknown(
+                f"the span {span.name!r} does not hold the whole texts of its documents"
+            )
+        passages += [text for text in texts if text]
+    return passages
+
+
+def _unknown(reason: str) -> Unknown:
+    return Unknown("retrieval_context", reason=f"what the agent retrieved is unknown: {reason}")
 
 
 def build_retrieval_context_from_tools(

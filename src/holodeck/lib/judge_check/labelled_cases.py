@@ -326,7 +326,7 @@ def _keys(case: Observation, criterion: str | None) -> dict[str, Any]:
     optional = {
         "criterion": criterion,
         "ground_truth": case.ground_truth,
-        "retrieval_context": [text for text in case.retrieval_context if text.strip()],
+        "retrieval_context": [text for text in case.known_passages if text.strip()],
         "history": list(_history(case.turns[:-2])),
         "expected_tools": [
             tool if isinstance(tool, str) else tool.name for tool in case.expected_tools or ()

@@ -12,7 +12,7 @@ from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.models.agent import Agent
-from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
+from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
 from holodeck.models.cases.messages import TranscriptFile
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.records.record import PlannedCase
@@ -102,7 +102,11 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
             response_format,
             "" if schema_file is None else _hash_file(schema_file, folder),
         ],
-        "metrics": [config.get("evaluations"), *_hash_metric_code(metrics, agent.code_folders)],
+        "metrics": [
+            config.get("evaluations"),
+            *agent.retrieval_tools,
+            *_hash_metric_code(metrics, agent.code_folders),
+        ],
     }
 
 
@@ -133,7 +137,8 @@ def _hash_agent(agent: Agent) -> list[str]:
     if isinstance(backend, ProcessBackendConfig | McpBackendConfig) and backend.command is not None:
         start = Path(backend.cwd or "")
         return [_hash_file(start / argument, folder) for argument in backend.command]
-    return _hash_code([agent.target], agent.own_code_folders)
+    functions = backend.functions.values() if isinstance(backend, HttpBackendConfig) else ()
+    return _hash_code([agent.target, *functions], agent.own_code_folders)
 
 
 def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:

@@ -151,6 +151,8 @@ class CaseSection:
                 facts = ", ".join(f"{key}: {value}" for key, value in file.metadata.items())
                 yield from (f"- {inline(file.original.shown_path)}: {inline(facts)}", "")
         yield from self._text("Response", part.agent_response)
+        if part.retrieval_context is not None:
+            yield from self._text("Retrieved", "\n\n".join(part.retrieval_context) or None)
         yield from self._checks(part, calls)
 
     def _checks(self, part: Part, calls: list[ToolInvocation]) -> Iterator[str]:

@@ -158,6 +158,14 @@ def tools_in(turns: Sequence[TurnResult]) -> list[str]:
     return list(dict.fromkeys(name for turn in turns for name in turn.tools or ()))
 
 
+def passages_reported_in(turns: Sequence[TurnResult]) -> list[str] | None:
+    """Return what the agent says that it retrieved; None if it does not say in every turn."""
+    reported = [turn.retrieval_context for turn in turns]
+    if not reported or None in reported:
+        return None
+    return [text for passages in reported for text in passages or ()]
+
+
 def evidence_of(turns: Sequence[TurnResult]) -> Evidence:
     """Return where each fact is known from; a fact is known if it is known of every turn."""
     return reduce(and_, [turn.evidence for turn in turns]) if turns else evidence()

@@ -166,7 +166,8 @@ def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
     """Return the messages of the user and the agent in a turn."""
     known = turn.evidence.tool_calls is not None
     calls = tuple(turn.tool_invocations) if known else None
-    return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
+    response, passages = turn.agent_response or "", tuple(turn.retrieval_context or ())
+    return Turn("user", turn.input), Turn("assistant", response, calls, passages=passages)
 
 
 def messages_beyond_turns(messages: list[Message], turns: Sequence[TurnResult]) -> list[Message]:

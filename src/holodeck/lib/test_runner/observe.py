@@ -249,6 +249,7 @@ class _Turn:
             model=answer.model,
             agents=answer.agents,
             tools=answer.tools,
+            retrieval_context=answer.retrieval_context,
             model_requests=answer.model_requests,
             evidence=evidence(
                 tool_calls=None if problem or answer.tool_calls is None else calls_source,

@@ -229,6 +229,7 @@ def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]
                 model=result.model,
                 agents=result.agents,
                 tools=result.tools,
+                retrieval_context=result.retrieval_context,
                 evidence=result.evidence,
                 trace=result.trace,
             )

@@ -10,7 +10,9 @@ from holodeck.models.cases.matchers import SpanStatus
 Source = Literal["runner", "backend", "adapter", "tap", "trace"]
 """Where a fact comes from: holodeck's runner, the backend that ran the agent, an adapter that read
 what the agent returned, a proxy between agent and model, or the agent's own spans."""
-Fact = Literal["tool_calls", "token_usage", "history", "tools", "latency", "agents"]
+Fact = Literal[
+    "tool_calls", "token_usage", "history", "tools", "latency", "agents", "retrieval_context"
+]
 
 _UNKNOWN: dict[Fact, str] = {
     "tool_calls": (
@@ -27,6 +29,12 @@ _UNKNOWN: dict[Fact, str] = {
     "agents": (
         "the agents that spoke are unknown; return {'response': …, 'agents': […]} from Python code,"
         " or test the object of a framework that reports them"
+    ),
+    "retrieval_context": (
+        "nothing says what the agent retrieved; return {'response': …, 'retrieval_context': […]}"
+        " from Python code, or set 'backend.answer.retrieval_context' for a URL; or name the tools"
+        " that search in 'retrieval_tools'; or let the agent make retrieval spans, and write"
+        " 'trace: {require: {retrieval: 1}}' in the case"
     ),
 }
 
@@ -84,9 +92,11 @@ class Unknown:
 
     __slots__ = ("fact", "reason")
 
-    def __init__(self, fact: Fact, observed: Evidence | None = None) -> None:
+    def __init__(
+        self, fact: Fact, observed: Evidence | None = None, reason: str | None = None
+    ) -> None:
         self.fact = fact
-        self.reason = unknown_reason(fact, observed)
+        self.reason = reason or unknown_reason(fact, observed)
 
     def __repr__(self) -> str:
         return f"<unknown {self.fact.replace('_', ' ')}>"
@@ -106,6 +116,7 @@ _OPERATIONS = {
     "agent": "invoke_agent",
     "embedding": "embeddings",
     "llm": "chat",
+    "retriever": "retrieval",
     "tool": "execute_tool",
 }
 

@@ -165,6 +165,8 @@ class PartResult(Model):
     """Names of the agents that spoke, in order; None if unknown in any turn."""
     tools: list[str] | None = None
     """Names of the tools that the backend says the agent can call; None if it does not."""
+    retrieval_context: list[str] | None = None
+    """The passages that the agent says it retrieved; None if it does not say in every turn."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
     trace: Trace | None = None

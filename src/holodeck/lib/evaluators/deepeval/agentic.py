@@ -272,12 +272,14 @@ class TurnContextualRecallEvaluator(TurnRAGEvaluator, metric="turn_contextual_re
 
 
 def passages_of(exchanges: Sequence[Exchange], passages: Sequence[str]) -> list[Sequence[str]]:
-    """Return the passages of each exchange: those of its tool calls, where all come from there.
+    """Return the passages of each exchange: those that the agent reports, or that its tool calls
+    have, where all come from there.
 
     Passages that the case gives, and those of tools that only return text, go to the first.
     """
     retrieved: list[Sequence[str]] = [
-        [text for call in exchange.response.tool_calls or () for text in call.passages or ()]
+        exchange.response.passages
+        or [text for call in exchange.response.tool_calls or () for text in call.passages or ()]
         for exchange in exchanges
     ]
     if list(chain.from_iterable(retrieved)) == list(passages):

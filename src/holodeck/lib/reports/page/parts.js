@@ -161,6 +161,10 @@ function exchange(seen, input, title) {
     message("user", input),
     (seen.processed_files ?? []).map(file),
     message("assistant", seen.agent_response, known, time),
+    seen.retrieval_context?.length
+      ? fold(`Retrieved: ${seen.retrieval_context.length}`, false,
+          seen.retrieval_context.map((passage) => longText(passage)))
+      : null,
     unseen && make("p", {}, `Tools called: ${unseen}`),
     seen.ground_truth !== undefined && seen.ground_truth !== null
       ? make("div", { class: "message expected" }, label("Expected"),

@@ -10,13 +10,14 @@ from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.checks.tool_checks import check_side_effects, check_tools
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
-from holodeck.lib.evaluators.inputs import build_retrieval_context_from_tools
+from holodeck.lib.evaluators.inputs import retrieved_passages
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_state import (
     CaseState,
     agents_in,
     calls_in,
     evidence_of,
+    passages_reported_in,
     result_of_case,
     tools_in,
 )
@@ -39,7 +40,6 @@ from holodeck.models.test_result import (
     MetricResult,
     TestResult,
     ToolCheck,
-    ToolInvocation,
     TurnResult,
     tools_matched,
 )
@@ -266,6 +266,7 @@ def build_result(
         model=turns[0].model if len(turns) == 1 else None,
         agents=None if observed.agents is None else agents_in(turns),
         tools=None if observed.tools is None else tools_in(turns),
+        retrieval_context=passages_reported_in(turns),
         evidence=observations.with_tools(observed),
         **_graded_fields(state, checks, [*state.errors, *state.faults]),
     )
@@ -310,7 +311,6 @@ class ObservationBuilder:
         """The tools of the built-in agent; None if the run did not open them."""
         self._knows_tools = not (is_injected or agent.has_own_model)
         self._configured_tools = [tool.name for tool in agent.tools or []]
-        self._retrieval_tools = {tool.name for tool in agent.tools or [] if tool.retrieves}
 
     def of_case(self, state: CaseState) -> Observation:
         """Return the observation of the whole case."""
@@ -367,19 +367,16 @@ class ObservationBuilder:
     ) -> Observation:
         """Return the observation; `input` is what the user said since the response before.
 
-        Without `retrieval_context`, the passages are those that the agent's tools retrieved.
+        Without `retrieval_context`, the passages are those that the agent retrieved.
         """
-        calls = calls_in(turns)
-        retrieved = expectations.retrieval_context or [
-            passage for call in calls for passage in self._passages(call)
-        ]
+        calls, given = calls_in(turns), expectations.retrieval_context
         files = [file.markdown_content for turn in turns for file in turn.processed_files]
         observed = evidence_of(turns)
         return Observation(
             response=turns[-1].agent_response or "",
             input=turns[-1].input if conversation else expectations.input,
             ground_truth=expectations.ground_truth,
-            retrieval_context=tuple(retrieved),
+            retrieval_context=tuple(given) if given else self._retrieved(turns),
             tool_calls=Unknown("tool_calls", observed)
             if observed.tool_calls is None
             else tuple(calls),
@@ -394,12 +391,16 @@ class ObservationBuilder:
             evidence=self.with_tools(observed),
         )
 
-    def _passages(self, call: ToolInvocation) -> Sequence[str]:
-        """Return what a call retrieved."""
-        if call.passages is not None:
-            return call.passages
-        result = {"name": call.name, "result": call.result}
-        return build_retrieval_context_from_tools([result], self._retrieval_tools) or ()
+    def _retrieved(self, turns: Sequence[TurnResult]) -> tuple[str, ...] | Unknown:
+        """Return what the agent retrieved; of the built-in agent, all is known."""
+        tools, passages = self._agent.retrieving_tools, list[str]()
+        for turn in turns:
+            retrieved = retrieved_passages(turn, tools)
+            if not isinstance(retrieved, Unknown):
+                passages += retrieved
+            elif tools or not self._knows_tools:
+                return retrieved
+        return tuple(passages)
 
     @cached_property
     def _instructions(self) -> str | None:

@@ -173,7 +173,7 @@ def _add_content(current: Span, observation: Observation) -> None:
         names.INPUT_MESSAGES: observation.input and names.message("user", observation.input),
         names.OUTPUT_MESSAGES: names.message("assistant", observation.response),
         names.CHECK_GROUND_TRUTH: observation.ground_truth,
-        names.CHECK_CONTEXT: list(observation.retrieval_context),
+        names.CHECK_CONTEXT: list(observation.known_passages),
     }
     current.set({key: content.to_text(part) for key, part in parts.items() if part})
 
