@@ -207,8 +207,8 @@ class CheckedAgent:
     agent: Agent
     settings: ExecutionConfig
     request: "SelectionRequest"
-    case_files: frozenset[Path]
-    """The files other than its own that contain test cases of it."""
+    loader: ConfigLoader
+    """Read the agent, and knows its environment variables."""
     second: "SecondAgent | None" = None
     """The agent to compare with."""
 
@@ -245,11 +245,12 @@ def load_checked(
         preview_mode: What to show instead of running; None for a run.
     """
     folder = Path.cwd() if target.adapter is not None else agent_file(target.path).parent
-    env = ConfigLoader().environment(folder)
+    loader = ConfigLoader()
+    env = loader.environment(folder)
     context.protect(collect(None, env))
     start_logging(context.verbosity, env, context.clean)
-    agent, resolved, loader = load_agent_with_config(
-        target.path, settings, target.suites, target.adapter
+    agent, resolved, _ = load_agent_with_config(
+        target.path, settings, target.suites, target.adapter, loader
     )
     context.protect(collect(agent, env))
     notice = loader.overridden_notice(agent, settings)
@@ -262,16 +263,14 @@ def load_checked(
     if against is not None:
         from holodeck.lib.compare.against import load_second_agent
 
-        second = load_second_agent(against, agent)
-        other = second.agent
-        context.protect(collect(other, ConfigLoader().environment(other.base_dir)))
+        second = load_second_agent(against, agent, loader)
+        context.protect(collect(second.agent, loader.environment(second.agent.base_dir)))
         if preview_mode != "list":
             second.check(agent, resolved, findings)
     if preview_mode is None:
         for tested in (agent, *([second.agent] if second is not None else ())):
             confirm_endpoints(tested, context)
-    cases_read = frozenset(loader.cases_read)
-    return CheckedAgent(target, agent, resolved, _request_for(request, target), cases_read, second)
+    return CheckedAgent(target, agent, resolved, _request_for(request, target), loader, second)
 
 
 def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]":

@@ -96,7 +96,7 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     ]
     _note_files([loaded.agent for loaded in agents], options.targets)
     check_inputs(options.targets, [tested.events for tested in agents])
-    read = {path for tested in agents for path in tested.case_files}
+    read = {path for tested in agents for path in tested.loader.cases_read}
     unread = {file: why_not_run(file) for file in found.others if Path(file).resolve() not in read}
     unnamed = [file for file, reason in unread.items() if reason is None]
     if unnamed:
@@ -356,7 +356,7 @@ def _agents_to_run(
             raise ConfigError("--debug", "none of the selected cases has a simulated user")
         settings = settings.model_copy(update={"parallel_test_cases": 1, "run_timeout": None})
     return [
-        SessionAgent(source, agent, settings, earlier)
+        SessionAgent(source, agent, settings, earlier, config_loader=tested.loader)
         for (source, agent), earlier in zip_longest(agents, resumed)
     ], selection
 

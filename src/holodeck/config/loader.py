@@ -422,12 +422,13 @@ def load_agent_with_config(
     cli_config: ExecutionConfig | None = None,
     suites: Sequence[str | Path] = (),
     adapter: str | None = None,
+    loader: ConfigLoader | None = None,
 ) -> tuple[Agent, ExecutionConfig, ConfigLoader]:
     """Return the agent of a file, the settings for a run of it, and the loader that read both.
 
     With `adapter`, it is the agent of that `module:attribute`, and no file is read.
     """
-    loader = ConfigLoader()
+    loader = loader or ConfigLoader()
     if adapter is None:
         agent = loader.load_agent_yaml(agent_config_path, suites)
     else:

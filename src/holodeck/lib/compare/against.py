@@ -113,24 +113,24 @@ class SecondAgent:
             )
 
 
-def load_second_agent(argument: str, first: Agent) -> SecondAgent:
+def load_second_agent(argument: str, first: Agent, loader: ConfigLoader) -> SecondAgent:
     """Return the agent of `--against`: an agent.yaml, or `backend=…`. Raises ConfigError."""
     if argument.startswith(BACKEND_PREFIX):
-        return _with_backend(argument, first)
+        return _with_backend(argument, first, loader)
     if ":" in argument and not is_yaml(argument) and not Path(argument).exists():
         raise ConfigError("--against", f"no file {argument!r}; write '{BACKEND_PREFIX}{argument}'")
     if is_suite_file(argument):
         raise ConfigError("--against", f"{argument!r} is a suite; name the agent.yaml of an agent")
-    return SecondAgent(argument, ConfigLoader().load_agent_yaml(argument), AGENT_KEYS)
+    return SecondAgent(argument, loader.load_agent_yaml(argument), AGENT_KEYS)
 
 
-def _with_backend(argument: str, first: Agent) -> SecondAgent:
+def _with_backend(argument: str, first: Agent, loader: ConfigLoader) -> SecondAgent:
     """Return the first agent with another backend."""
     backend = argument.removeprefix(BACKEND_PREFIX)
     if backend not in BUILT_IN_BACKENDS:
         first = first.model_copy(update={"tools": None})  # such a backend has its own
     try:
-        agent = ConfigLoader().with_backend(first, backend)
+        agent = loader.with_backend(first, backend)
     except ConfigError as error:
         raise ConfigError(f"--against {argument}", error.message) from error
     return SecondAgent(argument, agent.with_locator(_locate_option), ("backend",))

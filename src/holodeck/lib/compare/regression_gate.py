@@ -1,7 +1,7 @@
 """`holodeck test --baseline`: which failures are regressions, and do they fail again?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holodeck.errors import ExitCode, HoloDeckError
 from holodeck.lib.compare.gate import Suspect, decide, describe_gate, failures_of
@@ -144,6 +144,6 @@ class RegressionGate:
         cases = [case.model_copy(update={"fail_fast": None}) for case in agent.test_cases or []]
         settings = self._tested.settings.model_copy(update={"fail_fast": False, "maxfail": None})
         agent = agent.model_copy(update={"test_cases": cases})
-        tested = SessionAgent(self._tested.source, agent, settings)
+        tested = replace(self._tested, agent=agent, settings=settings, resumed=None)
         display = RunDisplay(self._redactor.redact, quiet=True)
         return TestSession([tested], self._redactor, display, is_checked=True)
