@@ -124,7 +124,7 @@ def hostile(tmp_path_factory):
         for _ in range(2):
             ran = folder.run("test")
             assert ran.code in {1, 3, 4}, ran.stderr
-        folder.run("bless", "-o", "baseline.json")
+        folder.run("bless", "previous", "-o", "baseline.json")
         [run, _] = json.loads(folder.run("runs", "list", "--json").stdout)
         record = folder.path / ".holodeck" / "runs" / run["id"] / "run.jsonl"
         folder.write(RUN, record.read_bytes())

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from holodeck.lib.reports.failures import explain, explained_lines
 from holodeck.lib.reports.locations import path_in_checkout, place_of
@@ -32,7 +33,6 @@ _COUNTS = ("tests", "failures", "errors", "skipped")
 _COUNTED = {Outcome.FAILED: "failures", Outcome.SKIPPED: "skipped"} | dict.fromkeys(
     _ERRORS, "errors"
 )
-_IN_ATTRIBUTE = str.maketrans({"\r": "&#13;", "\n": "&#10;", "\t": "&#09;", '"': "&quot;"})
 
 
 def generate_junit_report(report: TestReport) -> str:
@@ -51,12 +51,13 @@ def generate_junit_report(report: TestReport) -> str:
     attributes = {"name": _name(report.agent_name)}
     attributes |= {name: str(counts[name]) for name in _COUNTS}
     attributes["time"] = _seconds(report.summary.wall_time_ms)
-    children = [_suite(report, *key, results) for key, results in suites.items()]
+    root = Element("testsuites", attributes)
+    for (agent, name), results in suites.items():
+        _add_suite(root, report, agent, name, results)
     if incomplete is not None:
-        children.append(_run_suite(report, incomplete))
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _parent(
-        0, "testsuites", attributes, children
-    )
+        _add_run_suite(root, report, incomplete)
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, "unicode")}\n'
 
 
 def _counts(results: Sequence[TestResult]) -> Counter[str]:
@@ -80,16 +81,17 @@ def why_incomplete(report: TestReport) -> str | None:
     return None if report.ran else "no test ran"
 
 
-def _run_suite(report: TestReport, reason: str) -> str:
+def _add_run_suite(root: Element, report: TestReport, reason: str) -> None:
     error = {"type": "incomplete", "message": _message([reason])}
     case = {"name": "the run is complete", "time": "0.000", "classname": _name(report.agent_name)}
     suite = {"name": "run", "tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
-    inner = _leaf(3, "error", error, _text(reason))
-    return _parent(1, "testsuite", suite, [_parent(2, "testcase", case, [inner])])
+    _add(_add(_add(root, "testsuite", suite), "testcase", case), "error", error, reason)
 
 
-def _suite(report: TestReport, agent: str, name: str | None, results: list[TestResult]) -> str:
-    """Return the cases of an agent and a suite."""
+def _add_suite(
+    root: Element, report: TestReport, agent: str, name: str | None, results: list[TestResult]
+) -> None:
+    """Add the cases of an agent and a suite."""
     counts, first = _counts(results), results[0]
     attributes = {"name": _name(first.group or agent)}
     attributes |= {count: str(counts[count]) for count in _COUNTS}
@@ -105,15 +107,16 @@ def _suite(report: TestReport, agent: str, name: str | None, results: list[TestR
         facts["selection"] = str(report.selection)
     named = [(_name(key), value) for key, value in facts.items()]
     named += [(f"note {number}", note) for number, note in enumerate(report.notes, 1)]
-    properties = [
-        _leaf(3, "property", {"name": key, "value": _message([value])}) for key, value in named
-    ]
+    suite = _add(root, "testsuite", attributes)
+    properties = _add(suite, "properties", {})
+    for key, value in named:
+        _add(properties, "property", {"name": key, "value": _message([value])})
     class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
-    cases = [_case(report, result, class_name) for result in results]
-    return _parent(1, "testsuite", attributes, [_parent(2, "properties", {}, properties), *cases])
+    for result in results:
+        _add_case(suite, report, result, class_name)
 
 
-def _case(report: TestReport, result: TestResult, class_name: str) -> str:
+def _add_case(suite: Element, report: TestReport, result: TestResult, class_name: str) -> None:
     attributes = {"name": case_title(result), "classname": class_name}
     file, line, _ = place_of(report, result)
     if result.location is not None:
@@ -121,38 +124,41 @@ def _case(report: TestReport, result: TestResult, class_name: str) -> str:
     if line is not None:
         attributes["line"] = str(line)
     attributes["time"] = _seconds(result.execution_time_ms)
-    return _parent(2, "testcase", attributes, _case_content(result))
-
-
-def _case_content(result: TestResult) -> Iterator[str]:
+    case = _add(suite, "testcase", attributes)
     if result.outcome is Outcome.SKIPPED:
-        yield _leaf(3, "skipped", {"message": _message([result.skip_reason or ""])})
+        _add(case, "skipped", {"message": _message([result.skip_reason or ""])})
         return
+    is_flaky = result.outcome is Outcome.FLAKY
     if result.outcome is not Outcome.PASSED:
-        is_flaky = result.outcome is Outcome.FLAKY
         if not is_flaky:
-            yield _problem(result)
-        runs = (run for run in result.single_runs if run is not result)
-        for repetition in runs:
-            if repetition.outcome is not Outcome.PASSED:
-                yield _earlier("flaky" if is_flaky else "rerun", repetition)
-    yield _leaf(3, "system-out", {}, _text("\n".join(_transcript(result))))
+            tag = "error" if result.outcome in _ERRORS else "failure"
+            _add(case, tag, _problem(result), "\n".join(_details(result)))
+        for run in result.single_runs:
+            if run is not result and run.outcome is not Outcome.PASSED:
+                _add_earlier(case, "flaky" if is_flaky else "rerun", run)
+    _add(case, "system-out", {}, "\n".join(_transcript(result)))
 
 
-def _problem(result: TestResult) -> str:
-    """Return the `failure` or `error` of a case, with everything needed to understand it."""
-    tag = "error" if result.outcome in _ERRORS else "failure"
-    attributes = {"type": _name(_kind(result)), "message": _message(result.reasons())}
-    return _leaf(3, tag, attributes, _text("\n".join(_details(result))))
+def _add_earlier(case: Element, prefix: str, run: TestResult) -> None:
+    """Add a run of a case before the last, which did not pass."""
+    tag = prefix + ("Error" if run.outcome in _ERRORS else "Failure")
+    earlier = _add(case, tag, _problem(run))
+    _add(earlier, "stackTrace", {}, "\n".join(_details(run)))
+    _add(earlier, "system-out", {}, "\n".join(_transcript(run)))
 
 
-def _earlier(prefix: str, result: TestResult) -> str:
-    """Return a run of a case before the last, which did not pass."""
-    tag = prefix + ("Error" if result.outcome in _ERRORS else "Failure")
-    attributes = {"type": _name(_kind(result)), "message": _message(result.reasons())}
-    details = _leaf(4, "stackTrace", {}, _text("\n".join(_details(result))))
-    transcript = _leaf(4, "system-out", {}, _text("\n".join(_transcript(result))))
-    return _parent(3, tag, attributes, [details, transcript])
+def _problem(result: TestResult) -> dict[str, str]:
+    """Return the attributes that say why a run did not pass."""
+    return {"type": _name(_kind(result)), "message": _message(result.reasons())}
+
+
+def _add(parent: Element, tag: str, attributes: Mapping[str, str], text: str = "") -> Element:
+    """Add an element without control characters, and not with megabytes of text; return it."""
+    element = SubElement(
+        parent, tag, {name: printable(value) for name, value in attributes.items()}
+    )
+    element.text = printable(shorten_middle(text, _MAX_TEXT)) or None
+    return element
 
 
 def _kind(result: TestResult) -> str:
@@ -212,38 +218,6 @@ def _name(text: str) -> str:
 
 def _message(lines: Iterable[str]) -> str:
     return one_line("; ".join(lines), _MAX_MESSAGE)
-
-
-def _text(text: str) -> str:
-    """Return text, but not megabytes of it."""
-    return shorten_middle(text, _MAX_TEXT)
-
-
-def _parent(level: int, tag: str, attributes: Mapping[str, str], children: Iterable[str]) -> str:
-    """Return an element at that level of indentation, with its children."""
-    indent = "  " * level
-    return f"{indent}{_start(tag, attributes)}>\n{''.join(children)}{indent}</{tag}>\n"
-
-
-def _leaf(level: int, tag: str, attributes: Mapping[str, str], text: str = "") -> str:
-    """Return an element at that level of indentation, with a text."""
-    end = f">{_escape(text)}</{tag}>" if text else " />"
-    return f"{'  ' * level}{_start(tag, attributes)}{end}\n"
-
-
-def _start(tag: str, attributes: Mapping[str, str]) -> str:
-    return f"<{tag}" + "".join(
-        f' {name}="{_quote(attribute)}"' for name, attribute in attributes.items()
-    )
-
-
-def _quote(text: str) -> str:
-    return _escape(text).translate(_IN_ATTRIBUTE)
-
-
-def _escape(text: str) -> str:
-    """Return text that XML can hold, without control characters."""
-    return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 _SEVERITY = {

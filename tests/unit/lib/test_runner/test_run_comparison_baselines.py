@@ -78,6 +78,14 @@ def test_runs_count_that_are_older_than_each_run_of_a_merged_report(store, recor
     assert counted(side, store) == (1, 2)
 
 
+def test_a_record_that_was_copied_is_still_that_of_its_run(store, record, tmp_path):
+    name = record(1)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(store.path(name).read_bytes())
+
+    assert read_side(str(copy), store, tmp_path).ids == [name]
+
+
 def test_the_runs_before_count_with_the_same_configuration_only(store, record):
     record(1, FAILED)
     record(2, hashes={"metrics": "2"})
