@@ -22,6 +22,7 @@ from holodeck.cli.agents import find_agents
 from holodeck.cli.context import CliContext
 from holodeck.config.loader import agent_file
 from holodeck.errors import ExitCode
+from holodeck.lib.support.source_files import is_users_file
 from holodeck.lib.ui.live import echo
 
 FileState = tuple[int, int, int] | tuple[str, ...] | None
@@ -170,8 +171,9 @@ def _signals_raise() -> Iterator[None]:
 class ReadTracker:
     """Notes which files under a folder this process reads, and their state before that.
 
-    Files that the process writes do not count. After `stop_tracking` only imported modules do, so
-    that what an agent does to its own files is not mistaken for an edit.
+    Modules of the user count wherever they are, files that the process writes do not. After
+    `stop_tracking` only imported modules do, so that what an agent does to its own files is not
+    mistaken for an edit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -197,7 +199,7 @@ class ReadTracker:
         """Return what was read, each with its state at that time."""
         modules = [getattr(module, "__file__", None) for module in sys.modules.copy().values()]
         for path in modules:
-            if isinstance(path, str) and self._is_tracked(path):
+            if isinstance(path, str) and (self._is_tracked(path) or is_users_file(path)):
                 self._seen.setdefault(path, file_state(path))
         return {path: state for path, state in self._seen.items() if path not in self._written}
 

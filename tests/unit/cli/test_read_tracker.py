@@ -14,8 +14,10 @@ from holodeck.cli.watch import (
     load_read_files,
     write_read_files,
 )
+from support.folder import write_files
 
 READING = """\
+import os
 import sys
 from pathlib import Path
 from holodeck.cli.watch import ReadTracker
@@ -29,24 +31,25 @@ Path("report.md").read_text()
 Path("gone.yaml").exists() or None
 Path(".git/HEAD").read_text()
 Path("suites").is_dir() and list(Path("suites").iterdir())
-sys.path.insert(0, str(here))
+sys.path[:0] = [str(here), str(here.parent / "code")]
 trace.stop_tracking()
 Path("later.txt").read_text()
-import helper
-print(sorted(str(Path(one).relative_to(here)) for one in trace.states()))
+import helper, outer
+print(sorted(os.path.relpath(path) for path in trace.states()))
 """
 
 
 def test_what_is_read_before_the_first_case_counts_and_modules_always(tmp_path):
-    for name in ("agent.yaml", ".git/HEAD", "suites/a.yaml", "later.txt", "helper.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
+    here = tmp_path / "evals"
+    names = ("agent.yaml", ".git/HEAD", "suites/a.yaml", "later.txt", "helper.py")
+    write_files(here, {**dict.fromkeys(names, ""), "../code/outer.py": ""})
 
     ran = subprocess.run(
-        [sys.executable, "-c", READING], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", READING], cwd=here, capture_output=True, text=True, check=True
     )
 
-    read = [".env", "agent.yaml", "config.yaml", "config.yml", "helper.py", "suites"]
+    read = ["../code/outer.py", ".env", "agent.yaml", "config.yaml", "config.yml", "helper.py"]
+    read.append("suites")
     assert ran.stdout.strip() == str(read)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.support.safe_paths import file_inside
+from holodeck.lib.user_code.code_root import code_roots
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
 from holodeck.models.cases.messages import TranscriptFile
@@ -165,13 +166,15 @@ def _hash_metric_code(metrics: Sequence[MetricSettings], folders: Sequence[Path]
 
 
 def _hash_code(targets: Iterable[object], folders: Sequence[Path]) -> list[str]:
-    """Hash the files of each `module:attribute` beside the agent.yaml, and in its `code`."""
+    """Hash the files of each `module:attribute`, beside the agent.yaml and in its other roots."""
     modules = [
         target.partition(":")[0] for target in targets if isinstance(target, str) and ":" in target
     ]
     stems = [Path(*module.split(".")) for module in modules]
     files = [file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")]
-    return [_hash_file(file, folder) for folder in folders for file in files]
+    beside, *others = code_roots(tuple(folders))
+    elsewhere = (_hash_file(file, root) for root in others for file in files)
+    return [*(_hash_file(file, beside) for file in files), *filter(None, elsewhere)]
 
 
 def _hash_file(path: str | Path, folder: Path) -> str:

@@ -4,6 +4,7 @@ import pytest
 
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.models.agent import Agent
+from support.folder import write_files
 
 AGENT = {
     "name": "a",
@@ -80,3 +81,17 @@ def test_a_changed_document_that_a_tool_searches_touches_every_case(touched, tmp
 
     assert before == ALL
     assert not set(first) & set(hashes())
+
+
+@pytest.mark.parametrize("keys", [{"code": "../src"}, {}], ids=["code", "pyproject"])
+def test_the_hash_changes_with_code_outside_of_the_agents_folder(tmp_path, keys):
+    write_files(tmp_path, {"evals/agent.yaml": "", "src/shop/desk.py": "A = 1"})
+    if not keys:
+        (tmp_path / "pyproject.toml").touch()
+    values = {"name": "a", "backend": "shop.desk:agent", "test_cases": [{"input": "hi"}], **keys}
+    agent = Agent.model_validate(values).with_base_dir(tmp_path / "evals")
+    before = fingerprint_of(agent).hashes
+
+    write_files(tmp_path, {"src/shop/desk.py": "A = 2"})
+
+    assert fingerprint_of(agent).hashes != before
