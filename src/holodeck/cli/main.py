@@ -114,10 +114,12 @@ def _run_program() -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by a simpler object, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    from holodeck.lib.processes.process_exit import forbid_process_exit
+    from holodeck.lib.processes.process_exit import forbid_process_exit, skip_last_collections
 
     forbid_process_exit()  # an agent's thread or exit handler could change the exit code
-    return _flush_stdout(run(sys.argv[1:]))
+    code = _flush_stdout(run(sys.argv[1:]))
+    skip_last_collections()
+    return code
 
 
 def run(args: Sequence[str]) -> int:

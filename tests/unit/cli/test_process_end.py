@@ -55,6 +55,26 @@ def test_an_exit_callback_that_was_registered_before_the_command_is_called(tmp_p
     assert run_mistake_with("register()", tmp_path) == (REGISTERED + "freed\n", 2)
 
 
+def test_what_a_class_of_the_user_wrote_to_a_file_that_it_left_open_is_there(tmp_path):
+    (tmp_path / "bot.py").write_text(
+        "class Bot:\n"
+        "    log = open('log.txt', 'w')\n"
+        "    def __call__(self, message):\n"
+        "        self.log.write(message)\n"
+        "        return 'hi'\n"
+        "answer = Bot()\n"
+    )
+    (tmp_path / "agent.yaml").write_text(
+        "name: a\nbackend: 'bot:answer'\n"
+        "test_cases: [{input: x, evaluations: [{metric: contains, value: hi}]}]\n"
+    )
+
+    with start_cli("test", "agent.yaml", cwd=tmp_path) as run:
+        assert run.finish().code == 0
+
+    assert (tmp_path / "log.txt").read_text() == "x"
+
+
 @pytest.mark.parametrize(
     "tool",
     [

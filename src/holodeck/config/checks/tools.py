@@ -19,7 +19,6 @@ from holodeck.lib.support.safe_paths import is_file
 from holodeck.lib.support.synonyms import MATCHERS, meant_word
 from holodeck.lib.support.text import did_you_mean, did_you_mean_or_list, plural
 from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, tools_named
-from holodeck.lib.tools.prompt import PromptTemplate
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.cases.matchers import MATCHER_KEYS
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -29,6 +28,8 @@ from holodeck.models.tool import FunctionTool, PromptTool
 
 def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) -> Tools:
     """Check the prompt and the model; return the names of the parameters."""
+    from holodeck.lib.tools.prompt import PromptTemplate  # noqa: PLC0415 - few agents have one
+
     key = "template" if tool.file is None else "file"
     with context.reporting((*path, key)):
         prompt = read_tool_prompt(context.agent, tool)

@@ -149,6 +149,15 @@ def note_user_code() -> None:
     _has_user_code = True
 
 
+def skip_last_collections() -> None:
+    """Let Python end without looking for garbage, which takes it up to half a second.
+
+    Not after code of the user: a file that it left open is written when its owner is collected.
+    """
+    if not _has_user_code:
+        gc.freeze()
+
+
 def finish_user_code() -> None:
     """Do for the user's code what the end of Python would, in a process that ends without it.
 

@@ -30,7 +30,6 @@ from holodeck.lib.test_runner.messages import (
     to_judge_messages,
 )
 from holodeck.lib.tools.base import Tool
-from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
 from holodeck.models.cases.messages import Image
 from holodeck.models.results.evidence import Evidence, Unknown, evidence
@@ -417,6 +416,8 @@ class ObservationBuilder:
     @cached_property
     def _functions(self) -> Sequence[Tool] | None:
         """The tools of the agent.yaml; None if some are known only once they are opened."""
+        from holodeck.lib.tools.toolbox import Toolbox, ToolContext  # noqa: PLC0415 - only `score`
+
         try:
             return Toolbox(ToolContext(self._agent)).tools
         except ConfigError as error:  # only `holodeck score` gets here; a run would have failed
