@@ -66,7 +66,7 @@ def _is_elsewhere(model: LLMProvider) -> bool:
 
 def price_key(model: LLMProvider) -> str:
     """Return the name of a model in prices and reports: `openai/gpt-4o`."""
-    return f"{model.provider.value}/{model.name}"
+    return model.label
 
 
 def agent_price_key(agent: Agent) -> str:

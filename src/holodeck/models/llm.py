@@ -234,6 +234,11 @@ class LLMProvider(ProviderSettings):
         return self
 
     @property
+    def label(self) -> str:
+        """Provider and name, as reports show them and prices name them."""
+        return f"{self.provider.value}/{self.name}"
+
+    @property
     def protocol(self) -> Protocol:
         """How the model is called; a provider of LiteLLM with an endpoint speaks OpenAI's API."""
         protocol = PROVIDERS[self.provider].protocol

@@ -187,7 +187,7 @@ class ModelClient:
                 if problem is not None:
                     # Not an error of the constructor: a script may contain all messages, and a
                     # replay calls no model.
-                    name = f"{llm.provider.value}/{llm.name}"
+                    name = llm.label
                     text = problem.partition(", or")[0]
                     raise ScenarioUsageError(self._owner, f"model '{name}': {text}")
                 chat = _judges().model(llm, self._kind, options=settings.options)

@@ -187,7 +187,7 @@ def _request_options(
 ) -> RequestOptions:
     library = {k: v for k, v in arguments.items() if k in LIBRARY_ARGUMENTS}
     if library and llm.protocol != "litellm":
-        name = f"{llm.provider.value}/{llm.name}"
+        name = llm.label
         raise ConfigError(
             owner,
             f"{next(iter(library))} is for models that LiteLLM calls (bedrock/, vertex_ai/);"

@@ -42,6 +42,7 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.backends.selector import check_name
 from holodeck.lib.evaluators.build import (
     RequiredInputs,
+    is_installed,
     judge_model_of,
     metrics_of,
     metrics_of_turn,
@@ -381,21 +382,14 @@ def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], Con
         except ConfigError as error:
             yield ("otlp", error.field.rpartition(".")[2]), error
         else:
-            if is_grpc and not _is_installed("opentelemetry.exporter.otlp.proto.grpc"):
+            if is_grpc and not is_installed("opentelemetry.exporter.otlp.proto.grpc"):
                 yield ("otlp",), MissingExtra("otlp-grpc", "gRPC")
     if (
         azure is not None
         and azure.enabled
-        and not _is_installed("azure.monitor.opentelemetry.exporter")
+        and not is_installed("azure.monitor.opentelemetry.exporter")
     ):
         yield ("azure_monitor",), MissingExtra("azure-monitor", "Azure Monitor")
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package around it is missing, too
-        return False
 
 
 AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (

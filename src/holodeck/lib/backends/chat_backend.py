@@ -29,10 +29,15 @@ from holodeck.lib.tools.base import (
     IMAGES_OF_TOOLS,
     MAX_CONCURRENT_TOOLS,
     Tool,
-    ToolImage,
 )
 from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
-from holodeck.models.cases.messages import Message, MessageWithImages, tool_calls_in, tool_name
+from holodeck.models.cases.messages import (
+    Image,
+    Message,
+    MessageWithImages,
+    tool_calls_in,
+    tool_name,
+)
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -225,7 +230,7 @@ class ChatBackend(AgentBackend):
     async def _run_tools(self, calls: Sequence[RawToolCall], turn: ChatTurn) -> None:
         """Run the calls of a round concurrently; results keep the order of the calls."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
-        images: list[ToolImage] = []
+        images: list[Image] = []
 
         async def run(call: RequestedCall) -> tuple[ToolResult, str]:
             async with slots:
@@ -240,13 +245,11 @@ class ChatBackend(AgentBackend):
             )
         if images:  # messages of tools hold text only
             parts: list[dict[str, Any]] = [{"type": "text", "text": IMAGES_OF_TOOLS}]
-            parts += [
-                {"type": "image_url", "image_url": {"url": image.data_url}} for image in images
-            ]
+            parts += [image.part for image in images]
             turn.messages.append({"role": "user", "content": parts})
 
     async def _run_tool(
-        self, call: RequestedCall, turn: ChatTurn, images: list[ToolImage]
+        self, call: RequestedCall, turn: ChatTurn, images: list[Image]
     ) -> tuple[ToolResult, str]:
         """Return the result for the report, and the text for the model; add the images to those."""
         name, call_id = call["name"], call["call_id"]

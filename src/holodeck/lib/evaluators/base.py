@@ -420,11 +420,6 @@ class ComparingEvaluator(ScoredEvaluator):
         return self.settings.expected_texts() or (kwargs[EvalParam.GROUND_TRUTH],)
 
 
-def quote(text: str, limit: int = 80) -> str:
-    """Return the text in quotes on one line, cut to about `limit` characters."""
-    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
-
-
 class JudgedEvaluator(ScoredEvaluator):
     """Computes a metric that a judge scores.
 

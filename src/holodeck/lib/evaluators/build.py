@@ -73,7 +73,7 @@ def build_evaluator(
             return IsolatedEvaluator(target, call, graders(), options["timeout"])
         return CustomEvaluator(target, metric.threshold, **options)
     evaluator = _built_in_class(metric.family, metric.evaluator_name)
-    if evaluator.extra is not None and not all(map(_is_installed, evaluator.libraries)):
+    if evaluator.extra is not None and not all(map(is_installed, evaluator.libraries)):
         raise MissingExtra(evaluator.extra, f"metric {metric.evaluator_name}")
     lent = {"judge": judge, "base_dir": base_dir, "embeddings": embeddings}
     options |= {name: lent[name] for name in evaluator.uses}
@@ -110,7 +110,8 @@ def _built_in_class(family: str, name: str) -> type[ScoredEvaluator]:
     return BUILT_IN[name]
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; imports none but the packages around it."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # the parent package of a dotted name

@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Score, ScoredEvaluator, quote
+from holodeck.lib.evaluators.base import Score, ScoredEvaluator
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.json_schemas import check_keywords, schemas_in
 from holodeck.lib.support.patterns import compile_pattern, find
-from holodeck.lib.support.text import unique_keys
+from holodeck.lib.support.text import quote, shorten, unique_keys
 from holodeck.models.metrics.text import JsonSchemaMetric
 
 _PATTERN_SECONDS = 1.0
@@ -74,11 +74,7 @@ def _errors(validator: Any, document: Any) -> list[str]:
     except RecursionError as error:
         raise EvaluationError("json_schema: the answer is nested too deep to check") from error
     causes = (best_match([error]) for error in errors)
-    return [f"{cause.json_path}: {_shorten(cause.message)}" for cause in causes]
-
-
-def _shorten(message: str, limit: int = 200) -> str:
-    return message if len(message) <= limit else f"{message[:limit]}…"
+    return [f"{cause.json_path}: {shorten(cause.message, 200)}" for cause in causes]
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
@@ -89,7 +85,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        raise ConfigError("schema", f"{error.json_path}: {_shorten(error.message)}") from error
+        raise ConfigError("schema", f"{error.json_path}: {shorten(error.message, 200)}") from error
     check_keywords(schema, "schema", formats=Draft202012Validator.FORMAT_CHECKER.checkers)
     _check_references(schema)
     if {"patternProperties", "unevaluatedProperties"} <= set(_keys(schema)):

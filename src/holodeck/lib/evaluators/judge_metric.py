@@ -22,9 +22,10 @@ from holodeck.lib.evaluators.judge_prompt import (
     word_prompt,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
-from holodeck.lib.judging.judge import JsonObject, Judge, is_refused_request
+from holodeck.lib.judging.judge import Judge, is_refused_request
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.processes.threads import gather_all
+from holodeck.lib.support.json_schemas import object_schema
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.results.outcome import Vote
@@ -111,22 +112,13 @@ class QuestionAsker:
 
 async def _by_json(judge: Judge, question: Question, wording: int) -> Opinion:
     marks = question.criterion.marks
-    schema = _object_schema(
+    schema = object_schema(
         reason={"type": "string"}, answer={"type": "string", "enum": list(marks)}
     )
     messages = json_prompt(question, wording)
     answer = await judge.ask(messages, schema, is_trial=bool(question.images))
     score = marks.index(answer["answer"]) / (len(marks) - 1)
     return Opinion(score, answer["answer"], one_line(answer["reason"], MAX_REASON) or None)
-
-
-def _object_schema(**properties: Any) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def probability_of_marks(
@@ -309,7 +301,7 @@ class JudgeEvaluator(JudgedEvaluator, metric="judge"):
             return median.reason
         if self._asker.image_refusal is not None:
             question = replace(question, images=())
-        schema = _object_schema(reason={"type": "string", "minLength": 1})
+        schema = object_schema(reason={"type": "string", "minLength": 1})
         answer = await self.judge.ask(reason_prompt(question, median.mark), schema)
         return one_line(answer["reason"], MAX_REASON)
 

@@ -13,11 +13,11 @@ from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import ComparingEvaluator, Score, quote
+from holodeck.lib.evaluators.base import ComparingEvaluator, Score
 from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.judging.judges import embedding_model
 from holodeck.lib.processes.threads import run_in_thread
-from holodeck.lib.support.text import plural
+from holodeck.lib.support.text import plural, quote
 from holodeck.lib.ui.activity import loading
 from holodeck.models.metrics.text import ROUGEMetric, Tokenize, Variant, WordMetric
 

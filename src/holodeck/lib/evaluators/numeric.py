@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import ComparingEvaluator, Score, quote
+from holodeck.lib.evaluators.base import ComparingEvaluator, Score
+from holodeck.lib.support.text import quote
 from holodeck.models.metrics.text import NumericMetric, Pick
 
 # A run of digits, dots, commas and underscores that ends in a digit, with a sign, an exponent and a

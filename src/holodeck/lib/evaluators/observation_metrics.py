@@ -19,13 +19,12 @@ from holodeck.lib.evaluators.base import (
     RetryConfig,
     Score,
     ScoredEvaluator,
-    quote,
     to_python,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.text import describe, is_blank
+from holodeck.lib.support.text import describe, is_blank, quote
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert
 from holodeck.lib.user_code.code_root import CodeFolders

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import ComparingEvaluator, Score, ScoredEvaluator, quote
+from holodeck.lib.evaluators.base import ComparingEvaluator, Score, ScoredEvaluator
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.patterns import compile_pattern, find
-from holodeck.lib.support.text import is_blank
+from holodeck.lib.support.text import is_blank, quote
 from holodeck.models.metrics.text import (
     ContainsMetric,
     ExactMatchMetric,

@@ -92,7 +92,7 @@ class HttpEmbedder:
     @property
     def model(self) -> str:
         """Provider and model."""
-        return f"{self._llm.provider.value}/{self._llm.name}"
+        return self._llm.label
 
     @property
     def name(self) -> str:

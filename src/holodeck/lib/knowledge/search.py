@@ -13,6 +13,7 @@ from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model, count_requests
+from holodeck.lib.support.json_schemas import object_schema
 from holodeck.lib.support.text import plural, shorten
 from holodeck.lib.tools.keyword_search import KeywordIndex, count_terms, fuse_ranks
 from holodeck.models.cases.messages import Message
@@ -249,12 +250,7 @@ class Reranker:
 def _schema(number: int) -> dict[str, Any]:
     score = {"type": "number", "minimum": 0, "maximum": 10}
     scores = {"type": "array", "items": score, "minItems": number, "maxItems": number}
-    return {
-        "type": "object",
-        "properties": {"scores": scores},
-        "required": ["scores"],
-        "additionalProperties": False,
-    }
+    return object_schema(scores=scores)
 
 
 def _question(query: str, hits: Sequence[Hit]) -> str:

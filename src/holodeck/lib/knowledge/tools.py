@@ -30,6 +30,7 @@ from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.json_schemas import object_schema
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
@@ -81,7 +82,7 @@ def _structure_of(config: HierarchicalDocumentTool, agent: Agent) -> dict[str, A
     if not config.contextual_embeddings:
         return settings
     model = config.context_model or agent.model
-    named = None if model is None else f"{model.provider.value}/{model.name}"
+    named = None if model is None else model.label
     return {**settings, "context": [named, config.context_max_tokens]}
 
 
@@ -99,12 +100,7 @@ def _ranking_of(config: HierarchicalDocumentTool) -> SearchSettings:
 
 
 DEFAULT_FILE_TIMEOUT_S = 30.0
-_PARAMETERS = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What to search for."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
+_PARAMETERS = object_schema(query={"type": "string", "description": "What to search for."})
 _PROBE = "How long are the vectors?"
 
 

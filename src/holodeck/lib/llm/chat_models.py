@@ -73,7 +73,7 @@ class CompletionModel(ABC):
     @property
     def name(self) -> str:
         """Provider and model."""
-        return f"{self._llm.provider.value}/{self._llm.name}"
+        return self._llm.label
 
     async def answer(self, request: ChatRequest) -> ChatResponse:
         """Return the model's response, retried where that may help. Raises RequestError."""

@@ -91,7 +91,7 @@ class LocalChatModel:
     @property
     def name(self) -> str:
         """Provider and model."""
-        return f"{self._llm.provider.value}/{self._llm.name}"
+        return self._llm.label
 
     async def answer(self, question: ChatRequest) -> ChatResponse:
         """Return the model's answer. Raises BackendError, ModelStoreError and MissingExtra."""

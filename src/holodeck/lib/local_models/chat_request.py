@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import BackendSessionError
+from holodeck.lib.support.json_schemas import object_schema
 from holodeck.models.cases.messages import Message
 
 JsonObject = dict[str, Any]
@@ -224,24 +225,15 @@ def tool_choice_schema(
     for function in map(_function, tools):
         parameters = {"type": "object", "properties": {}, **(function.get("parameters") or {})}
         arguments = bound_schema(parameters, _MAX_ARGUMENT)
-        choices.append(_object(tool={"const": function["name"]}, arguments=arguments))
+        choices.append(object_schema(tool={"const": function["name"]}, arguments=arguments))
     text = {"type": "string", "maxLength": _MAX_ANSWER}
-    return {"anyOf": [*choices, _object(respond=text if answer is None else answer)]}
+    return {"anyOf": [*choices, object_schema(respond=text if answer is None else answer)]}
 
 
 def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the function of a definition, with or without OpenAI's wrapper."""
     function: Mapping[str, Any] = tool.get("function", tool)
     return function
-
-
-def _object(**properties: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _answer_schema(response_format: Mapping[str, Any] | None) -> JsonObject | None:

@@ -8,6 +8,17 @@ from holodeck.lib.support.text import did_you_mean
 
 MAX_DEPTH = 50
 
+
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object that has these properties, and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _SINGLE = (
     "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",

@@ -265,6 +265,6 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def quote(text: str) -> str:
-    """Return `text` in quotes, shortened to 80 characters."""
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+def quote(text: str, limit: int = 80) -> str:
+    """Return the text in quotes on one line, cut to about `limit` characters."""
+    return repr(shorten(text, limit))

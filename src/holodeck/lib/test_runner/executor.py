@@ -393,7 +393,7 @@ class TestExecutor:
             "os": platform.system(),
         }
         if model is not None:
-            environment["model"] = f"{model.provider.value}/{model.name}"
+            environment["model"] = model.label
         return TestReport(
             agent_name=self.agent_config.name,
             agent_config_path=str(self.agent_config_path),

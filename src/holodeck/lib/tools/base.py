@@ -1,7 +1,6 @@
 """Tools, and running them with results that models can read and reports can hold."""
 
 import asyncio
-import base64
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,6 +15,7 @@ from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.processes.threads import is_cancelled
 from holodeck.lib.support.text import message_of, to_text
 from holodeck.lib.user_code.raised import raised_error
+from holodeck.models.cases.messages import Image
 from holodeck.models.results.outcome import ModelCost, RaisedError
 from holodeck.models.token_usage import UsageMeter
 
@@ -60,19 +60,6 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class ToolImage:
-    """An image that a tool returned."""
-
-    data: bytes
-    media_type: str
-    """Such as `image/png`."""
-
-    @property
-    def data_url(self) -> str:
-        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
-
-
-@dataclass(frozen=True)
 class ToolReply:
     """What a tool returns whose result is more than one value."""
 
@@ -82,7 +69,7 @@ class ToolReply:
     """For reports; the text if None."""
     passages: tuple[str, ...] | None = None
     """The retrieved passages, one per chunk; None for a tool that retrieves none."""
-    images: tuple[ToolImage, ...] = ()
+    images: tuple[Image, ...] = ()
     """For models that take images."""
     is_error: bool = False
     """Whether the tool says that it failed."""
@@ -107,7 +94,7 @@ class ToolOutcome:
     """Where the tool's code raised the error."""
     passages: tuple[str, ...] | None = None
     """The retrieved passages; None for a tool that retrieves none."""
-    images: tuple[ToolImage, ...] = ()
+    images: tuple[Image, ...] = ()
     model_cost: ModelCost | None = None
     """What the model cost that the tool called; None if it called none."""
     server: str | None = None

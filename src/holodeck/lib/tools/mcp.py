@@ -19,9 +19,10 @@ from holodeck.lib.mcp_client.transports import ServerProcess, ServerUrl, passed_
 from holodeck.lib.processes.child_process import program_path
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import plural
-from holodeck.lib.tools.base import Tool, ToolImage, ToolReply
+from holodeck.lib.tools.base import Tool, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
 from holodeck.lib.ui.live import show_progress
+from holodeck.models.cases.messages import Image
 from holodeck.models.tool import McpTool
 
 
@@ -36,10 +37,10 @@ def texts_of(result: Any) -> list[str]:
     return texts
 
 
-def images_of(result: Any) -> list[ToolImage]:
+def images_of(result: Any) -> list[Image]:
     """Return the images of a result; one that cannot be decoded is left out."""
     binaries = [_binary_of(block) for block in result.content]
-    return [ToolImage(data, kind) for data, kind in binaries if data and kind.startswith("image/")]
+    return [Image(data, kind) for data, kind in binaries if data and kind.startswith("image/")]
 
 
 def _text_of(block: Any) -> str:

@@ -277,7 +277,7 @@ def _add_images(history: "ChatHistory", turn: KernelTurn) -> None:
     from semantic_kernel.contents.utils.author_role import AuthorRole
 
     items: list[Any] = [TextContent(text=IMAGES_OF_TOOLS)]
-    items += [ImageContent(data_uri=image.data_url) for image in turn.images]
+    items += [ImageContent(data_uri=image.data_uri) for image in turn.images]
     history.add_message(ChatMessageContent(role=AuthorRole.USER, items=items))
     turn.images.clear()
 

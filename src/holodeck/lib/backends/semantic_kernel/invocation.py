@@ -21,8 +21,8 @@ from holodeck.lib.backends.tool_work import ToolWork
 from holodeck.lib.backends.tool_work import result_of as result_of_tool
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolImage, ToolOutcome
-from holodeck.models.cases.messages import MessageWithImages
+from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolOutcome
+from holodeck.models.cases.messages import Image, MessageWithImages
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class KernelTurn(RequestStats):
     attempt_timeout: float | None = None
     tool_runs: dict[str, ToolOutcome] = field(default_factory=dict)
     """By the id of the tool call."""
-    images: list[ToolImage] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
     """Of tools, for the next request."""
     tool_slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_TOOLS)

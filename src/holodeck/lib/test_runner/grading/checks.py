@@ -198,7 +198,7 @@ class EvaluatorSet:
 
     def warn_of(self, llm: LLMProvider) -> None:
         """Note what makes a judge hard to trust."""
-        name = f"{llm.provider.value}/{llm.name}"
+        name = llm.label
         own = self._agent.model
         if own is not None and all(getattr(own, key) == getattr(llm, key) for key in _IDENTITY):
             self.note(
