@@ -53,17 +53,17 @@ class AgentCall:
     def bind(
         self,
         message: str,
-        context: Sequence[Mapping[str, Any]],
+        context: object,
         case_context: Mapping[str, Any] | None = None,
     ) -> Callable[[], Any]:
-        """Return the call with a message, the earlier messages and the context of the case."""
+        """Return the call with a message, with what `context` passes, and the case's context."""
         call = partial(self.function, message)
         if self.case_context is not None:
             call = partial(call, **{self.case_context: case_context})
         if self.context == "second":
-            call = partial(call, list(context))
+            call = partial(call, context)
         elif self.context == "by name":
-            call = partial(call, context=list(context))
+            call = partial(call, context=context)
         return call
 
 

@@ -93,13 +93,7 @@ class AdapterBackend:
     async def _answer(self, message: str, context: Context | None) -> AgentResult:
         target = self._target
         if isinstance(target, AgentCall):
-            call = partial(target.function, message)
-            if target.case_context is not None:
-                call = partial(call, **{target.case_context: context})
-            elif target.context == "second":
-                call = partial(call, context)
-            elif target.context == "by name":
-                call = partial(call, context=context)
+            call = target.bind(message, context, context)
             value = await call_user_function(call, target.function)
         else:
             await target.initialize()
@@ -130,6 +124,8 @@ def _agent_function(adapter: object) -> AgentCall:
         raise ConfigError(WHERE, str(error)) from error
     kinds = {parameter.kind for parameter in inspect.signature(target.function).parameters.values()}
     takes_any = _takes_no_context(target) and inspect.Parameter.VAR_KEYWORD in kinds
+    if target.case_context is not None:
+        return replace(target, context="left out")
     return replace(target, context="by name") if takes_any else target
 
 

@@ -82,7 +82,7 @@ class FunctionConversation(AgentConversation):
         self._context = context
 
     async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
-        call = self._call.bind(message, self._history, self._context)
+        call = self._call.bind(message, [*self._history], self._context)
         value = await call_user_function(call, self._call.function)
         if inspect.isasyncgen(value) or inspect.isgenerator(value):
             value = await _joined(value, on_piece)
