@@ -47,6 +47,7 @@ def elsewhere(tmp_path_factory):
 
 
 ANSWERS = "evaluations: {metrics: [{metric: exact_match, value: shared}]}\n"
+GRADED = "evaluations: {metrics: [{metric: 'graders:check'}]}\n"
 
 
 def write_project(folder, layout, backend, more=ANSWERS):
@@ -129,12 +130,33 @@ async def test_projects_with_packages_of_the_same_name_each_have_their_own(tmp_p
     for name in ("first", "second", "first"):
         layout = "in src, with a pyproject.toml"
         path = write_project(tmp_path / name, layout, BACKENDS["here"])
-        desk = f"def agent(message):\n    return {name!r}\n"
-        write_files(tmp_path / name / "src", {"shop/desk.py": desk})
+        desk = f"NAME = {name!r}\ndef agent(message):\n    return NAME\n"
+        grader = "from shop.desk import NAME\ndef check(observation):\n    return NAME == "
+        files = {"src/shop/desk.py": desk, "evals/graders.py": f"{grader}{name!r}\n"}
+        write_files(tmp_path / name, files)
+        path.write_text(path.read_text().replace(ANSWERS, GRADED))
         [result] = (await arun(path)).results
-        answers.append(result.agent_response)
+        answers.append((result.agent_response, result.outcome))
 
-    assert answers == ["first", "second", "first"]
+    assert answers == [(name, Outcome.PASSED) for name in ("first", "second", "first")]
+
+
+async def test_a_metric_beside_the_agent_finds_the_package_of_its_own_project(tmp_path):
+    for name in ("first", "second"):
+        path = write_project(
+            tmp_path / name, "in src, with a pyproject.toml", '"bot:agent"', GRADED
+        )
+        files = {
+            "src/shop/orders.py": f"NAME = {name!r}\n",
+            "evals/bot.py": f"def agent(message):\n    return {name!r}\n",
+            "evals/graders.py": "from shop.orders import NAME\n"
+            "def check(observation):\n    return observation.response == NAME\n",
+        }
+        write_files(tmp_path / name, files)
+
+        [result] = (await arun(path)).results
+
+        assert result.outcome is Outcome.PASSED, result.reasons()
 
 
 def test_two_code_roots_are_compared_in_two_processes(tmp_path):

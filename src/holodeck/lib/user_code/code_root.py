@@ -143,9 +143,9 @@ def import_file(path: Path, within: CodeFolders) -> ModuleType:
 def _import(file: Path, path: Path, folders: Sequence[Path]) -> ModuleType:
     root, name = module_location(Path(os.path.normpath(folders[0] / path)), folders[0])
     beside = [] if _is_package(file.parent) else [file.parent]
-    first = list(dict.fromkeys([root, *folders, *beside]))
-    with _search_path(first, _project_roots(folders[0])):
-        _forget_others(first)
+    first, last = list(dict.fromkeys([root, *folders, *beside])), _project_roots(folders[0])
+    with _search_path(first, last):
+        _forget_others([*first, *last])
         if _is_taken(name, root):
             name = f"_holodeck_file_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
         try:

@@ -43,8 +43,8 @@ class AnthropicChat(AnthropicChatCompletion):
             chat_history, role_key, content_key, stream
         )
         # Results of tools are messages of the user, too, but hold no plain text.
-        of_users = (one for one in messages if isinstance(one[content_key], str))
-        sources = (one for one in chat_history.messages if one.role is AuthorRole.USER)
+        of_users = (message for message in messages if isinstance(message[content_key], str))
+        sources = (item for item in chat_history.messages if item.role is AuthorRole.USER)
         for message, source in zip(of_users, sources, strict=True):
             if images := _image_blocks(source):
                 message[content_key] = [{"type": "text", "text": message[content_key]}, *images]
