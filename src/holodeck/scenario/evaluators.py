@@ -12,15 +12,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import EvaluationResult, ScenarioResult
-from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.inputs import EvalKwargsBuilder
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.support.text import describe
+
+if TYPE_CHECKING:
+    from holodeck.lib.evaluators.base import BaseEvaluator
 
 __all__ = [
     "EvaluationResult",
@@ -76,6 +77,9 @@ class ScenarioEvaluator:
     settings: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        # Imported here because few scenarios have evaluators.
+        from holodeck.lib.evaluators.base import BaseEvaluator  # noqa: PLC0415
+
         if not self.evaluator or not isinstance(self.evaluator, str | BaseEvaluator):
             raise ConfigError(
                 "scenario.evaluator",
@@ -256,7 +260,7 @@ def _conversation_inputs(evaluator: BaseEvaluator, state: ScenarioState) -> dict
     taken = spec.required | spec.optional
     if not (evaluator.uses_observation or taken & {EvalParam.TURNS, EvalParam.EXCHANGES}):
         return {}
-    # Imported here because few scenarios have evaluators.
+    from holodeck.lib.evaluators.inputs import EvalKwargsBuilder  # noqa: PLC0415
     from holodeck.lib.test_runner.messages import observed_conversation  # noqa: PLC0415
 
     observation = observed_conversation(state.messages)
