@@ -203,6 +203,11 @@ class TestResult(PartResult, CaseIdentity):
         return self.test_input
 
     @property
+    def is_unreached(self) -> bool:
+        """Whether the run, or its suite, ended before the case was run."""
+        return self.skipped_by not in {None, "skip"}
+
+    @property
     def parts(self) -> Sequence["TestResult | TurnResult"]:
         """The turns; of a case of one input, the result itself."""
         return self.turns or [self]
@@ -414,6 +419,12 @@ class TestReport(Model):
     def ran(self) -> int:
         """How many tests ran."""
         return self.summary.total_tests - self.summary.skipped
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing ended the run before each of its tests was run or skipped on purpose."""
+        is_ended = self.interrupted or self.stopped is not None
+        return not (is_ended or any(result.is_unreached for result in self.results))
 
     @property
     def passed(self) -> bool:

@@ -296,11 +296,5 @@ class ComparisonSession(RunSession[ComparisonReport]):
         if shown.regressions and self.fail_on is None:
             echo("The exit code ignores the regressions; add --fail-on regression", err=True)
 
-    def _resume_flags(self, report: ComparisonReport) -> Sequence[str] | None:
-        reports = self._reports(report)
-        is_whole = not any(part.interrupted or part.stopped for part in reports) and not any(
-            result.skipped_by not in {None, "skip"} for part in reports for result in part.results
-        )
-        if is_whole or not any(part.ran for part in reports):
-            return None
+    def _resume_flags(self, report: ComparisonReport) -> Sequence[str]:  # noqa: ARG002 - all alike
         return () if self.fail_on is None else ("--fail-on", self.fail_on)

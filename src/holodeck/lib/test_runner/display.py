@@ -63,7 +63,7 @@ class RunDisplay:
         """Show the result of the case at that index, which holds no secrets."""
         self.progress.count(result)
         live = self.progress.live
-        if result.skipped_by not in {None, "skip"} and live.waiting_runs:
+        if result.is_unreached and live.waiting_runs:
             live.waiting_runs -= self._repeats[index]
 
     def write(self, lines: Sequence[str]) -> None:

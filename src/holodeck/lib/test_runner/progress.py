@@ -115,7 +115,7 @@ class ProgressIndicator(SpinnerMixin):
         self._last = result
         self.passed += result.passed
         self.skipped += result.skipped_by == "skip"
-        self.unreached += result.skipped_by not in {None, "skip"}
+        self.unreached += result.is_unreached
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
         if result.skip_reason is None:  # a skipped test did not start
             self.live.finish(result.title)
@@ -172,8 +172,7 @@ class ProgressIndicator(SpinnerMixin):
     def _last_to_show(self) -> TestResult | None:
         """Return the last result, unless only the summary counts it."""
         last = self._last
-        is_shown = last is not None and last.skipped_by in {None, "skip"}
-        return last if is_shown and not self.quiet else None
+        return None if last is None or last.is_unreached or self.quiet else last
 
     def get_summary(self) -> str:
         """Return the run in a few lines; with `verbose`, also every test and metric."""

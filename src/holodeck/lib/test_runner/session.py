@@ -142,8 +142,8 @@ class RunSession(ABC, Generic[R]):
         """Print the summary."""
 
     @abstractmethod
-    def _resume_flags(self, report: R) -> Sequence[str] | None:
-        """Return the further flags that complete the run; None if it is complete."""
+    def _resume_flags(self, report: R) -> Sequence[str]:
+        """Return the further flags that complete a run which is not whole."""
 
     async def execute(self) -> R:
         """Run the cases on the caller's event loop; return the report, without secrets."""
@@ -293,9 +293,11 @@ class RunSession(ABC, Generic[R]):
         return self.interruption.exit_code if code is ExitCode.INTERRUPTED else code
 
     def _print_resume_command(self, report: R) -> None:
-        flags = self._resume_flags(report)
+        reports = self._reports(report)
         is_broken = any(recorder.failure is not None for recorder in self.recorders)
-        if flags is None or not self.recorders or is_broken:
+        if not self.recorders or is_broken or all(part.is_whole for part in reports):
+            return
+        if not any(part.ran for part in reports):
             return
         sources = {name: self.settings.source_of(name) for name in _REPETITIONS}
         # Without these, the cases would count as changed.
@@ -305,7 +307,8 @@ class RunSession(ABC, Generic[R]):
             if source.startswith("--")
             for argument in (source, f"{getattr(self.settings, name)}")
         ]
-        args = [*self.command, "--resume", self.recorders[0].id, *flags, *repetitions]
+        flags = [*self._resume_flags(report), *repetitions]
+        args = [*self.command, "--resume", self.recorders[0].id, *flags]
         echo(self._clean(f"Resume with: {shlex.join(args)}"), err=True)
 
     def _clean(self, text: str) -> str:
@@ -369,10 +372,6 @@ class TestSession(RunSession[TestReport]):
         parts = (progress.get_failures(), progress.get_summary(), comparison)
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
 
-    def _resume_flags(self, report: TestReport) -> Sequence[str] | None:
-        unreached = self.display.progress.unreached
-        is_complete = not report.interrupted and report.stopped is None and not unreached
-        if is_complete or not report.ran:
-            return None
+    def _resume_flags(self, report: TestReport) -> Sequence[str]:
         retries = report.stopped is not None and report.stopped_by not in {"fail_fast", "budget"}
         return ["--retry-errors"] if retries else []
