@@ -279,6 +279,148 @@ def test_a_configuration_of_promptfoo_becomes_cases_with_its_checks(folder, caps
     assert run(["test", "agent.yaml", "-q"]) == 5
 
 
+RAG = {"type": "rag"}
+GEVAL = {"type": "geval", "name": "g-eval", "evaluation_params": ["input", "actual_output"]}
+
+
+@pytest.mark.parametrize(
+    ("assertion", "evaluations", "keys"),
+    [
+        (
+            {"type": "bleu", "value": "a b"},
+            [{"metric": "bleu", "values": ["a b"], "threshold": 0.5}],
+            {},
+        ),
+        (
+            {"type": "rouge-n", "value": "a b", "threshold": 0.9},
+            [{"metric": "rouge", "values": ["a b"], "threshold": 0.9, "variant": "rouge1"}],
+            {},
+        ),
+        (
+            {"type": "meteor", "value": "a"},
+            [{"metric": "meteor", "values": ["a"], "threshold": 0.5}],
+            {},
+        ),
+        (
+            {"type": "g-eval", "value": "Be kind"},
+            [{**GEVAL, "criteria": "Be kind", "threshold": 0.7}],
+            {},
+        ),
+        (
+            {"type": "llm-rubric", "value": "Be kind", "threshold": 0.9},
+            [{**GEVAL, "criteria": "Be kind", "threshold": 0.9}],
+            {},
+        ),
+        (
+            {"type": "answer-relevance"},
+            [{**RAG, "metric_type": "answer_relevancy"}],
+            {"retrieval_context": ["It is late."]},
+        ),
+        (
+            {"type": "context-recall", "value": "Late", "threshold": 0.8},
+            [{**RAG, "metric_type": "contextual_recall", "threshold": 0.8}],
+            {"ground_truth": "Late", "retrieval_context": ["It is late."]},
+        ),
+        (
+            {"type": "trajectory:tool-used", "value": "find"},
+            None,
+            {"expected_tools": [{"name": "find"}]},
+        ),
+        (
+            {"type": "tool-call-f1", "value": ["find", "pay"]},
+            None,
+            {"expected_tools": [{"name": "find"}, {"name": "pay"}], "only_expected_tools": True},
+        ),
+        (
+            {"type": "contains-json"},
+            [{"metric": "json_schema", "schema": {}, "allow_fenced": True}],
+            {},
+        ),
+        (
+            {
+                "type": "assert-set",
+                "assert": [{"type": "contains", "value": "a"}, {"type": "contains", "value": "b"}],
+            },
+            [{"metric": "contains", "value": "a"}, {"metric": "contains", "value": "b"}],
+            {},
+        ),
+    ],
+    ids=lambda part: part.get("type") if isinstance(part, dict) else None,
+)
+def test_an_assertion_of_promptfoo_becomes_what_checks_the_same(
+    folder, assertion, evaluations, keys
+):
+    test = {"vars": {"question": "Hi", "context": "It is late."}, "assert": [assertion]}
+    config = {"prompts": ["{{question}}"], "tests": [test]}
+    (folder / "promptfooconfig.yaml").write_text(yaml.safe_dump(config))
+
+    assert run(["import", "promptfooconfig.yaml", "-o", "cases.yaml"]) == 0
+
+    [case] = cases_of(folder)
+    assert case.pop("evaluations", None) == evaluations
+    assert case == {"name": "Hi", "tags": ["imported"], "input": "Hi", **keys}
+    judge = "evaluations: {model: {provider: openai, name: m, api_key: x}}\n"
+    (folder / "agent.yaml").write_text(AGENT.replace(AGENT.splitlines(keepends=True)[2], judge))
+    assert run(["validate", "agent.yaml"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("assertion", "passes", "fails"),
+    [
+        ({"type": "not-equals", "value": "no."}, "no.no.", "no."),
+        ({"type": "not-starts-with", "value": "no"}, "oh no", "no, sorry"),
+        ({"type": "not-regex", "value": "^b|c$"}, "a\nb\nc\n d", "abc"),
+    ],
+    ids=["equals", "starts with", "regex"],
+)
+def test_a_negated_assertion_of_promptfoo_becomes_a_pattern(folder, assertion, passes, fails):
+    config = {"prompts": ["hi"], "tests": [{"assert": [assertion]}]}
+    (folder / "promptfooconfig.yaml").write_text(yaml.safe_dump(config))
+
+    assert run(["import", "promptfooconfig.yaml", "-o", "cases.yaml"]) == 0
+
+    [metric] = cases_of(folder)[0]["evaluations"]
+    results = [
+        holodeck.run(lambda _, said=said: said, ["hi"], metrics=[metric]).passed
+        for said in (passes, fails)
+    ]
+    assert results == [True, False]
+
+
+def test_code_of_promptfoo_leaves_a_todo_that_says_what_to_write(folder):
+    test = {"assert": [{"type": "python", "value": "len(output) < 9"}]}
+    (folder / "promptfooconfig.yaml").write_text(
+        yaml.safe_dump({"prompts": ["hi"], "tests": [test]})
+    )
+
+    assert run(["import", "promptfooconfig.yaml", "-o", "cases.yaml"]) == 0
+
+    assert "write it in Python, as 'metric: module:callable'" in cases_of(folder)[0]["todo"]
+
+
+def test_the_right_answers_of_evaluations_are_read_and_other_keys_are_listed(folder, capsys):
+    rows = [
+        {"input": [{"role": "user", "content": "2 + 2?"}], "ideal": "4", "score": 3},
+        {"input": "Capital?", "target": ["B", "b"], "choices": ["Rome", "Paris"], "level": 1},
+        {"messages": [{"role": "user", "content": "x?"}], "expected": "y", "score": 1},
+    ]
+    (folder / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    assert run(["import", "evals.jsonl", "-o", "cases.yaml"]) == 0
+
+    sum_case, capital, last = cases_of(folder)
+    loosely = {"metric": "exact_match", "ignore_case": True, "normalize_whitespace": True}
+    assert (sum_case["ground_truth"], sum_case["evaluations"]) == ("4", [loosely])
+    assert capital["input"] == "Capital?\n\nA) Rome\nB) Paris"
+    assert capital["evaluations"] == [{**loosely, "values": ["B", "b"]}]
+    assert last["ground_truth"] == "y"
+    assert "todo" not in last
+    said = capsys.readouterr().err
+    assert "evals.jsonl:1: 'score' is not imported, nor in 1 further line" in said
+    assert "evals.jsonl:2: 'level' is not imported" in said
+    assert "evals.jsonl:2: 'choices' are written below the message" in said
+
+
 def test_a_transform_that_is_not_imported_leaves_a_todo(folder):
     text = PROMPTFOO.replace(
         "defaultTest:\n", "defaultTest:\n  options: {transform: output.trim()}\n"

@@ -8,7 +8,7 @@ import click
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, run_store_of
 from holodeck.errors import ConfigError, NothingSelected
-from holodeck.lib.case_import.case import Imported
+from holodeck.lib.case_import.case import Imported, ImportedCase
 from holodeck.lib.case_import.read import Format, read_source
 from holodeck.lib.case_import.suite_text import (
     Expect,
@@ -119,5 +119,10 @@ def _say_what_is_next(
         f"; {plural(todos, 'case has', 'cases have')} a 'todo' and cannot pass yet" if todos else ""
     )
     echo(context.clean(f"{wrote}{left}"), err=True)
-    if any(case.criteria for case in imported.cases):
-        echo("'criteria' need a judge: write 'evaluations: {model: …}' in the agent.yaml", err=True)
+    if any(case.criteria or _has_judged_metric(case) for case in imported.cases):
+        text = "criteria and metrics with a 'type' need a judge: write 'evaluations: {model: …}' in"
+        echo(f"{text} the agent.yaml", err=True)
+
+
+def _has_judged_metric(case: ImportedCase) -> bool:
+    return any("type" in metric for metric in case.evaluations)

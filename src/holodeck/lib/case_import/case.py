@@ -29,6 +29,8 @@ _UNIMPORTANT_KEYS = {
     "logprobs", "phase", "reasoning_content", "metadata", "date", "time",
 }  # fmt: skip
 """Keys of messages that say nothing about what was said."""
+LOOSELY = {"ignore_case": True, "normalize_whitespace": True}
+"""Options of `exact_match` for expectations that come from elsewhere."""
 Located = tuple[str, Any]
 """Where a value is, and the value."""
 
@@ -66,6 +68,8 @@ class ImportedCase:
     tags: list[str] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     criteria: list[str] = field(default_factory=list)
+    keys: dict[str, Any] = field(default_factory=dict)
+    """Further keys of the case, such as `ground_truth` and `expected_tools`."""
     todo: list[str] = field(default_factory=list)
     """What is still to be written; a case without any expectation always has one."""
     history: list[LoggedTurn] = field(default_factory=list)
@@ -75,6 +79,20 @@ class ImportedCase:
     def label(self) -> str:
         """The name, else the beginning of what the user says first."""
         return one_line(self.name or self.turns[0].user, _MAX_NAME)
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether something is expected of the last response."""
+        return bool(self.evaluations or self.criteria or "expected_tools" in self.keys)
+
+    def expect_texts(self, texts: list[str]) -> None:
+        """Expect that the last response is one of the texts, but for case and white space."""
+        metric: dict[str, Any] = {"metric": "exact_match", **LOOSELY}
+        if len(texts) == 1:
+            self.keys["ground_truth"] = texts[0]
+        else:
+            metric["values"] = texts
+        self.evaluations.append(metric)
 
     @property
     def user_key(self) -> tuple[str, ...]:

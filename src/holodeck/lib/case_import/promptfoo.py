@@ -13,8 +13,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import Imported, ImportedCase
 from holodeck.lib.support.safe_paths import file_inside
 
-_SIMILAR = 0.75
-"""The threshold of promptfoo's `similar` if none is given."""
+_G_EVAL = 0.7
+"""The threshold of promptfoo's `g-eval` if none is given."""
 _PLAIN_KEYS = {"type", "value", "threshold"}
 _IGNORED_KEYS = {
     "metric": "the metric has its own name",
@@ -24,7 +24,7 @@ _IGNORED_KEYS = {
 
 
 Made = dict[str, Any] | str
-"""A metric, a criterion, or why there is none."""
+"""A metric, `{"criterion": …}`, `{"case": …}` with keys of the case, or why there is none."""
 
 
 def translate(written: dict[str, Any]) -> Made:
@@ -34,17 +34,17 @@ def translate(written: dict[str, Any]) -> Made:
     unknown = [key for key in written if key not in _PLAIN_KEYS | _IGNORED_KEYS.keys()]
     made: Made
     if make is None:
-        made = "has no equivalent"
+        made = _INSTEAD.get(str(kind), "has no equivalent")
     elif written.get("weight") == 0:
         made = "has the weight 0, so it decides nothing"
     elif unknown:
         made = f"has {', '.join(map(repr, unknown))}"
     elif isinstance(value, str) and value.startswith("file://"):
         made = f"its value is in {value}"
+    elif threshold is not None and not isinstance(threshold, int | float):
+        made = f"the threshold {threshold!r} is no number"
     else:
         made = make(value, threshold)
-        if isinstance(made, dict) and "criterion" in made and threshold is not None:
-            made = "has a threshold, and criteria pass or fail"
     return f"the assertion {kind!r} is not imported: {made}" if isinstance(made, str) else made
 
 
@@ -72,7 +72,11 @@ def _text_metric(name: str, *, several: bool = False, **options: Any) -> Callabl
     return make
 
 
-def _pattern(prefix: str, *, is_text: bool) -> Callable[..., Made]:
+def _pattern(
+    prefix: str, *, is_text: bool, is_refused: bool = False, suffix: str = ""
+) -> Callable[..., Made]:
+    """Return what makes a metric of a pattern, or one that no part of a response may match."""
+
     def make(value: object, _threshold: object) -> Made:
         if not isinstance(value, str) or not value.strip():
             return "no text is given"
@@ -80,7 +84,10 @@ def _pattern(prefix: str, *, is_text: bool) -> Callable[..., Made]:
             re.compile(value if not is_text else "")
         except re.error as error:
             return f"the pattern is none of Python's: {error}"
-        return {"metric": "regex", "pattern": prefix + (re.escape(value) if is_text else value)}
+        pattern = prefix + (re.escape(value) if is_text else value) + suffix
+        if is_refused:
+            pattern = rf"\A(?!{pattern})" if prefix else rf"\A(?![\s\S]*?(?:{pattern}))"
+        return {"metric": "regex", "pattern": pattern}
 
     return make
 
@@ -97,14 +104,73 @@ def _json_schema(value: object, _threshold: object) -> Made:
     return {"metric": "json_schema", "schema": schema}
 
 
-def _similar(value: object, threshold: object) -> Made:
-    texts = _texts(value, several=isinstance(value, list))
-    if isinstance(texts, str):
-        return texts
-    reached = _SIMILAR if threshold is None else threshold
-    if not isinstance(reached, int | float) or not 0 < reached <= 1:
-        return f"the threshold {reached!r} is not between 0 and 1"
-    return {"metric": "semantic_similarity", "values": texts, "threshold": reached}
+def _measured(name: str, default: float, **options: Any) -> Callable[..., Made]:
+    """Return what makes a metric that measures how similar the response is to texts."""
+
+    def make(value: object, threshold: float | None) -> Made:
+        texts = _texts(value, several=isinstance(value, list))
+        reached = default if threshold is None else threshold
+        if isinstance(texts, str):
+            return texts
+        if not 0 < reached <= 1:
+            return f"the threshold {reached!r} is not between 0 and 1"
+        return {"metric": name, "values": texts, "threshold": reached, **options}
+
+    return make
+
+
+def _with_threshold(metric: dict[str, Any], threshold: float | None) -> Made:
+    if threshold is not None and not 0 < threshold <= 1:
+        return f"the threshold {threshold!r} is not between 0 and 1"
+    return metric if threshold is None else {**metric, "threshold": threshold}
+
+
+def _rag(metric_type: str) -> Callable[..., Made]:
+    def make(value: object, threshold: float | None) -> Made:
+        metric = _with_threshold({"type": "rag", "metric_type": metric_type}, threshold)
+        if isinstance(metric, str) or value is None:
+            return metric
+        if not isinstance(value, str) or not value.strip():
+            return "the value is no text"
+        return {**metric, "case": {"ground_truth": value}}
+
+    return make
+
+
+def _g_eval(value: object, threshold: float | None) -> Made:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(map(_is_filled, texts)):
+        return "the criteria are no text"
+    inputs = {"evaluation_params": ["input", "actual_output"]}
+    metric = {"type": "geval", "name": "g-eval", "criteria": "\n".join(texts), **inputs}
+    return _with_threshold(metric, _G_EVAL if threshold is None else threshold)
+
+
+def _is_filled(text: object) -> bool:
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _tools_used(value: object, threshold: float | None) -> Made:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(map(_is_filled, names)):
+        return "the value is no name of a tool and no list of names"
+    if threshold not in {None, 1}:
+        return "its threshold accepts that some of the tools are not called"
+    return {"case": {"expected_tools": [{"name": name} for name in names]}}
+
+
+def _only_tools(value: object, threshold: float | None) -> Made:
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    made = _tools_used(value, threshold)
+    if isinstance(made, str):
+        return made
+    return {"case": {**made["case"], "only_expected_tools": True}}
+
+
+def _json_in_fence(value: object, threshold: object) -> Made:
+    made = _json_schema(value, threshold)
+    return made if isinstance(made, str) else {**made, "allow_fenced": True}
 
 
 def _latency(_value: object, threshold: object) -> Made:
@@ -113,10 +179,10 @@ def _latency(_value: object, threshold: object) -> Made:
     return {"metric": "latency", "max_ms": int(threshold)}
 
 
-def _rubric(value: object, _threshold: object) -> Made:
+def _rubric(value: object, threshold: float | None) -> Made:
     if not isinstance(value, str) or not value.strip():
         return "the rubric is no text"
-    return {"criterion": value.strip()}
+    return {"criterion": value.strip()} if threshold is None else _g_eval(value, threshold)
 
 
 _KINDS: dict[str, Callable[..., Made]] = {
@@ -132,13 +198,39 @@ _KINDS: dict[str, Callable[..., Made]] = {
     "not-icontains": _text_metric("not_contains", ignore_case=True),
     "not-icontains-any": _text_metric("not_contains", several=True, ignore_case=True),
     "starts-with": _pattern(r"\A", is_text=True),
+    "not-starts-with": _pattern(r"\A", is_text=True, is_refused=True),
+    "not-equals": _pattern(r"\A", is_text=True, is_refused=True, suffix=r"\Z"),
     "regex": _pattern("", is_text=False),
+    "not-regex": _pattern("", is_text=False, is_refused=True),
     "is-json": _json_schema,
-    "similar": _similar,
+    "contains-json": _json_in_fence,
+    "similar": _measured("semantic_similarity", 0.75),
+    "bleu": _measured("bleu", 0.5),
+    "rouge-n": _measured("rouge", 0.75, variant="rouge1"),
+    "meteor": _measured("meteor", 0.5),
     "latency": _latency,
     "llm-rubric": _rubric,
     "model-graded-closedqa": _rubric,
+    "g-eval": _g_eval,
+    "answer-relevance": _rag("answer_relevancy"),
+    "context-faithfulness": _rag("faithfulness"),
+    "context-recall": _rag("contextual_recall"),
+    "context-relevance": _rag("contextual_relevancy"),
+    "trajectory:tool-used": _tools_used,
+    "tool-call-f1": _only_tools,
 }
+_CODE = "write it in Python, as 'metric: module:callable'"
+_INSTEAD = {
+    "javascript": _CODE,
+    "python": _CODE,
+    "not-javascript": _CODE,
+    "not-python": _CODE,
+    "ruby": _CODE,
+    "webhook": _CODE,
+    "cost": "'max_cost' limits what the whole run costs",
+    "factuality": "write a question of a metric of the type 'judge'",
+}
+"""What to write instead of assertions without an equivalent."""
 
 
 KEYS = ("prompts", "providers", "tests", "defaultTest", "scenarios", "targets")
@@ -309,8 +401,21 @@ class _Reader:
         if written is not None and not isinstance(written, list):
             self._leave_todo(case, at, f"the assertions are not imported: {written!r}")
             return
-        for index, assertion in enumerate(written or []):
-            self._add_check(case, assertion, (*at, index), values)
+        self._add_each(case, written or [], at, values)
+
+    def _add_each(
+        self, case: ImportedCase, written: list[Any], path: KeyPath, values: Mapping[str, Any]
+    ) -> None:
+        """Add the assertions of a list, and those of the sets in it, all of which must pass."""
+        for index, assertion in enumerate(written):
+            at = (*path, index)
+            inner = assertion.get("assert") if isinstance(assertion, Mapping) else None
+            if isinstance(inner, list) and assertion.get("type") == "assert-set":
+                for key in assertion.keys() - {"type", "assert"}:
+                    self._note((*at, key), f"{key!r} of a set is left out: every check must pass")
+                self._add_each(case, inner, (*at, "assert"), values)
+            else:
+                self._add_check(case, assertion, at, values)
 
     def _add_check(
         self, case: ImportedCase, assertion: object, path: KeyPath, values: Mapping[str, Any]
@@ -328,15 +433,31 @@ class _Reader:
         for key, why in _IGNORED_KEYS.items():
             if key in assertion:
                 self._note(path, f"{key!r} is left out: {why}")
+        keys = made.pop("case", {})
+        if made.get("type") == "rag" and isinstance(values.get("context"), str):
+            keys["retrieval_context"] = [values["context"]]  # where promptfoo reads it
+        known = case.keys.get("ground_truth")
+        if known not in {None, keys.get("ground_truth", known)}:
+            text = f"the assertion {assertion['type']!r} is not imported: the right answer is"
+            self._leave_todo(case, path, f"{text} {known!r} already")
+            return
+        case.keys |= {**keys, **_joined_tools(case.keys, keys)}
         if "criterion" in made:
             case.criteria.append(made["criterion"])
-        else:
+        elif made:
             case.evaluations.append(made)
 
     def _leave_todo(self, case: ImportedCase, path: KeyPath, problem: str) -> None:
         """Note an assertion that is not imported; its case cannot pass until it is written."""
         self._note(path, problem)
         case.todo.append(f"write an expectation for {self._location(path)} ({problem})")
+
+
+def _joined_tools(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the expected tools of several assertions, each once; empty if there are none."""
+    tools = [tool for part in parts for tool in part.get("expected_tools", ())]
+    unique = [tool for index, tool in enumerate(tools) if tool not in tools[:index]]
+    return {"expected_tools": unique} if unique else {}
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Literal
 
 from holodeck.config.cases.suite_files import is_yaml
@@ -19,7 +20,7 @@ from holodeck.lib.case_import.case import (
 )
 from holodeck.lib.case_import.promptfoo import KEYS, read_promptfoo
 from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import one_line, plural
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
@@ -27,7 +28,14 @@ _LISTS = ("messages", "conversations", "conversation", "input")
 """The keys under which logs write the messages of a conversation."""
 _ENVELOPES = ("request", "body", "kwargs", "params")
 """The keys under which logs write the request, with the messages in it."""
+_EXPECTED = ("ideal", "target", "expected", "expected_output", "ground_truth")
+"""The keys under which evaluations write the right answer, or several."""
+_CHOICES = "choices"
+"""The answers to choose from, as texts; in the responses of OpenAI, the answers themselves."""
 _NAMES = ("name", "title", "custom_id", "id", *CONVERSATION_KEYS)
+_READ_KEYS = {
+    *_LISTS, *_ENVELOPES, *_NAMES, _CHOICES, "output", "response", "completion",
+}  # fmt: skip
 _DECODER = json.JSONDecoder()
 
 
@@ -51,6 +59,7 @@ def read_conversations(values: list[Located], imported: Imported) -> None:
     if values and all(is_message(value) and _messages(value) is None for _, value in values):
         imported.add(values[0][0], values)
         return
+    left_out: dict[str, list[str]] = {}
     for location, value in values:
         messages = value if isinstance(value, list) else _messages(value)
         if messages is None:
@@ -60,7 +69,48 @@ def read_conversations(values: list[Located], imported: Imported) -> None:
         written = value if isinstance(value, Mapping) else {}
         name = next((written[key] for key in _NAMES if isinstance(written.get(key), str)), None)
         said = ((location, message) for message in [*messages, *_answers(value)])
+        before = len(imported.cases)
         imported.add(location, said, name)
+        for case in imported.cases[before:]:
+            _add_expectations(case, written, imported)
+        for key in _other_keys(written):
+            left_out.setdefault(key, []).append(location)
+    for key, locations in left_out.items():
+        more = f", nor in {plural(len(locations) - 1, 'further line')}" if locations[1:] else ""
+        imported.note(locations[0], f"{key!r} is not imported{more}")
+
+
+def _add_expectations(case: ImportedCase, written: Mapping[str, Any], imported: Imported) -> None:
+    """Add what an evaluation has beside the messages: choices, and the right answer."""
+    choices = _texts_in(written.get(_CHOICES))
+    if len(choices) > len(ascii_uppercase):
+        imported.note(case.location, f"{_CHOICES!r} are not imported: there are too many")
+    elif choices:
+        lettered = [f"{ascii_uppercase[at]}) {text}" for at, text in enumerate(choices)]
+        case.turns[-1].user += "\n\n" + "\n".join(lettered)
+        imported.note(case.location, f"{_CHOICES!r} are written below the message, as A), B), …")
+    for key in _EXPECTED:
+        texts = _texts_in(written.get(key))
+        if texts:
+            case.expect_texts(texts)
+            return
+
+
+def _texts_in(value: object) -> list[str]:
+    """Return a text, or the texts of a list; empty for anything else."""
+    items = value if isinstance(value, list) else [value]
+    plain = [item for item in items if isinstance(item, str | int | float) and str(item).strip()]
+    return [str(item) for item in plain] if len(plain) == len(items) else []
+
+
+def _other_keys(written: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the keys of a conversation that hold something and are not read."""
+    expected = next((key for key in _EXPECTED if _texts_in(written.get(key))), None)
+    for key, value in written.items():
+        if key in _ENVELOPES and isinstance(value, Mapping):
+            yield from _other_keys(value, f"{prefix}{key}.")
+        elif value and key not in _READ_KEYS and key != expected:
+            yield f"{prefix}{key}"
 
 
 def read_transcripts(values: list[Located], imported: Imported) -> None:
@@ -86,7 +136,8 @@ def _messages(value: object) -> list[Any] | None:
     for key in _LISTS:
         if isinstance(value.get(key), list) and any(map(is_message, value[key])):
             return list(value[key])
-    if isinstance(value.get("input"), str) and "output" in value:  # of the Responses API
+    # Of the Responses API, and of an evaluation.
+    if isinstance(value.get("input"), str) and not value.keys().isdisjoint(("output", *_EXPECTED)):
         return [{"role": "user", "content": value["input"]}]
     for key in _ENVELOPES:
         messages = _messages(value.get(key))

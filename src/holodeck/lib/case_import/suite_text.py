@@ -12,7 +12,7 @@ import yaml
 
 from holodeck.config.yaml.source import Source
 from holodeck.errors import ConfigError
-from holodeck.lib.case_import.case import Imported, ImportedCase, LoggedTurn
+from holodeck.lib.case_import.case import LOOSELY, Imported, ImportedCase, LoggedTurn
 from holodeck.lib.secrets.redact import is_secret_entry
 from holodeck.lib.support.text import inert, one_line, plural, replace_surrogates
 
@@ -31,7 +31,7 @@ def leave_out_duplicates(imported: Imported) -> None:
     """
     first: dict[object, ImportedCase] = {}
     for case in imported.cases:
-        key = (case.user_key, repr(case.evaluations), repr(case.criteria))
+        key = (case.user_key, repr(case.evaluations), repr(case.criteria), repr(case.keys))
         kept = first.setdefault(key, case)
         if kept is not case:
             imported.note(case.location, f"left out: the user says the same at {kept.location}")
@@ -48,7 +48,7 @@ def split_turns(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
             history = [*case.history, *case.turns[:index]]
             part = replace(case, turns=[turn], name=name, history=history)
             if not is_last:  # what is expected is expected of the last response
-                part = replace(part, evaluations=[], criteria=[], todo=[])
+                part = replace(part, evaluations=[], criteria=[], keys={}, todo=[])
             parts.append(part)
     return parts
 
@@ -204,8 +204,7 @@ def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
         todo.append("the log lacks a response; write what is expected")
     if any(not turn.answer for turn in case.history):
         todo.append(f"the log lacks a response in 'history'; replace {UNKNOWN_ANSWER!r}")
-    has_checks = bool(case.evaluations or case.criteria or expect == "recorded")
-    if not has_checks and not case.todo:
+    if not (case.has_checks or case.todo or expect == "recorded"):
         todo.insert(0, TODO)
     written = {
         "name": name,
@@ -213,6 +212,7 @@ def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
         "todo": "; ".join(todo),
         "history": [message for turn in case.history for message in _messages(turn)],
         **(turns[0] if len(turns) == 1 else {"turns": turns}),
+        **case.keys,
         "criteria": list(dict.fromkeys(case.criteria)),
         **({"evaluations": case.evaluations} if case.evaluations else {}),
     }
@@ -222,7 +222,7 @@ def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
 def _turn(turn: LoggedTurn, expect: Expect) -> dict[str, Any]:
     if expect == "nothing" or turn.answer is None:
         return {"input": turn.user}
-    metric = {"metric": "exact_match", "ignore_case": True, "normalize_whitespace": True}
+    metric = {"metric": "exact_match", **LOOSELY}
     tools = [
         {"name": call.name, **({"args": _literals(call.arguments)} if call.arguments else {})}
         for call in turn.calls
