@@ -252,14 +252,20 @@ def _rows(criteria: Iterable[str], status: CriterionStatus) -> list[CriterionRes
     return [CriterionResult(criterion=criterion, status=status) for criterion in criteria]
 
 
+def criteria_by_status(rows: Sequence[CriterionResult]) -> dict[str, list[str]]:
+    """Return the fields of a result that list its criteria; what is undecided has failed, too."""
+    passed, inconclusive = CriterionStatus.PASSED, CriterionStatus.INCONCLUSIVE
+    return {
+        "passed_criteria": [row.criterion for row in rows if row.status is passed],
+        "failed_criteria": [row.criterion for row in rows if row.status is not passed],
+        "inconclusive_criteria": [row.criterion for row in rows if row.status is inconclusive],
+    }
+
+
 def verdict_of(
     rows: Sequence[CriterionResult], messages: list[Message], optional: Collection[str] = ()
 ) -> ScenarioResult:
     """Return the result for these rows: all criteria that are not optional must have passed."""
-    by_status = {
-        status: [row.criterion for row in rows if row.status is status]
-        for status in CriterionStatus
-    }
     not_passed = [row for row in rows if row.status is not CriterionStatus.PASSED]
     missed = [row for row in not_passed if row.criterion not in optional]
     code = None
@@ -272,11 +278,9 @@ def verdict_of(
         reasoning="\n".join(
             f"{row.criterion}: {row.status}: {row.reasoning}" for row in not_passed or rows
         ),
-        passed_criteria=by_status[CriterionStatus.PASSED],
-        failed_criteria=[row.criterion for row in not_passed],
-        inconclusive_criteria=by_status[CriterionStatus.INCONCLUSIVE],
         criteria=list(rows),
         reason_code=code,
+        **criteria_by_status(rows),
     )
 
 

@@ -31,7 +31,12 @@ from holodeck.lib.conversation.events import (
 )
 from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.script_run import ScriptRun
-from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
+from holodeck.lib.conversation.types import (
+    CriterionResult,
+    CriterionStatus,
+    ScenarioResult,
+    criteria_by_status,
+)
 from holodeck.lib.processes.channel import Head
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import batch_name
@@ -172,11 +177,7 @@ _STATUS = {
 def scenario_result_of(result: TestResult) -> CaseResult:
     """Return the result of a case in the form of a scenario's result."""
     reasons = "\n".join(result.reasons())
-    by_status = {
-        status: [row.criterion for row in result.criteria if row.status == status]
-        for status in CriterionStatus
-    }
-    passed, undecided = by_status[CriterionStatus.PASSED], by_status[CriterionStatus.INCONCLUSIVE]
+    verdicts = [_verdict(row) for row in result.criteria]
     judge, user = result.judge_cost, result.simulator_cost
     costs = {"Judge": judge, "User": user}
     known = {role: cost for role, cost in costs.items() if cost is not None}
@@ -185,11 +186,8 @@ def scenario_result_of(result: TestResult) -> CaseResult:
         success=result.passed,
         messages=[],
         reasoning=reasons or None,
-        passed_criteria=passed,
-        failed_criteria=by_status[CriterionStatus.FAILED] + undecided,
-        inconclusive_criteria=undecided,
         optional_criteria=[row.criterion for row in result.criteria if not row.required],
-        criteria=[_verdict(row) for row in result.criteria],
+        criteria=verdicts,
         total_time=result.execution_time_ms / 1000,
         agent_time=None if result.agent_time_ms is None else result.agent_time_ms / 1000,
         reason_code=result.ending.code if result.ending else None,
@@ -201,12 +199,17 @@ def scenario_result_of(result: TestResult) -> CaseResult:
         outcome=result.outcome,
         metrics=result.rows,
         tool_checks=result.tool_checks,
+        **criteria_by_status(verdicts),
     )
 
 
 def _verdict(row: CriterionRow) -> CriterionResult:
-    status = CriterionStatus(row.status)
-    return CriterionResult(criterion=row.criterion, status=status, reasoning=row.reasoning)
+    return CriterionResult(
+        criterion=row.criterion,
+        status=CriterionStatus(row.status),
+        reasoning=row.reasoning,
+        is_checkpoint=row.is_checkpoint,
+    )
 
 
 def _batch() -> str:

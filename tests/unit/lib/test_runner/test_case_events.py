@@ -117,6 +117,8 @@ async def test_verdicts_on_criteria_are_told_once_whatever_the_kind_of_case(tmp_
     assert len({one.scenario_run_id for one in heard}) == 1
     assert heard[3].verdict.reasoning == "seen"
     assert heard[4].result.passed_criteria == ["is kind"]
+    [row] = heard[4].result.criteria
+    assert row.is_checkpoint is ("criteria" not in case)
 
 
 @pytest.mark.parametrize(

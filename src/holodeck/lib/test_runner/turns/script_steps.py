@@ -175,7 +175,7 @@ async def take_written_turns(
         await conversation.run()
 
 
-def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:
+def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[Message], str]:
     """Return the messages that the agent must remember, and what the user says to it now."""
     plain = [message for message in new_messages if text_of(message).strip()]
     answered = [at for at, message in enumerate(plain) if message.get("role") == "assistant"]
@@ -184,9 +184,7 @@ def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[backend.M
         message for message in now if message.get("role") != "user"
     ]
     user_texts = [text_of(message) for message in now if message.get("role") == "user"]
-    earlier = [
-        backend.Message(role=str(message["role"]), content=text_of(message)) for message in before
-    ]
+    earlier = [Message(role=str(message["role"]), content=text_of(message)) for message in before]
     return earlier, "\n\n".join(user_texts)
 
 
