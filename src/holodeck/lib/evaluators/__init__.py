@@ -8,8 +8,9 @@ _MODULES = {
     "observation": ("observation_metrics",),
     "json_schema": ("json_schema",),
     "judge": ("judge_metric",),
-    "azure": ("azure_adapter", "azure_ai", "azure_project", "azure_class"),
+    "azure": ("class_evaluator", "azure_adapter", "azure_ai", "azure_project", "azure_class"),
     "deepeval": (
+        "class_evaluator",
         "deepeval.rag",
         "deepeval.response",
         "deepeval.geval",

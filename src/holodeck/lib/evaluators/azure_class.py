@@ -12,8 +12,12 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_adapter as adapter
 from holodeck.lib.evaluators.azure_adapter import JudgedPrompt, Scale
 from holodeck.lib.evaluators.azure_ai import AzureAIEvaluator
-from holodeck.lib.evaluators.base import BUILT_IN, JudgedEvaluator, Score, to_python
-from holodeck.lib.evaluators.class_arguments import check_arguments, named_parameters
+from holodeck.lib.evaluators.base import BUILT_IN, Score, to_python
+from holodeck.lib.evaluators.class_evaluator import (
+    ClassEvaluator,
+    check_arguments,
+    named_parameters,
+)
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.processes.threads import call_user_function
@@ -37,27 +41,17 @@ _ABOUT_A_SCORE = (
 """The ends of the keys that belong to a score and are none."""
 
 
-class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
+class AzureClassEvaluator(ClassEvaluator, metric="azure class"):
     """Computes a class of Azure AI Evaluation, or a class of the user in its shape.
 
     Inputs are the parameters of `__call__`, or of the first of its overloads that a run can fill.
-    The prompt of a class that derives from the library's
-    base for prompts is sent to our judge.
-
-    Args:
-        base_dir: Where the modules of the user are looked up first.
-        options: As for `JudgedEvaluator`.
+    The prompt of a class that derives from the library's base for prompts is sent to our judge.
     """
 
     settings: AzureClassMetric
-    uses = ("judge", "base_dir")
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
     PARAM_SPEC = takes(optional=_INPUTS)
-
-    def __init__(self, *, base_dir: CodeFolders | None = None, **options: Any) -> None:
-        self._base_dir = base_dir
-        super().__init__(**options)
 
     def _configure(self) -> None:
         settings, (known, prompting) = self.settings, adapter.library_classes()
@@ -66,10 +60,6 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
         self._scale = Scale(*settings.scale)
         check_arguments(self._class, settings.args, _SET_BY_US)
         self._evaluator = self._instance(prompting)
-
-    @property
-    def name(self) -> str:
-        return self._class.__name__
 
     @property
     def asks_judge(self) -> bool:
@@ -124,10 +114,6 @@ class AzureClassEvaluator(JudgedEvaluator, metric="azure class"):
             raw = int(raw)
         is_refused = label == "fail" or to_python(_beside(result, key, "passed")) is False
         return replace(self._scale.to_score(raw, reason), passed=False if is_refused else None)
-
-    def _decide(self, score: Score) -> Score:
-        """Return the score with its verdict: a class that says no is believed."""
-        return score if score.passed is False else super()._decide(score)
 
 
 def _find_class(

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.class_arguments import takes_argument
+from holodeck.lib.evaluators.class_evaluator import takes_argument
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.llm.model import Token
 from holodeck.lib.processes.threads import run_in_thread

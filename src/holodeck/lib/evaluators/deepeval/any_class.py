@@ -5,7 +5,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Score
-from holodeck.lib.evaluators.class_arguments import check_arguments, takes_argument
+from holodeck.lib.evaluators.class_evaluator import ClassEvaluator, check_arguments, takes_argument
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
@@ -26,24 +26,15 @@ _IMAGES = f"{_PREFIX}multimodal_metrics."
 """The package of DeepEval's classes that need images without declaring it."""
 
 
-class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
+class AnyClassEvaluator(ClassEvaluator, DeepEvalBaseEvaluator, metric="deepeval class"):
     """Computes a metric class of DeepEval or of the user.
 
     The inputs are those that the class names as its required parameters; whatever else the case has
     is given, too. A score of 1 is good, and `is_successful()` must agree.
-
-    Args:
-        base_dir: Where the modules of the user are looked up first.
-        options: As for `JudgedEvaluator`.
     """
 
     settings: DeepEvalClassMetric
-    uses = ("judge", "base_dir")
     PARAM_SPEC = takes(optional=_INPUTS)
-
-    def __init__(self, *, base_dir: CodeFolders | None = None, **options: Any) -> None:
-        self._base_dir = base_dir
-        super().__init__(**options)
 
     def _configure(self) -> None:
         super()._configure()
@@ -54,10 +45,6 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
         except Exception as error:
             raise ConfigError("args", f"{self.name} refuses them: {describe(error)}") from error
         self._required = _required_inputs(metric)
-
-    @property
-    def name(self) -> str:
-        return self._class.__name__
 
     @property
     def asks_judge(self) -> bool:
@@ -102,10 +89,6 @@ class AnyClassEvaluator(DeepEvalBaseEvaluator, metric="deepeval class"):
                 " reach the threshold; if a lower score is better, write 'type: code'"
             )
         return replace(score, passed=bool(score.passed and succeeded is not False))
-
-    def _decide(self, score: Score) -> Score:
-        """Return the score with its verdict: a class that says no is believed."""
-        return score if score.passed is False else super()._decide(score)
 
 
 def _find_class(name: str, base_dir: CodeFolders | None) -> type[Any]:

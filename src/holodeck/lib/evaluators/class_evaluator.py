@@ -1,11 +1,37 @@
-"""The arguments of a metric class, by the signature of its constructor."""
+"""What metrics have in common that compute a class: its arguments, its name and its verdict."""
 
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import JudgedEvaluator, Score
 from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.user_code.code_root import CodeFolders
+
+
+class ClassEvaluator(JudgedEvaluator):
+    """Computes a class of a library or of the user, which sets `_class`.
+
+    Args:
+        base_dir: Where the modules of the user are looked up first.
+        options: As for `JudgedEvaluator`.
+    """
+
+    uses = ("judge", "base_dir")
+    _class: type[Any]
+
+    def __init__(self, *, base_dir: CodeFolders | None = None, **options: Any) -> None:
+        self._base_dir = base_dir
+        super().__init__(**options)
+
+    @property
+    def name(self) -> str:
+        return self._class.__name__
+
+    def _decide(self, score: Score) -> Score:
+        """Return the score with its verdict: a class that says no is believed."""
+        return score if score.passed is False else super()._decide(score)
 
 
 def check_arguments(
