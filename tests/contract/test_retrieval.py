@@ -1,8 +1,12 @@
 """What an agent retrieved reaches the metrics about it, whatever the backend; else they fail."""
 
+from contextlib import asynccontextmanager
+
 import pytest
+from opentelemetry.trace import get_tracer
 
 from holodeck.lib.backends.parsing import passages_in
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.models.test_result import Outcome
 from support.frameworks import TOOL, all_rows
 from support.played import an_agent, recorded, report_of
@@ -167,3 +171,34 @@ async def test_a_retrieval_tool_that_was_not_called_has_retrieved_nothing(grader
     assert graded.outcome is Outcome.PASSED
     assert judged.outcome is Outcome.METRIC_ERROR
     assert "the agent retrieved nothing" in judged.rows[0].error
+
+
+DOCUMENTS = {
+    "opentelemetry": {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.retrieval.documents": '[{"id": "orders.md", "content": "order 7 is shipped"}]',
+    },
+    "openinference": {
+        "openinference.span.kind": "RETRIEVER",
+        "retrieval.documents.0.document.content": "order 7 is shipped",
+    },
+}
+
+
+@pytest.mark.parametrize("convention", DOCUMENTS)
+async def test_the_documents_of_retrieval_spans_are_passages(convention, graders, fake_openai):
+    def answer(message):
+        with get_tracer("shop").start_as_current_span("search", attributes=DOCUMENTS[convention]):
+            return "It is shipped."
+
+    traced = {"trace": {"require": {"retrieval": 1}}}
+    cases = [graded_by("has_the_order", **traced), graded_by("has_the_order")]
+
+    _, made = await report(graders, fake_openai, own_function(answer), *cases)
+
+    assert [result.outcome for result in made.results] == [Outcome.PASSED, Outcome.METRIC_ERROR]
+
+
+@asynccontextmanager
+async def own_function(answer):
+    yield CallableBackend(answer)

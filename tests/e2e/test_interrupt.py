@@ -57,6 +57,29 @@ def test_an_interrupted_run_cancels_the_task_of_an_a2a_agent(bot_dir):
     assert ran.code == 130
 
 
+def test_an_interrupted_run_closes_the_session_of_a_service(agent_dir):
+    server = agent_dir.server
+    server.when(lambda request: request.path == "/sessions", json={"id": "s1"})
+    server.when(lambda request: request.method == "DELETE", json={}).otherwise(fault="hang")
+    session = {
+        "create": {"url": f"{server.root}/sessions", "id": "id"},
+        "close": {"url": f"{server.root}/sessions/{{session_id}}"},
+    }
+    url = f"{server.root}/sessions/{{session_id}}/messages"
+    backend = {"type": "http", "url": url, "session": session}
+    agent_dir.write_agent(model=None, instructions=None, backend=backend, test_cases=CASES[:1])
+
+    with start_cli("test", cwd=agent_dir.path) as run:
+        server.wait_for_requests(2)
+        run.interrupt()
+        ran = run.finish()
+
+    assert_plain(ran)
+    assert ran.code == 130
+    methods = [(request.method, request.path) for request in server.requests]
+    assert methods[-1] == ("DELETE", "/sessions/s1"), methods
+
+
 def test_a_second_ctrl_c_ends_the_run_even_where_the_first_cannot(bot_dir, write_bot):
     stubborn = """
 import asyncio, signal

@@ -28,6 +28,8 @@ PLACES = {
     "backend": {"backend": "os:system"},
     "python": {"backend": {"type": "python", "target": "os:system"}},
     "process": {"backend": {"type": "process", "target": "os:system"}},
+    "prepare": {"backend": {"type": "http", "url": "http://127.0.0.1:9", "prepare": "os:system"}},
+    "parse": {"backend": {"type": "http", "url": "http://127.0.0.1:9", "parse": "os:system"}},
     "metric": {"test_cases": [CASE | {"evaluations": [{"metric": "os:system"}]}]},
     "call": {"test_cases": [{"script": [{"user": "touch RAN"}, "agent", {"call": "os:system"}]}]},
 }
@@ -316,6 +318,11 @@ def judged(**metric):
     return {"test_cases": [CASE | {"evaluations": [metric]}]}
 
 
+SESSION = {
+    "type": "http",
+    "url": "http://127.0.0.1:9/{session_id}",
+    "session": {"create": {"url": "https://evil.test/", "id": "id"}},
+}
 UNTRUSTED = {
     "agent": ({"backend": "bot:answer"}, "backend: --untrusted refuses code"),
     "tool": ({"tools": [FUNCTION]}, "tools[0].file: --untrusted refuses code"),
@@ -347,6 +354,18 @@ UNTRUSTED = {
     "http agent": (
         {"backend": {"type": "http", "url": "https://evil.test/"}},
         "backend.url: --untrusted refuses requests to evil.test",
+    ),
+    "http agent by its URL": (
+        {"backend": "https://evil.test/"},
+        "backend.url: --untrusted refuses requests to evil.test",
+    ),
+    "session": (
+        {"backend": SESSION},
+        "backend.session.create.url: --untrusted refuses requests to evil.test",
+    ),
+    "function of an http agent": (
+        {"backend": {"type": "http", "url": "http://127.0.0.1:9", "parse": "bot:answer"}},
+        "backend.parse: --untrusted refuses code; found 'bot:answer'",
     ),
     "model": (
         {"model": model(endpoint="https://api.openai.com.evil.test/v1")},
@@ -563,6 +582,7 @@ def test_untrusted_refuses_it_in_the_config_of_the_folder_too(agent_dir, cli, pa
 NO_ADDRESS = {
     ("FileInput", "url"): "downloaded from public addresses only, without a key",
     ("HttpBackendConfig", "allowed_hosts"): "never without 'url'",
+    ("PassagePaths", "source"): "a path in a response",
     ("A2aBackendConfig", "allowed_hosts"): "never without 'url'",
     ("PromptVersion", "source"): "where the text of a prompt was found",
     ("DatabaseConfig", "region"): "of Pinecone",

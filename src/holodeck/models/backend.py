@@ -75,6 +75,8 @@ class HttpAnswerPaths(Model):
     and the paths in each item, such as `{path: hits, text: content, source: file}`."""
     agents: NonBlank | None = None
     """A list of the names of the agents that spoke, in order."""
+    model: NonBlank | None = None
+    """The name of the model that answered, by which its price is found."""
     prompt_tokens: NonBlank | None = None
     """Number of prompt tokens."""
     completion_tokens: NonBlank | None = None

@@ -136,6 +136,25 @@ UNSUPPORTED = "evaluations: {metrics: [{metric: bleu, custom_prompt: x}]}"
             "agent.yaml:4:69: backend.answer.tool_calls.nam: unknown key; did you mean 'name'?",
         ),
         (
+            "backend: {type: http, url: http://x, answer: {tool_calls: {path: a, tool: b}}}",
+            "agent.yaml:4:69: backend.answer.tool_calls.tool: unknown key; did you mean 'name'?",
+        ),
+        (
+            "backend: {type: http, url: http://x, answer: {passages: hits}}",
+            (
+                "agent.yaml:4:47: backend.answer.passages: unknown key;"
+                " did you mean 'retrieval_context'?"
+            ),
+        ),
+        (
+            "backend: {url: http://x}",
+            "agent.yaml:4:10: backend: 'type' is missing; write 'type: http', for example",
+        ),
+        (
+            "backend: {type: htp, url: http://x}",
+            "agent.yaml:4:10: backend: 'type': found 'htp'; did you mean 'http'? expected",
+        ),
+        (
             "backend: {type: http, url: http://x, answer: {tool_calls: {name: b}}}",
             "agent.yaml:4:59: backend.answer.tool_calls.path: this key is missing",
         ),

@@ -240,7 +240,8 @@ class _Reader:
         if kind == "extra_forbidden":
             return _unknown_key(str(detail["loc"][-1]), _models_at(self._model, detail["loc"][:-1]))
         if kind in ("union_tag_invalid", "union_tag_not_found"):
-            return _unknown_metric(node)
+            is_metric = "'" not in context["discriminator"]  # which a function tells apart
+            return _unknown_metric(node) if is_metric else _unknown_type(context)
         if kind == "missing":
             return "this key is missing"
         if kind in ("enum", "literal_error"):
@@ -297,6 +298,14 @@ def _unknown_key(key: str, models: Sequence[type[BaseModel]]) -> str:
     if " " in key or set(known) == _CRITERION_KEYS:  # text with a colon is parsed as a mapping
         return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+def _unknown_type(context: Mapping[str, Any]) -> str:
+    """Describe a mapping whose key for its kind, such as `type`, is missing or unknown."""
+    key = context["discriminator"]
+    if "tag" not in context:
+        return f"{key} is missing; write 'type: http', for example"
+    return f"{key}: {_not_a_choice(_describe(context['tag']), context['expected_tags'])}"
 
 
 def _unknown_metric(node: Node) -> str:

@@ -53,6 +53,8 @@ class AnswerReader:
                 f"no event of the response has {str(self._paths['tool_calls'])!r}; if that means"
                 " that no tool was called, let 'backend.parse' say so"
             )
+        if "model" in self._paths:
+            answer["model"] = self._last("model", document)
         counts = {
             part: self._last(part, document)
             for part in ("prompt_tokens", "completion_tokens")

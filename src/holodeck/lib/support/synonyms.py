@@ -67,6 +67,30 @@ KEYS: Sequence[tuple[frozenset[str], Synonyms]] = (
         },
     ),
     (
+        frozenset({"path", "name", "arguments"}),
+        {
+            "name": "tool tool_name function",
+            "arguments": "args parameters params input tool_input",
+            "result": "output response tool_output",
+            "error": "is_error problem",
+            "call_id": "id tool_call_id",
+        },
+    ),
+    (
+        frozenset({"path", "text", "source"}),
+        {"text": "content body passage", "source": "file url document id title"},
+    ),
+    (
+        frozenset({"text", "tool_calls", "retrieval_context"}),
+        {
+            "text": "response answer output reply content message",
+            "tool_calls": "calls actions tools",
+            "retrieval_context": "passages contexts documents chunks context sources",
+            "prompt_tokens": "input_tokens",
+            "completion_tokens": "output_tokens",
+        },
+    ),
+    (
         frozenset({"user", "agent", "proceed"}),
         {
             "user": "input human prompt question",

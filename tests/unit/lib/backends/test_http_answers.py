@@ -61,6 +61,13 @@ async def test_the_parts_of_tool_calls_are_read_where_the_paths_point(server, as
     ]
 
 
+async def test_the_model_that_answered_is_read(server, ask):
+    server.reply(json={"response": "hello", "by": "gpt-4o", "usage": {"in": 3, "out": 4}})
+    paths = {"prompt_tokens": "usage.in", "completion_tokens": "usage.out", "model": "by"}
+
+    assert (await ask(answer=paths)).model == "gpt-4o"
+
+
 async def test_tool_calls_as_openai_writes_them_are_read(server, ask):
     call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"n": 9}'}}
     server.reply(json={"choices": [{"message": {"content": "hello", "tool_calls": [call]}}]})
