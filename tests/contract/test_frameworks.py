@@ -415,7 +415,15 @@ async def test_cancellation_leaves_no_task_and_the_session_as_it_was(subject, ba
     await session.close()
 
 
+@pytest.fixture(scope="module")
+def _frozen():
+    """Modules of frameworks stay to the end: collecting garbage need not look at them each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("_frozen")
 def test_an_agent_on_a_second_event_loop_answers_or_says_what_to_do(subject):
     async def once():
         backend = CallableBackend(subject.agent, execution=PATIENT)

@@ -30,7 +30,7 @@ Environment = Mapping[str, str | None]
 COMMAND = (sys.executable, "-P", "-m", "holodeck")
 """As the console script does, this keeps the working folder off the import path (`-P`)."""
 
-BEFORE_PYTHON = ("PYTHON", "LANG", "LC_", "LD_", "PATH")
+BEFORE_PYTHON = re.compile(r"PYTHON\w|LANG|LC_|LD_")
 """Variables that are read before any code of ours runs."""
 
 KEPT = {
@@ -190,7 +190,7 @@ def run_cli(
 
     Where nothing about Python itself is to be set, in a fork of a process that has imported it.
     """
-    if any(name.startswith(BEFORE_PYTHON) for name in env or ()):
+    if any(BEFORE_PYTHON.match(name) for name in env or ()):
         with start_cli(*args, cwd=cwd, env=env, stdin=stdin) as run:
             return run.finish(timeout)
     variables = clean_environment(home_for(cwd), env)
