@@ -13,9 +13,8 @@ from pydantic import BaseModel, SecretStr
 
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.models.base import walk
 
-_PLAIN = (str, int, float)
-"""Types that hold no secret; checked first, because most values have them."""
 _HARMLESS = frozenset({"api-version", "version", "model", "deployment", "region", "format"})
 _WORD = re.compile(r"[a-z]{1,11}")
 _LOOKS_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
@@ -40,7 +39,7 @@ _SCHEME = re.compile(r"(?i)\b(?:bearer|basic|token)\s+(\S{6,})")
 def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None) -> list[str]:
     """Return the secrets of an agent and of `env`, else of the environment."""
     env = os.environ if env is None else env
-    found = list(_secrets_in(agent))
+    found = [part.get_secret_value() for _, part in walk(agent) if isinstance(part, SecretStr)]
     found += [value for name, value in env.items() if names_a_secret(name)]
     for name, value in env.items():
         if "://" in value:
@@ -198,19 +197,3 @@ def _shell_words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:  # a quote that does not end
         return text.split()
-
-
-def _secrets_in(value: Any) -> Iterator[str]:
-    if value is None or isinstance(value, _PLAIN):
-        return
-    if isinstance(value, SecretStr):
-        yield value.get_secret_value()
-    elif isinstance(value, BaseModel):
-        for item in filter(None, vars(value).values()):
-            yield from _secrets_in(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _secrets_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _secrets_in(item)

@@ -1,6 +1,6 @@
 """What an agent.yaml runs and where it sends: code, commands and addresses, and what is refused."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -12,7 +12,7 @@ from holodeck.config.model_calls import all_metrics
 from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
-from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used
+from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used, walk
 from holodeck.models.config import GlobalConfig, Setting
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.metrics.azure import AzureProject
@@ -90,16 +90,7 @@ def _parts_of(agent: Agent) -> Iterator[tuple[KeyPath, BaseModel]]:
 
 
 def _models_in(part: Any, path: KeyPath) -> Iterator[tuple[KeyPath, BaseModel]]:
-    items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(part, BaseModel):
-        yield path, part
-        items = [(key, getattr(part, key)) for key in sorted(part.model_fields_set)]
-    elif isinstance(part, Mapping):
-        items = part.items()
-    elif isinstance(part, Sequence) and not isinstance(part, str):
-        items = enumerate(part)
-    for key, item in items:
-        yield from _models_in(item, (*path, key))
+    return ((at, model) for at, model in walk(part, path) if isinstance(model, BaseModel))
 
 
 def _reach_without_address(part: BaseModel) -> tuple[str, str] | None:

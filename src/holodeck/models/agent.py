@@ -16,7 +16,7 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
     PythonBackendConfig,
 )
-from holodeck.models.base import Json, Model, NonBlank, ReadPath
+from holodeck.models.base import Json, KeyPath, Model, NonBlank, ReadPath
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
@@ -25,9 +25,6 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import PriceTable
 from holodeck.models.tool import ToolUnion
 from holodeck.models.tools.config import ToolFilterConfig
-
-KeyPath = tuple[str | int, ...]
-
 
 Locator = Callable[[KeyPath], tuple[str, KeyPath]]
 """Maps the path of a value to the place where it is written, such as `agent.yaml:41:7`, and to its

@@ -61,6 +61,8 @@ RelativeTolerance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Milliseconds = Annotated[int, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
+KeyPath = tuple[str | int, ...]
+"""The keys and indexes that lead to a value in a document."""
 Json = Any
 """A value as a JSON document holds it."""
 MAX_TURNS = 10
@@ -222,19 +224,28 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(argument)
 
 
-def paths_used(value: Any, use: PathUse) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each path of this use in a model, list or mapping, after the keys to it."""
+def walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield a value and what is in its models, mappings and lists, each after its path.
+
+    Texts and numbers are left out, as most values are some and there is nothing in them.
+    """
+    yield path, value
     items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, BaseModel | dict):
-        items = (value if isinstance(value, dict) else vars(value)).items()
-    elif isinstance(value, list):
+    if isinstance(value, BaseModel | Mapping):
+        items = (vars(value) if isinstance(value, BaseModel) else value).items()
+    elif isinstance(value, list | tuple):
         items = enumerate(value)
-    used = keys_used(type(value), use) if isinstance(value, BaseModel) else ()
     for key, item in items:
-        if key in used and isinstance(item, str):
-            yield (key,), item
-        elif item:
-            yield from (((key, *keys), path) for keys, path in paths_used(item, use))
+        if item and type(item) not in {str, int, float, bool}:
+            yield from walk(item, (*path, key))
+
+
+def paths_used(value: Any, use: PathUse) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each path of this use in a value, after the keys to it."""
+    for path, part in walk(value):
+        for key in keys_used(type(part), use) if isinstance(part, BaseModel) else ():
+            if isinstance(getattr(part, key), str):
+                yield (*path, key), getattr(part, key)
 
 
 @cache

@@ -28,8 +28,9 @@ from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
 from holodeck.lib.user_code.code_root import code_roots, imports_of
 from holodeck.lib.user_code.registry import module_file
-from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent, KeyPath
+from holodeck.models.agent import AGENT_KEYS, BUILT_IN_BACKENDS, Agent
 from holodeck.models.backend import PythonBackendConfig
+from holodeck.models.base import KeyPath
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.records.comparison import ComparedAgent, ComparisonReport, Pair, PairVerdict

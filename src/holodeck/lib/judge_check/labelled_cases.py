@@ -29,7 +29,8 @@ from holodeck.lib.test_runner.grading.recorded import (
     recorded_answers,
 )
 from holodeck.lib.test_runner.rescore import recorded_state
-from holodeck.models.agent import Agent, KeyPath
+from holodeck.models.agent import Agent
+from holodeck.models.base import KeyPath
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge import Criterion, JudgeInput, JudgeMetric
