@@ -14,7 +14,7 @@ from holodeck.lib.conversation.attack_strategies import (
     Technique,
 )
 from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
-from holodeck.lib.conversation.script_run import agent, judge, user
+from holodeck.lib.conversation.script_run import agent, fail, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.llm.model import ChatModel
@@ -167,18 +167,16 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
         steps = [step for _ in range(self.total_turns) for step in (*turn, *each)]
         return [*steps, *last, judge()]
 
-    async def _verdict(self, state: ScenarioState) -> ScenarioResult:
+    async def _verdict(self, state: ScenarioState) -> ScenarioResult | None:
         """Return what the judge decides of an attack that reached its goal, as far as it knows."""
-        conversation: Any = state._executor  # noqa: SLF001 - as steps of scripts do
-        verdict: ScenarioResult | None = await conversation.judge()
+        verdict = await judge()(state)
         if verdict is not None:
             return verdict
         reason = (
             f"Early exit: the attack reached its goal (score >= {self.success_score} for"
             f" {self.success_confirm_turns} consecutive turns), and the judge gave no verdict"
         )
-        failed: ScenarioResult = await conversation.fail(reason)
-        return failed
+        return await fail(reason)(state)
 
     def model_for_task(self, task: Task) -> ChatModel:
         return self._clients[task].get()

@@ -35,6 +35,7 @@ from holodeck.models.cases.messages import (
     Image,
     Message,
     MessageWithImages,
+    tool_call,
     tool_calls_in,
     tool_name,
 )
@@ -217,12 +218,7 @@ class ChatBackend(AgentBackend):
                 calls.append(replace(call, id=call_id))
             completion = replace(completion, calls=calls)
             message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in calls
+                tool_call(call.id, call.name, call.arguments) for call in calls
             ]
         turn.messages.append(message)
         return completion

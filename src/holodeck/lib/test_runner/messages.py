@@ -20,6 +20,7 @@ from holodeck.models.cases.messages import (
     messages_of,
     text_of,
     tool_arguments,
+    tool_call,
     tool_calls_in,
     tool_name,
 )
@@ -234,8 +235,7 @@ def _call_id(turn: int, at: int) -> str:
 
 
 def _call(name: str, call: ToolInvocation) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": _text(call.args)}
-    requested = {"id": name, "type": "function", "function": function}
+    requested = tool_call(name, call.name, _text(call.args))
     return requested if call.agent is None else {**requested, "agent": call.agent}
 
 

@@ -90,6 +90,11 @@ def tool_calls_in(message: Message) -> Iterator[dict[str, Any]]:
         yield {"type": "function", "function": message["function_call"]}
 
 
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return a tool call for a message, with its arguments as the model wrote them."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
 def tool_name(call: Mapping[str, Any]) -> str:
     """Return the name of the tool that is called."""
     function = call.get("function")
@@ -153,8 +158,7 @@ class EarlierCall(Model):
 
     def to_openai(self) -> dict[str, Json]:
         """Return the call in the format of chat completions, its arguments as text."""
-        function = {"name": self.function.name, "arguments": self.function.arguments_text}
-        return {"id": self.id, "type": self.type, "function": function}
+        return tool_call(self.id, self.function.name, self.function.arguments_text)
 
 
 class TextPart(Model):
