@@ -23,7 +23,7 @@ from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.threads import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.lib.test_runner.display import RunDisplay, choose_display
+from holodeck.lib.test_runner.progress import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent, unlocated
 from holodeck.models.config import ExecutionConfig, settings_by_flag

@@ -20,7 +20,7 @@ from support.results import a_report, a_result
 
 IN_A_RUNNING_LOOP = """
 import sys
-from holodeck.lib.test_runner.display import detect_frontend
+from holodeck.lib.test_runner.progress import detect_frontend
 found = holodeck.run(weather, cases[:2], metrics=["exact_match"])
 print(found.passed, detect_frontend(), "ipywidgets" in sys.modules)
 """

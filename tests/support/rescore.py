@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.test_runner.display import RunDisplay
+from holodeck.lib.test_runner.progress import RunDisplay
 from holodeck.lib.test_runner.rescore import RescoringSession
 from holodeck.lib.test_runner.session import SessionAgent
 from holodeck.models.test_result import TestReport

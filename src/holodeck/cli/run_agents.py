@@ -369,7 +369,7 @@ def _session(
     context: CliContext,
 ) -> "RunSession[Any]":
     """Return the run of an agent or two; a baseline is read now. Raises ConfigError."""
-    from holodeck.lib.test_runner.display import TextDisplay
+    from holodeck.lib.test_runner.progress import TextDisplay
     from holodeck.lib.test_runner.session import TestSession
 
     settings, redactor, tracker = agents[0].settings, context.redactor, context.read_tracker

@@ -22,8 +22,8 @@ from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.processes.threads import RunLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert
-from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.events import scenario_result_of
+from holodeck.lib.test_runner.progress import RunDisplay
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import Agent
 from holodeck.models.results.outcome import Reason

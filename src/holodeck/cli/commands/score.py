@@ -22,7 +22,7 @@ from holodeck.config.loader import load_agent_with_config
 from holodeck.config.secrets import collect
 from holodeck.lib.records.run_store import is_of_second_agent
 from holodeck.lib.support.text import plural
-from holodeck.lib.test_runner.display import TextDisplay
+from holodeck.lib.test_runner.progress import TextDisplay
 from holodeck.lib.test_runner.rescore import Rescoring, RescoringSession
 from holodeck.lib.test_runner.session import SessionAgent
 from holodeck.models.agent import Agent

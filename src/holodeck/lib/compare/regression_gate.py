@@ -10,7 +10,7 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import plural
-from holodeck.lib.test_runner.display import RunDisplay
+from holodeck.lib.test_runner.progress import RunDisplay
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.lib.ui.live import echo
 from holodeck.models.records.record import case_keys

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import MissingExtra
 from holodeck.lib.reports.costs import known_usage
-from holodeck.lib.reports.failures import MARKS, MAX_REASONS, NOT_PASSED, explain
+from holodeck.lib.reports.failures import NOT_PASSED, explain
 from holodeck.lib.reports.summary import count_outcomes
+from holodeck.lib.reports.terminal import MARKS, MAX_REASONS
 from holodeck.lib.support.text import one_line, plural, replace_surrogates
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult

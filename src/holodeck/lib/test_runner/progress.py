@@ -1,40 +1,44 @@
-"""The text shown while tests run, and the summary at the end; the caller writes it."""
+"""What is shown of a run: lines, or a bar in a notebook, while it goes on, and a summary."""
 
+import asyncio
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from typing import Any, Literal, TextIO
 
-from holodeck.lib.reports.costs import describe_cost
-from holodeck.lib.reports.failures import (
+from holodeck.lib.reports.failures import NOT_PASSED
+from holodeck.lib.reports.summary import model_usage, summarize
+from holodeck.lib.reports.terminal import (
     ERROR,
     FAIL,
     MARKS,
-    MAX_NAME,
     MAX_REASON,
-    NOT_PASSED,
     PASS,
+    detail_lines,
     excerpt_lines,
     recap_failures,
     short_reason,
     shown_name,
     wrapped,
 )
-from holodeck.lib.reports.summary import model_usage, summarize
 from holodeck.lib.support.text import one_line, percent
 from holodeck.lib.ui import SpinnerMixin, is_tty
-from holodeck.lib.ui.activity import LiveStatus
-from holodeck.lib.ui.live import SPARE_COLUMNS
+from holodeck.lib.ui.activity import LiveStatus, displayed
+from holodeck.lib.ui.live import SPARE_COLUMNS, LiveLine
 from holodeck.lib.ui.terminal import can_show, width
 from holodeck.models.results.origin import Selection
 from holodeck.models.results.outcome import Reason
-from holodeck.models.test_result import (
-    MetricResult,
-    Outcome,
-    ReportSummary,
-    TestReport,
-    TestResult,
-)
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult, case_label
 
 _RULE_COLUMNS = 60
+_REDRAW_S = 0.2
+"""The shortest time between two updates of a notebook, which travel over a network."""
+_TICK_S = 1.0
+"""The longest time, so that the seconds go on while a test runs."""
+_MAX_STATE = 60
 SLOW_S = 3.0
 """The summary of a sequential run that takes longer suggests `-j`."""
 _OTHER_COUNTS = (
@@ -214,7 +218,7 @@ class ProgressIndicator(SpinnerMixin):
         if self.verbose and self.current_test:
             yield from ("", "Test Details:")
             for number, result in enumerate(self.test_results, 1):
-                yield from _details(number, result)
+                yield from detail_lines(number, result)
 
     def _verdict(self) -> str:
         if not is_tty():
@@ -247,44 +251,177 @@ def _repetitions(result: TestResult) -> str:
     return "" if repeats is None else f"[{repeats.passed}/{len(repeats.runs)}]"
 
 
-def _details(number: int, result: TestResult) -> Iterator[str]:
-    name = _short_name(result.test_name) or f"Test {number}"
-    yield f"  {MARKS[result.outcome]} {name} ({result.execution_time_ms}ms)"
-    if result.cost is not None:
-        yield f"      Cost: {describe_cost(result.cost)}"
-    for turn_number, turn in enumerate(result.turns, 1):
-        yield from _row_lines(turn.metric_results, f"turn {turn_number}: ")
-    yield from _row_lines(result.metric_results)
-    for row in result.criteria:
-        mark = PASS if row.status == "passed" else FAIL
-        yield f"      {mark} {_short_name(row.criterion)}: {row.status}{_note(row.required)}"
-        if row.reasoning and not row.is_missed:  # else it was among the reasons
-            yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
-    for repetition, run in enumerate(result.repeats.runs if result.repeats else (), 1):
-        yield from _row_lines(run.metric_results, f"repetition {repetition}: ")
+class RunDisplay:
+    """Follows a run and shows nothing of it.
+
+    Args:
+        redact: Hides secrets in names of cases.
+        quiet: Whether only failures and the summary are shown.
+        verbose: Whether every reason and metric is shown.
+    """
+
+    def __init__(
+        self, redact: Callable[[str], str], *, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self.progress = ProgressIndicator(0, quiet=quiet, verbose=verbose)
+        self._redact = redact
+        self._repeats: list[int] = []
+
+    def add_cases(
+        self, cases: Sequence[TestCaseModel], known: Mapping[int, TestResult] | None = None
+    ) -> None:
+        """Add the cases of an agent; `known` are results of an earlier run, by index."""
+        known, live = known or {}, self.progress.live
+        self._repeats = [case.repeat or 1 for case in cases]
+        self.progress.total_tests += len(cases)
+        for result in known.values():
+            self.progress.count(result)
+        live.waiting_runs = (live.waiting_runs or 0) + sum(
+            runs
+            for index, runs in enumerate(self._repeats)
+            if index not in known and cases[index].skip is None
+        )
+
+    def start_test(self, case: TestCaseModel) -> None:
+        """Show that a case runs."""
+        name = case.name and self._redact(case.name)
+        label = case_label(name, self._redact(case.user_input))
+        self.progress.start_test(label, case.repeat or 1)
+
+    def update(self, index: int, result: TestResult) -> None:
+        """Show the result of the case at that index, which holds no secrets."""
+        self.progress.count(result)
+        live = self.progress.live
+        if result.is_unreached and live.waiting_runs:
+            live.waiting_runs -= self._repeats[index]
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Write what is known of a result, if the display has lines."""
+
+    @contextmanager
+    def shown(self, out: TextIO | None = None) -> Iterator[None]:  # noqa: ARG002 - see TextDisplay
+        """Show the run until the block ends, on `out` in place of stdout."""
+        yield
 
 
-def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
-    for row in rows:
-        mark, score = _mark_and_score(row)
-        yield f"      {mark} {prefix}{_short_name(row.metric_name)}: {score}{_note(row.required)}"
-        if row.reasoning and not (row.required and row.passed is False):
-            yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
-        if row.note:
-            yield f"        Note: {one_line(row.note, MAX_REASON)}"
+def choose_display(progress: bool | None, redact: Callable[[str], str]) -> RunDisplay:
+    """Return how to show a run that Python code started.
+
+    `progress` None means only where a person looks on: in a notebook and in the IPython shell.
+    """
+    frontend = detect_frontend()
+    if progress is False or (progress is None and frontend == "script"):
+        return RunDisplay(redact)
+    return NotebookDisplay(redact) if frontend == "notebook" else TextDisplay(redact)
 
 
-def _note(required: bool) -> str:
-    return "" if required else " (reported only)"
+class TextDisplay(RunDisplay):
+    """A line for each finished test, and on a terminal what runs now.
+
+    Args:
+        is_live: Whether lines may be redrawn, which would disturb a person who types.
+    """
+
+    def __init__(
+        self,
+        redact: Callable[[str], str],
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        is_live: bool = True,
+    ) -> None:
+        super().__init__(redact, quiet=quiet, verbose=verbose)
+        self._is_live = is_live and not quiet
+        self._line: LiveLine | None = None
+
+    def write(self, lines: Sequence[str]) -> None:
+        if lines and self._line is not None:
+            self._line.write("\n".join(lines))
+
+    @contextmanager
+    def shown(self, out: TextIO | None = None) -> Iterator[None]:
+        progress = self.progress
+        progress.live.redact = self._redact
+        token = displayed.set(progress.live.activities)
+        self._line = LiveLine(
+            progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=self._is_live
+        )
+        try:
+            with self._line:
+                yield
+        finally:
+            displayed.reset(token)
 
 
-def _mark_and_score(row: MetricResult) -> tuple[str, str]:
-    if row.error is not None:
-        return str(ERROR), f"ERROR: {one_line(row.error, MAX_REASON)}"
-    mark = "-" if row.passed is None else str(PASS if row.passed else FAIL)
-    score = "not computed" if row.score is None else f"{row.score:.2f}"
-    return mark, score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
+class NotebookDisplay(RunDisplay):
+    """A bar with counts and the running test, updated in place."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__(redact)
+        self._output: Any = None
+        """The output of the cell; None before the run."""
+        self._started = self._drawn = 0.0
+
+    def start_test(self, case: TestCaseModel) -> None:
+        super().start_test(case)
+        self._redraw()
+
+    def update(self, index: int, result: TestResult) -> None:
+        super().update(index, result)
+        self._redraw()
+
+    @contextmanager
+    def shown(self, out: TextIO | None = None) -> Iterator[None]:  # noqa: ARG002 - see TextDisplay
+        from IPython.display import display
+
+        self._started = time.monotonic()
+        self._output = display({"text/plain": ""}, raw=True, display_id=True)
+        self._draw(self._status())
+        ticks = asyncio.get_running_loop().create_task(self._tick())
+        state = "stopped"
+        try:
+            yield
+            state = "done"
+        finally:
+            ticks.cancel()
+            self._draw(self._status(state))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._redraw()
+
+    def _redraw(self) -> None:
+        """Draw, unless it was drawn just now: the end draws again in any case."""
+        if time.monotonic() - self._drawn >= _REDRAW_S:
+            self._draw(self._status(f"running {self.progress.current_test_name or ''}"))
+
+    def _status(self, state: str = "starting") -> str:
+        """Return such as `3 of 10 tests, 1 failed, 4 s: running 'greets'`."""
+        shown = self.progress
+        counts = [f"{shown.current_test} of {shown.total_tests} tests"]
+        counts += [f"{shown.failed} failed"] if shown.failed else []
+        counts.append(f"{time.monotonic() - self._started:.0f} s")
+        return f"{', '.join(counts)}: {one_line(state, _MAX_STATE)}"
+
+    def _draw(self, status: str) -> None:
+        self._drawn = time.monotonic()
+        if self._output is None:
+            return
+        done, total = self.progress.current_test, max(self.progress.total_tests, 1)
+        bar = f'<progress value="{done}" max="{total}"></progress> {escape(status)}'
+        self._output.update({"text/plain": status, "text/html": bar}, raw=True)
 
 
-def _short_name(name: str | None) -> str:
-    return one_line(name or "", MAX_NAME)
+Frontend = Literal["notebook", "ipython", "script"]
+
+
+def detect_frontend() -> Frontend:
+    """Return where the code runs; IPython is not imported, as only a running shell counts."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None:
+        return "script"
+    classes = {kind.__name__ for kind in type(shell).__mro__}
+    # Kernels of notebooks derive from this, those of hosted notebooks included.
+    return "notebook" if "ZMQInteractiveShell" in classes else "ipython"

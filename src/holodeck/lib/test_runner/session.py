@@ -23,10 +23,10 @@ from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert, inert_json
-from holodeck.lib.test_runner.display import RunDisplay
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption, run_to_report
 from holodeck.lib.test_runner.options import OnConversation, RunOptions
+from holodeck.lib.test_runner.progress import RunDisplay
 from holodeck.lib.ui.live import echo, protected_streams, write_raw, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holodeck.cli.github_actions import annotations, step_summary
-from holodeck.lib.reports.failures import recap_failures
 from holodeck.lib.reports.junit import generate_code_quality_report, generate_junit_report
 from holodeck.lib.reports.markdown import SourceLinks
 from holodeck.lib.reports.tables import render_notebook_table
+from holodeck.lib.reports.terminal import recap_failures
 from holodeck.models.results.outcome import CriterionRow
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, TurnResult
 from support.results import a_report, a_result

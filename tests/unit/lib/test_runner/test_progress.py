@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holodeck.lib.reports.failures import recap_failures
+from holodeck.lib.reports.terminal import recap_failures
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
