@@ -16,7 +16,7 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
     PythonBackendConfig,
 )
-from holodeck.models.base import Json, KeyPath, Model, NonBlank, ReadPath
+from holodeck.models.base import BuiltWhenUsed, Json, KeyPath, Model, NonBlank, ReadPath
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
@@ -152,7 +152,7 @@ class Agent(Model):
     """Settings of the run."""
     prices: PriceTable | None = None
     """Prices of the models, in addition to `prices` in the configuration files."""
-    observability: ObservabilityConfig | None = None
+    observability: Annotated[ObservabilityConfig, BuiltWhenUsed(ObservabilityConfig)] | None = None
     """Traces of the run."""
     claude: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""

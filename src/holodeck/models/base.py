@@ -97,10 +97,10 @@ class ValidAs:
 
 @dataclass(frozen=True)
 class BuiltWhenUsed:
-    """Metadata of a model in a union: its validator is built for the first value that selects it.
+    """Metadata of a model in another one: its validator is built for the first value of it.
 
-    Otherwise, pydantic builds the validators of all models of the union, and an agent.yaml uses few
-    of the metrics and tools: they take two thirds of the time of building the one of `Agent`.
+    Otherwise, pydantic builds the validators of all models at once, and an agent.yaml uses few of
+    the metrics and tools: they take two thirds of the time of building the one of `Agent`.
     """
 
     model: type[BaseModel]

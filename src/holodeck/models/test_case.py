@@ -6,7 +6,15 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from holodeck.models.base import MAX_TURNS, Json, Model, NonBlank, ReadPath, Seconds
+from holodeck.models.base import (
+    MAX_TURNS,
+    BuiltWhenUsed,
+    Json,
+    Model,
+    NonBlank,
+    ReadPath,
+    Seconds,
+)
 from holodeck.models.cases.conversation import (
     BareStep,
     CriterionSettings,
@@ -268,7 +276,9 @@ class TestCaseModel(CaseSettings, TurnModel, NamedModel):
     """Earlier messages from which the case continues; they are not graded."""
     evaluations: list[Metric] | None = None
     """Metrics of this case; they replace the global ones."""
-    turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
+    turns: (
+        Annotated[list[Annotated[TurnModel, BuiltWhenUsed(TurnModel)]], Field(min_length=1)] | None
+    ) = None
     """The user's messages, turn by turn, in one conversation. Checks of the case apply to the last
     response and the whole conversation."""
     script: Annotated[list[BareStep | StepModel], Field(min_length=1)] | None = None
