@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from threading import RLock
@@ -109,6 +109,12 @@ class ModelAgent(AgentAdapter):
     def keep_open(self) -> AbstractAsyncContextManager[None]:
         """Keep the connections open during a run."""
         return self._client.keep_open()
+
+    def _facts(self, prompts: Sequence[str], **further: object) -> dict[str, object]:
+        """Return what the responses depend on, the first of the prompts as it is replaced."""
+        if self.system_prompt is not None:
+            prompts = (self.system_prompt, *prompts[1:])
+        return {"model": self._client.facts, "prompts": prompts, **further}
 
 
 def settings_for(owner: str, model: str | None, arguments: Mapping[str, Any]) -> ModelSettings:

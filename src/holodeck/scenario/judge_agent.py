@@ -148,9 +148,4 @@ class JudgeAgent(ModelAgent):
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the verdicts depend on."""
-        prompts = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
-        return {
-            "model": self._client.facts,
-            "prompts": prompts,
-            "criteria": self.criteria,
-        }
+        return self._facts(PROMPTS, criteria=self.criteria)

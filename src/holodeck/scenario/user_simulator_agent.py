@@ -75,9 +75,4 @@ class UserSimulatorAgent(ModelAgent):
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the messages depend on."""
-        prompts = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
-        return {
-            "model": self._client.facts,
-            "prompts": prompts,
-            "persona": self._persona,
-        }
+        return self._facts(PROMPTS, persona=self._persona)

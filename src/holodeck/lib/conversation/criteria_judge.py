@@ -246,8 +246,7 @@ class CriteriaJudge:
         """Return the passages that the judge looks up in the whole transcript."""
         passages: list[str] = []
         for _ in range(MAX_SEARCHES):
-            prompt = _messages(self._instructions, [*parts, *passages, SEARCH])
-            answer = await self._judge.ask(prompt, SEARCH_SCHEMA)
+            answer = await self._ask_about([*parts, *passages], SEARCH, SEARCH_SCHEMA)
             wanted = [text for text in answer["search"] if text.strip()]
             if not wanted:
                 break
