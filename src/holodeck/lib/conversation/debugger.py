@@ -34,9 +34,8 @@ _terminal_lock = threading.Lock()
 
 def add_debug_user(participants: Sequence[Participant]) -> list[Participant]:
     """Return the participants, with a user for the person to speak as if there is none."""
-    roles = {
-        getattr(participant, "role", None) for participant in participants
-    }  # missing roles fail later
+    # Without a role, the conversation refuses the participant.
+    roles = {getattr(participant, "role", None) for participant in participants}
     needs_user = participants and AgentRole.USER not in roles
     return [*participants, *([SilentUser()] if needs_user else [])]
 

@@ -12,6 +12,11 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from holodeck.lib.support.text import one_line
 from holodeck.models.base import Json, Model, NonBlank, ReadPath
 
+_MAX_NAME = 100
+_ADDRESS = re.compile(r"(?!data:)\w+:")
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?")
+_MEDIA = ("image_url", "input_audio", "file")
+
 
 class Message(TypedDict, total=False):
     """A message as agents, judges, simulated users and reports have it; nobody changes one.
@@ -110,10 +115,6 @@ def tool_arguments(call: Mapping[str, Any]) -> str:
 
 InstructionRole = Literal["system", "developer"]
 """Roles of instructions, which belong in the agent.yaml."""
-_MAX_NAME = 100
-_ADDRESS = re.compile(r"(?!data:)\w+:")
-_DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?")
-_MEDIA = ("image_url", "input_audio", "file")
 _ABOUT_ANSWERS = ("refusal", "annotations", "audio", "function_call")
 """Keys that some libraries write into every response, nearly always without a value."""
 

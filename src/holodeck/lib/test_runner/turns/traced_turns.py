@@ -17,19 +17,13 @@ from holodeck.models.backend import (
 )
 from holodeck.models.observability import ReceiverConfig
 from holodeck.models.results.outcome import ConversationEnd
-from holodeck.models.test_case import TestCaseModel, TurnModel
+from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import TurnResult
 
 _SETTLING = ConversationEnd(
     code="timeout", reasoning="still waiting for the spans of the agent", broke=True
 )
 """How a case ends whose time runs out while its spans are awaited."""
-
-
-def settle_s(case: TestCaseModel) -> float:
-    """Return how many seconds the spans of a turn of the case may take after the response."""
-    parts = [case, *(part for _, part in case.checked_turns)]
-    return max(part.trace.settle for part in parts if part.trace is not None)
 
 
 class TurnTraces(AgentTraces):
@@ -56,7 +50,8 @@ class TurnTraces(AgentTraces):
 
     def traced(self, take_turn: TakeTurn, state: CaseState) -> TakeTurn:
         """Return what takes turns of the case, and adds the spans of each to its result."""
-        limit_s = settle_s(state.case)
+        parts = [state.case, *(part for _, part in state.case.checked_turns)]
+        limit_s = max(part.trace.settle for part in parts if part.trace is not None)
 
         async def take(turn: TurnModel, send: Send) -> TurnResult:
             call = self.call()
