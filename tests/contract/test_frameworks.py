@@ -187,6 +187,13 @@ async def test_the_token_usage_is_that_of_all_requests(subject, backend, reads):
     assert (usage.prompt_tokens, usage.completion_tokens) == (10 * requests, 5 * requests)
 
 
+async def test_the_model_that_answered_is_the_one_that_was_asked_or_unknown(subject, backend):
+    result = await backend.invoke_once("Where is order 7?")
+
+    asked = {request.body["model"] for request in subject.server.requests}
+    assert result.model in {None, *asked}
+
+
 async def test_unknown_token_usage_is_not_zero(subject, backend):
     subject.server.when("hello", content="OK: hello", usage=None)
 

@@ -162,7 +162,7 @@ def request_observer(turn: TurnRecord) -> Any:
 
     def note(response: Any) -> None:
         read_messages(turn, response.messages)
-        turn.add_usage(*token_counts(response.usage_details))
+        turn.add_usage(*token_counts(response.usage_details), model=response.model)
 
     @agent_framework.chat_middleware  # type: ignore[untyped-decorator]
     async def observe(context: Any, call_next: Callable[[], Any]) -> None:
