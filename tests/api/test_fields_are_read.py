@@ -43,7 +43,6 @@ CHOOSING = {
     "CalledFunction.name",
     "CodeMetric.grader",
     "FunctionTool.is_retrieval",
-    "HttpAnswerPaths.retrieval_context",
     *(f"PassagePaths.{key}" for key in ("text", "source")),
     "RAGMetric.metric_type",
     *(f"ToolCallPaths.{key}" for key in ("name", "result", "call_id", "agent")),

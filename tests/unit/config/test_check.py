@@ -532,3 +532,27 @@ def test_a_service_that_is_told_the_conversation_can_have_turns(folder, name):
     findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
 
     assert [one for one in findings if one.severity == "error"] == []
+
+
+RELEVANT = "evaluations: [{type: rag, metric: contextual_relevancy, model: {provider: local}}]"
+
+
+@pytest.mark.parametrize(
+    ("keys", "checks", "is_warned"),
+    [
+        ("", RELEVANT, True),
+        ("  answer: {retrieval_context: hits}\n", RELEVANT, False),
+        ("retrieval_tools: [search]\n", RELEVANT, False),
+        ("", f"{RELEVANT}, retrieval_context: [a]", False),
+        ("", "evaluations: [{metric: contains, value: x}]", False),
+    ],
+    ids=["nothing", "path", "tool", "case", "other metric"],
+)
+def test_metrics_of_passages_that_a_url_can_never_decide_are_warned_of(
+    folder, keys, checks, is_warned
+):
+    folder.write("agent.yaml", f"name: a\n{HTTP}{keys}{case(checks)}")
+
+    warnings = [str(one) for one in check(ConfigLoader().load_agent_yaml("agent.yaml"))]
+
+    assert any("unknown what the agent retrieved" in one for one in warnings) is is_warned

@@ -297,10 +297,14 @@ def _check_evidence(context: CheckContext) -> None:
     if not isinstance(agent.backend, HttpBackendConfig) or agent.backend.parse is not None:
         return
     answer, limits, is_tapped = agent.backend.answer, agent.execution, agent.backend.tap
-    checks_of_tools = sum(
-        _needs_tool_calls(context, case, part)
+    parts = [
+        (case, part)
         for case in agent.test_cases or []
         for part in (case, *(part for _, part in case.checked_turns))
+    ]
+    checks_of_tools = sum(
+        part.checks_tool_calls or _requires(context, case, part, EvalParam.TOOLS_CALLED)
+        for case, part in parts
     )
     if answer.tool_calls is None and checks_of_tools and not is_tapped:
         context.warning(
@@ -309,11 +313,18 @@ def _check_evidence(context: CheckContext) -> None:
             f" tools ({checks_of_tools}) end in an error; set it to the path of the list in the"
             " JSON response",
         )
-    if answer.agents is None and any(
-        part.handoffs is not None
-        for case in agent.test_cases or []
-        for part in (case, *(part for _, part in case.checked_turns))
+    if not (answer.retrieval_context or agent.retrieval_tools) and any(
+        _requires(context, case, part, EvalParam.RETRIEVAL_CONTEXT)
+        and not (part.retrieval_context or case.checks_spans)
+        for case, part in parts
     ):
+        context.warning(
+            ("backend", "answer"),
+            "'retrieval_context' is missing, so it is unknown what the agent retrieved and metrics"
+            " of passages end in an error; set it to the path of the list in the JSON response, or"
+            " name the tools that search in 'retrieval_tools'",
+        )
+    if answer.agents is None and any(part.handoffs is not None for _, part in parts):
         context.warning(
             ("backend", "answer"),
             "'agents' is missing, so the agents that spoke are unknown and 'handoffs' ends in an"
@@ -328,12 +339,12 @@ def _check_evidence(context: CheckContext) -> None:
         )
 
 
-def _needs_tool_calls(context: CheckContext, case: TestCaseModel, part: TurnModel) -> bool:
-    if part.checks_tool_calls:
-        return True
+def _requires(
+    context: CheckContext, case: TestCaseModel, part: TurnModel, param: EvalParam
+) -> bool:
+    """Whether a metric of the case or turn cannot be computed without the input."""
     metrics = metrics_of(context.agent, case) if part is case else metrics_of_turn(part)
-    requires = context.inputs.requires
-    return any(requires(metric, EvalParam.TOOLS_CALLED) for metric in metrics if metric.enabled)
+    return any(context.inputs.requires(metric, param) for metric in metrics if metric.enabled)
 
 
 _CHECKED_ELSEWHERE = ("execution", "test_cases")

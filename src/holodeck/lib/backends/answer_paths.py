@@ -1,6 +1,7 @@
 """Reads the parts of a JSON response where `backend.answer` says they are."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from holodeck.errors import BackendSessionError
@@ -63,11 +64,12 @@ class AnswerReader:
         return {**answer, "usage": counts} if counts else answer
 
     def _error(self, document: Any) -> Any:
-        """Return why the agent failed; MISSING or something false if it did not."""
+        """Return why the agent failed; None if it did not."""
         path = self._paths.get("error")
         if path is None:
             return None
-        found = (path.find(part) for part in _documents(document))
+        documents = document if isinstance(document, Events) else [document]
+        found = (path.find(part) for part in documents)
         return next((error for error in found if error and error is not MISSING), None)
 
     def _text(self, document: Any) -> str:
@@ -103,25 +105,17 @@ class AnswerReader:
         A stream in which no event has them does not say that there are none.
         """
         path = self._paths[part]
-        if not isinstance(document, Events):
-            value = path.value_in(document)
-            if value is not None and not isinstance(value, list):
-                raise _wrong_type(path, "the answer", value, "a list")
-            items = value
-        else:
+        if isinstance(document, Events):
             found = [path.find(event) for event in document]
             values = [value for value in found if value is not MISSING and value is not None]
-            items = (
-                [
-                    item
-                    for value in values
-                    for item in (value if isinstance(value, list) else [value])
-                ]
-                if values
-                else None
-            )
+            lists = [value if isinstance(value, list) else [value] for value in values]
+            items = list(chain.from_iterable(lists)) if lists else None
+        else:
+            items = path.value_in(document)
         if items is None:
             return None
+        if not isinstance(items, list):
+            raise _wrong_type(path, "the answer", items, "a list")
         return [self._item(part, item, f"{path}[{at}]") for at, item in enumerate(items)]
 
     def _item(self, part: str, item: Any, name: str) -> Any:
@@ -148,10 +142,6 @@ class AnswerReader:
         if not isinstance(arguments, dict | str | None):
             raise _wrong_type(paths["arguments"], name, arguments, "an object, or of its JSON")
         return read
-
-
-def _documents(document: Any) -> list[Any]:
-    return document if isinstance(document, Events) else [document]
 
 
 def _wrong_type(path: JsonPath, name: str, value: Any, expected: str) -> BackendSessionError:

@@ -15,20 +15,6 @@ Step = str | int
 MISSING: Any = object()
 
 
-def parse_path(path: str, location: str) -> list[Step]:
-    """Return the keys and indexes of a path. Raises ConfigError for a malformed one."""
-    steps: list[Step] = []
-    position = 0
-    for match in _STEP.finditer(path):
-        if match.start() != position:
-            break
-        steps.append(match[1] if match[1] is not None else int(match[2]))
-        position = match.end()
-    if position != len(path) or not steps:
-        raise ConfigError(location, f"{path!r} is not a path such as 'choices[0].message.content'")
-    return steps
-
-
 @dataclass(frozen=True)
 class JsonPath:
     """A path, and the setting that it is written in."""
@@ -40,7 +26,17 @@ class JsonPath:
     @classmethod
     def parse(cls, text: str, setting: str) -> "JsonPath":
         """Return the path that a text says. Raises ConfigError for a malformed one."""
-        return cls(setting, tuple(parse_path(text, setting)))
+        steps: list[Step] = []
+        position = 0
+        for match in _STEP.finditer(text):
+            if match.start() != position:
+                break
+            steps.append(match[1] if match[1] is not None else int(match[2]))
+            position = match.end()
+        if position != len(text) or not steps:
+            message = f"{text!r} is not a path such as 'choices[0].message.content'"
+            raise ConfigError(setting, message)
+        return cls(setting, tuple(steps))
 
     def __str__(self) -> str:
         return format_path(self.steps)

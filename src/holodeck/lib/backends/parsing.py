@@ -10,7 +10,8 @@ import pydantic
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS
-from holodeck.lib.support.text import did_you_mean, one_line
+from holodeck.lib.support.synonyms import did_you_mean_key
+from holodeck.lib.support.text import one_line
 from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
@@ -125,7 +126,7 @@ def _check_keys(value: Any, known: Sequence[str], subject: str) -> None:
     """Raise BackendSessionError for an unknown key, such as a misspelt 'tool_calls'."""
     unknown = [key for key in value if key not in known] if isinstance(value, Mapping) else []
     if unknown:
-        hint = did_you_mean(str(unknown[0]).lower(), known, ".", cutoff=0.5)
+        hint = did_you_mean_key(str(unknown[0]), known, ".")
         raise BackendSessionError(
             f"{subject} a mapping with unknown {'keys' if unknown[1:] else 'key'}"
             f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(known)};"

@@ -77,7 +77,7 @@ KEYS: Sequence[tuple[frozenset[str], Synonyms]] = (
         },
     ),
     (
-        frozenset({"path", "text", "source"}),
+        frozenset({"text", "source"}),
         {"text": "content body passage", "source": "file url document id title"},
     ),
     (

@@ -438,14 +438,15 @@ async def test_a_session_of_the_users_own_is_told_of_lines_if_it_can_remember(ca
     [
         ({"tool_call": [{"name": "pay"}]}, "unknown key 'tool_call'; did you mean 'tool_calls'?"),
         ({"toolCalls": [{"name": "pay"}]}, "unknown key 'toolCalls'; did you mean 'tool_calls'?"),
-        ({"tools": [{"name": "pay"}]}, "unknown key 'tools'"),
+        ({"tools": [{"name": "pay"}]}, "unknown key 'tools'; did you mean 'tool_calls'?"),
+        ({"contexts": ["a"]}, "unknown key 'contexts'; did you mean 'retrieval_context'?"),
         ({"tool_results": [{"name": "pay", "result": 1}]}, "'tool_results' without 'tool_calls'"),
         (
             {"id": 1, "object": "m"},
             "unknown keys 'id', 'object'. The keys are response, output, text",
         ),
     ],
-    ids=["singular", "camel case", "another word", "results alone", "other keys"],
+    ids=["singular", "camel case", "tools", "contexts", "results alone", "other keys"],
 )
 async def test_a_key_that_nothing_reads_in_the_returned_mapping_is_an_error(given, reason):
     with pytest.raises(BackendSessionError) as caught:

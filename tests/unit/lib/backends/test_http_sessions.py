@@ -198,6 +198,20 @@ async def test_a_session_that_cannot_be_closed_is_a_warning(
     assert problem is None or problem in caplog.messages[0]
 
 
+async def test_a_function_that_fails_while_a_session_is_closed_costs_no_answer(
+    server, tmp_path, caplog
+):
+    (tmp_path / "shop.py").write_text(
+        "def prepare(request):\n    assert request['method'] != 'DELETE'\n    return request\n"
+    )
+    made = HttpBackend(config(server, prepare="shop:prepare"), ONCE, tmp_path)
+
+    assert (await made.invoke_once("a")).response == "a"
+    await made.teardown()
+
+    assert "ending a session of the service failed: AssertionError" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
