@@ -7,7 +7,7 @@ from math import fsum
 
 from holodeck.config.prices import agent_price_key, describe_list, list_price
 from holodeck.models.agent import Agent
-from holodeck.models.results.outcome import ModelCost
+from holodeck.models.results.outcome import ModelCost, Outcome
 from holodeck.models.test_result import PartResult, TestResult
 from holodeck.models.token_usage import Cost, Price, PriceTable, TokenUsage
 
@@ -40,8 +40,8 @@ class Charge:
 
 
 def with_cost(result: TestResult, agent: Agent) -> TestResult:
-    """Return the result with its cost, unless it is known or there are no prices."""
-    if agent.prices is None or result.cost is not None:
+    """Return the result with its cost, unless it is known, nothing ran or there are no prices."""
+    if agent.prices is None or result.cost is not None or result.outcome is Outcome.SKIPPED:
         return result
     return result.model_copy(update={"cost": cost_of(result, agent.prices, agent_price_key(agent))})
 

@@ -5,6 +5,7 @@ import json
 from fakes import ScriptedBackend
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.summary import exit_code
+from holodeck.models.token_usage import Price, PriceTable
 from support.agents import an_agent, contains, executor_of
 
 
@@ -21,6 +22,15 @@ async def test_a_case_with_a_reason_to_skip_is_listed_and_not_run(tmp_path):
     assert report.results[0].reasons() == ["the shop is closed"]
     assert backend.messages == ["b"]
     assert exit_code(report) is ExitCode.PASSED
+
+
+async def test_a_case_that_is_not_run_has_no_cost(tmp_path):
+    prices = PriceTable(models={"agent": Price(input=1, output=1)})
+    agent = an_agent({"input": "a", "skip": "not now"}).model_copy(update={"prices": prices})
+
+    report = await executor_of(tmp_path, agent, ScriptedBackend(str)).execute_tests()
+
+    assert (report.results[0].cost, report.summary.cost) == (None, None)
 
 
 async def test_a_run_that_skips_everything_is_no_success_and_reaches_no_agent(tmp_path):
