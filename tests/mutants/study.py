@@ -13,7 +13,7 @@ from mutants.project import Project
 from mutants.projects import BY_NAME
 from mutants.projects_turns import server
 from support.cli import clean_environment
-from support.nursery import Nursery
+from support.nursery import NURSERY
 
 LONGEST_S = 60
 RED, REFUSED, UNDECIDED = "red", "refused", "error or undecided"
@@ -60,14 +60,13 @@ class Verdict:
 
 
 class Study:
-    """The warm process and the servers; leaving `study()` ends them."""
+    """The servers and the folder; leaving `study()` ends and removes them."""
 
     def __init__(self, folder: Path, url: str) -> None:
         home = folder / "home"
         home.mkdir()
         self._folder = folder
         self._environment = clean_environment(home, {"SERVER": url})
-        self._nursery = Nursery("from holodeck.__main__ import main\n")
 
     def run(self, project: Project, mutant: Mutant | None = None) -> Ran:
         """`holodeck test` of the project, with the mutant in place of its file."""
@@ -80,7 +79,7 @@ class Study:
                 path = folder / (mutant.new_name or mutant.file)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(mutant.content)
-            code, out, err = self._nursery.run(
+            code, out, err = NURSERY.run(
                 ("test", *project.args, "--no-record"),
                 cwd=folder,
                 env=self._environment,
