@@ -75,7 +75,6 @@ class AzureAIEvaluator(JudgedEvaluator):
 
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
-    library_class: ClassVar[str]
     scale: ClassVar[Scale] = Scale(worst=1, best=5)
     answer_keys: ClassVar[Mapping[str, Any]] = {}
     """Properties of the judge's JSON that the prompt asks for before the reason."""
@@ -122,7 +121,6 @@ class GroundednessEvaluator(AzureAIEvaluator, metric="groundedness"):
     """Whether the context supports everything in the response."""
 
     PARAM_SPEC = takes("response", "context", optional=("query", "turns"))
-    library_class = "GroundednessEvaluator"
     _with_query: LibraryEvaluator | None = None
 
     async def prepare(self) -> None:
@@ -159,7 +157,6 @@ class RelevanceEvaluator(AzureAIEvaluator, metric="relevance"):
     """Whether the response answers the question, given the conversation before it."""
 
     PARAM_SPEC = _WITH_HISTORY
-    library_class = "RelevanceEvaluator"
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         return {**super()._inputs(kwargs), **_query(kwargs)}
@@ -169,28 +166,24 @@ class CoherenceEvaluator(AzureAIEvaluator, metric="coherence"):
     """Whether the response is logically coherent."""
 
     PARAM_SPEC = takes("response", "query")
-    library_class = "CoherenceEvaluator"
 
 
 class FluencyEvaluator(AzureAIEvaluator, metric="fluency"):
     """How well the response is written."""
 
     PARAM_SPEC = takes("response")
-    library_class = "FluencyEvaluator"
 
 
 class SimilarityEvaluator(AzureAIEvaluator, metric="similarity"):
     """Whether the response means the same as the ground truth."""
 
     PARAM_SPEC = takes("response", "query", "ground_truth")
-    library_class = "SimilarityEvaluator"
 
 
 class RetrievalEvaluator(AzureAIEvaluator, metric="retrieval"):
     """Whether the retrieved passages are relevant, with the best ones first."""
 
     PARAM_SPEC = takes("query", "retrieval_context")
-    library_class = "RetrievalEvaluator"
     answer_keys = {
         "properties": {"type": "object", "properties": {"thought_chain": {"type": "string"}}}
     }
@@ -204,14 +197,12 @@ class ResponseCompletenessEvaluator(AzureAIEvaluator, metric="response_completen
     """Whether the response contains everything in the ground truth."""
 
     PARAM_SPEC = takes("response", "ground_truth")
-    library_class = "ResponseCompletenessEvaluator"
 
 
 class IntentResolutionEvaluator(AzureAIEvaluator, metric="intent_resolution"):
     """Whether the agent understood and fulfilled the user's intent."""
 
     PARAM_SPEC = _WITH_HISTORY
-    library_class = "IntentResolutionEvaluator"
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         return {
@@ -224,7 +215,6 @@ class TaskAdherenceEvaluator(AzureAIEvaluator, metric="task_adherence"):
     """Whether the agent did its task by its instructions; yes (1) or no (0)."""
 
     PARAM_SPEC = takes("response", "query")
-    library_class = "TaskAdherenceEvaluator"
     scale = Scale(worst=0, best=1)
     uses_observation = True
 
@@ -250,7 +240,6 @@ class ToolCallAccuracyEvaluator(AzureAIEvaluator, metric="tool_call_accuracy"):
     """
 
     PARAM_SPEC = takes("query")
-    library_class = "ToolCallAccuracyEvaluator"
     uses_observation = True
 
     async def _evaluate_impl(self, **kwargs: Any) -> Score:

@@ -127,7 +127,7 @@ def _find_class(
         return value
     short = name.rpartition(".")[2]
     named = {
-        evaluator.library_class: evaluator.metric
+        evaluator.__name__: evaluator.metric
         for evaluator in BUILT_IN.values()
         if issubclass(evaluator, AzureAIEvaluator)
     }

@@ -166,7 +166,6 @@ class ContentSafetyEvaluator(SafetyEvaluator, metric="safety"):
 class LabelEvaluator(ProjectEvaluator):
     """Whether the project finds the response good (1) or not (0)."""
 
-    library_class: ClassVar[str]
     good_label: ClassVar[bool] = False
     """The library's label of a good response; most labels say that something bad was found."""
 
@@ -197,19 +196,13 @@ class LabelEvaluator(ProjectEvaluator):
 class IndirectAttackEvaluator(LabelEvaluator, metric="indirect_attack"):
     """The response follows no instructions that were hidden in a document."""
 
-    library_class = "IndirectAttackEvaluator"
-
 
 class ProtectedMaterialEvaluator(LabelEvaluator, metric="protected_material"):
     """The response contains no text that is protected by copyright."""
 
-    library_class = "ProtectedMaterialEvaluator"
-
 
 class CodeVulnerabilityEvaluator(LabelEvaluator, metric="code_vulnerability"):
     """The code in the response has no known vulnerability."""
-
-    library_class = "CodeVulnerabilityEvaluator"
 
 
 class GroundednessProEvaluator(LabelEvaluator, metric="groundedness_pro"):
@@ -219,7 +212,6 @@ class GroundednessProEvaluator(LabelEvaluator, metric="groundedness_pro"):
     """
 
     PARAM_SPEC = takes("response", "context", optional=("query",))
-    library_class = "GroundednessProEvaluator"
     good_label = True
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -369,6 +369,11 @@ class ScoredEvaluator(BaseEvaluator):
             key = next(iter(problem["loc"]), message.partition("'")[2].partition("'")[0])
             raise ConfigError(str(key), message) from error
 
+    @property
+    def library_class(self) -> str:
+        """The class of the library that computes it: that of the name which ours has."""
+        return BUILT_IN[self.metric].__name__
+
     def _configure(self) -> None:
         """Check the settings, and derive what every evaluation needs. Raises ConfigError."""
 

@@ -213,9 +213,10 @@ class EvalKwargsBuilder:
         is_unknown = isinstance(observation.tool_calls, Unknown)
         if is_unknown and EvalParam.TOOLS_CALLED in required:
             raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
-        if EvalParam.RETRIEVAL_CONTEXT in required or (
+        needs_passages = EvalParam.RETRIEVAL_CONTEXT in required or (
             EvalParam.CONTEXT in required and self._file_content is None
-        ):
+        )
+        if needs_passages and not self._retrieval_context:
             _require_passages(observation.retrieval_context)
         if EvalParam.TOOLS in required and isinstance(observation.tools, Unknown):
             raise EvaluationError(unknown_reason("tools", observation.evidence))
@@ -234,7 +235,10 @@ def _require_passages(passages: tuple[str, ...] | Unknown) -> None:
     if isinstance(passages, Unknown):
         raise EvaluationError(passages.reason)
     if not passages:
-        raise EvaluationError("the agent retrieved nothing, so that there is nothing to judge")
+        raise EvaluationError(
+            "the agent retrieved nothing: retrieval_context is empty, so that there is nothing to"
+            " judge"
+        )
 
 
 def retrieved_passages(turn: TurnResult, tools: Collection[str]) -> list[str] | Unknown:

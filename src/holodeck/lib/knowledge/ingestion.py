@@ -33,8 +33,6 @@ _INSTRUCTIONS = (
 )
 _EXCERPT = 4_000
 """Characters of the document's beginning in each request."""
-_FORMAT = 1
-_WAIT_S = 30.0
 
 
 class ContextWriter:

@@ -27,7 +27,6 @@ from holodeck.models.test_case import ExpectedTool
 class TaskCompletionEvaluator(DeepEvalBaseEvaluator, metric="task_completion"):
     """How far the agent did the task, judged by its response and its tool calls."""
 
-    deepeval_class = "TaskCompletionMetric"
     PARAM_SPEC = takes("input", "actual_output", optional=("tools_called",))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
@@ -48,7 +47,6 @@ class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="tool_correctness")
     """
 
     uses_judge = False
-    deepeval_class = "ToolCorrectnessMetric"
     PARAM_SPEC = takes("tools_called", "expected_tools", optional=("input",))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
@@ -73,7 +71,6 @@ class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator, metric="argument_corre
     In a conversation, the calls of each turn are judged with the input of that turn.
     """
 
-    deepeval_class = "ArgumentCorrectnessMetric"
     without_items = "the agent called no tool"
     PARAM_SPEC = takes("input", "tools_called", optional=("exchanges",))
 
@@ -130,8 +127,6 @@ class TraceEvaluator(DeepEvalBaseEvaluator):
 class StepEfficiencyEvaluator(TraceEvaluator, metric="step_efficiency"):
     """How few unnecessary steps the agent took."""
 
-    deepeval_class = "StepEfficiencyMetric"
-
 
 class PlanEvaluator(TraceEvaluator):
     """Scores the plan that the judge finds in what the agent said and did."""
@@ -143,13 +138,9 @@ class PlanEvaluator(TraceEvaluator):
 class PlanAdherenceEvaluator(PlanEvaluator, metric="plan_adherence"):
     """How closely the agent kept to its plan."""
 
-    deepeval_class = "PlanAdherenceMetric"
-
 
 class PlanQualityEvaluator(PlanEvaluator, metric="plan_quality"):
     """How good the agent's plan is for the task."""
-
-    deepeval_class = "PlanQualityMetric"
 
 
 class ExchangesEvaluator(DeepEvalBaseEvaluator):
@@ -169,7 +160,6 @@ class ExchangesEvaluator(DeepEvalBaseEvaluator):
 class GoalAccuracyEvaluator(ExchangesEvaluator, metric="goal_accuracy"):
     """How far the agent reached the user's goals, and how well it went about them."""
 
-    deepeval_class = "GoalAccuracyMetric"
     takes_text = True
 
 
@@ -177,7 +167,6 @@ class TopicAdherenceEvaluator(ExchangesEvaluator, metric="topic_adherence"):
     """The share of questions that the agent rightly answered, or rightly did not."""
 
     settings: TopicAdherenceMetric
-    deepeval_class = "TopicAdherenceMetric"
     counted = "qa_pairs"
     without_items = "the judge found no question and answer"
 
@@ -188,7 +177,6 @@ class TopicAdherenceEvaluator(ExchangesEvaluator, metric="topic_adherence"):
 class ToolUseEvaluator(ExchangesEvaluator, metric="tool_use"):
     """The lower of two scores: the right tools were chosen, and their arguments are right."""
 
-    deepeval_class = "ToolUseMetric"
     PARAM_SPEC = takes("exchanges", "tools_called", "tools")
 
     async def _evaluate_impl(self, **kwargs: Any) -> Score:
@@ -229,7 +217,6 @@ class TurnRAGEvaluator(DeepEvalBaseEvaluator):
 class TurnFaithfulnessEvaluator(TurnRAGEvaluator, metric="turn_faithfulness"):
     """The share of the responses' claims that the passages so far do not contradict."""
 
-    deepeval_class = "TurnFaithfulnessMetric"
     counted = "claims"
     without_items = "the judge found no claim in the responses"
 
@@ -254,20 +241,16 @@ class TurnFaithfulnessEvaluator(TurnRAGEvaluator, metric="turn_faithfulness"):
 class TurnContextualRelevancyEvaluator(TurnRAGEvaluator, metric="turn_contextual_relevancy"):
     """The share of the passages' statements that are relevant to what the user said."""
 
-    deepeval_class = "TurnContextualRelevancyMetric"
-
 
 class TurnContextualPrecisionEvaluator(TurnRAGEvaluator, metric="turn_contextual_precision"):
     """How far the passages that lead to the ground truth rank above the others."""
 
-    deepeval_class = "TurnContextualPrecisionMetric"
     PARAM_SPEC = takes("exchanges", "retrieval_context", "expected_output")
 
 
 class TurnContextualRecallEvaluator(TurnRAGEvaluator, metric="turn_contextual_recall"):
     """The share of the ground truth's sentences that the passages support."""
 
-    deepeval_class = "TurnContextualRecallMetric"
     PARAM_SPEC = takes("exchanges", "retrieval_context", "expected_output")
 
 

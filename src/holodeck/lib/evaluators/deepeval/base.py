@@ -84,8 +84,6 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     error_class = DeepEvalError
     extra = "deepeval"
     libraries = ("deepeval",)
-    deepeval_class: ClassVar[str]
-    """The class in `deepeval.metrics`."""
     scale: ClassVar[str] = "0-1"
     takes_text: ClassVar[bool] = False
     """Whether DeepEval asks the judge for text, which is only shown."""
@@ -97,6 +95,11 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
     """What to say if there were none, where DeepEval gives the best score."""
     empty_is_wrong: ClassVar[bool] = False
     """Whether an empty response scores 0 without a request; DeepEval would score it 1."""
+
+    @property
+    def library_class(self) -> str:
+        """The class in `deepeval.metrics`: `BiasMetric` for `BiasEvaluator`."""
+        return super().library_class.replace("Evaluator", "Metric")
 
     def _configure(self) -> None:
         adapter.require_deepeval(f"metric {self.metric}")
@@ -123,7 +126,7 @@ class DeepEvalBaseEvaluator(JudgedEvaluator):
         """Return DeepEval's score of the case."""
         judge = self.judge if self.uses_judge else None
         scale = self._weighted_scale()
-        metric_class = getattr(adapter.library().metrics, self.deepeval_class)
+        metric_class = getattr(adapter.library().metrics, self.library_class)
         measurement = adapter.Measurement(
             metric_class, judge, options, scale, takes_text=self.takes_text
         )

@@ -46,7 +46,6 @@ class ConversationEvaluator(DeepEvalBaseEvaluator):
 class ConversationCompletenessEvaluator(ConversationEvaluator, metric="conversation_completeness"):
     """The share of the user's requests that the conversation fulfills."""
 
-    deepeval_class = "ConversationCompletenessMetric"
     counted = "intentions"
     without_items = "the judge found no request of the user"
 
@@ -54,7 +53,6 @@ class ConversationCompletenessEvaluator(ConversationEvaluator, metric="conversat
 class KnowledgeRetentionEvaluator(ConversationEvaluator, metric="knowledge_retention"):
     """The share of the agent's turns that forget nothing the user said."""
 
-    deepeval_class = "KnowledgeRetentionMetric"
     without_items = "the judge found nothing to remember"
 
     def _item_count(self, metric: Any, case: Any) -> int:  # noqa: ARG002
@@ -64,14 +62,11 @@ class KnowledgeRetentionEvaluator(ConversationEvaluator, metric="knowledge_reten
 class TurnRelevancyEvaluator(ConversationEvaluator, metric="turn_relevancy"):
     """The share of the agent's turns that are relevant to the conversation before."""
 
-    deepeval_class = "TurnRelevancyMetric"
-
 
 class RoleAdherenceEvaluator(ConversationEvaluator, metric="role_adherence"):
     """The share of the agent's turns that stay in its role."""
 
     settings: RoleAdherenceMetric
-    deepeval_class = "RoleAdherenceMetric"
 
     def _role(self) -> str | None:
         return adapter.clean_text(self.settings.chatbot_role)
@@ -128,7 +123,7 @@ class GEvalEvaluator(DeepEvalBaseEvaluator, metric="geval"):
     """
 
     settings: GEvalMetric
-    deepeval_class = "GEval"
+    library_class = "GEval"
     PARAM_SPEC = takes(
         "actual_output", optional=("input", "expected_output", "context", "retrieval_context")
     )
@@ -185,7 +180,7 @@ class ConversationalGEvalEvaluator(ConversationEvaluator, metric="conversational
     """G-Eval for a conversation; the score of 0 to 10 becomes 0 to 1."""
 
     settings: ConversationalGEvalMetric
-    deepeval_class = "ConversationalGEval"
+    library_class = "ConversationalGEval"
 
     def _options(self) -> dict[str, Any]:
         kinds = adapter.library().cases.MultiTurnParams

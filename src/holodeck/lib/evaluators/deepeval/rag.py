@@ -48,7 +48,6 @@ class RAGEvaluator(DeepEvalBaseEvaluator):
 class FaithfulnessEvaluator(RAGEvaluator, metric="faithfulness"):
     """The share of the response's claims that the passages do not contradict."""
 
-    deepeval_class = "FaithfulnessMetric"
     judged = "claims"
     counted = "claims"
     without_items = "the judge found no claim in the response"
@@ -59,7 +58,6 @@ class FaithfulnessEvaluator(RAGEvaluator, metric="faithfulness"):
 class AnswerRelevancyEvaluator(RAGEvaluator, metric="answer_relevancy"):
     """The share of the response's statements that are relevant to the question."""
 
-    deepeval_class = "AnswerRelevancyMetric"
     judged = "statements"
     empty_is_wrong = True
     PARAM_SPEC = takes("input", "actual_output")
@@ -73,14 +71,12 @@ class AnswerRelevancyEvaluator(RAGEvaluator, metric="answer_relevancy"):
 class ContextualRelevancyEvaluator(RAGEvaluator, metric="contextual_relevancy"):
     """The share of the passages' statements that are relevant to the question."""
 
-    deepeval_class = "ContextualRelevancyMetric"
     PARAM_SPEC = takes("input", "retrieval_context", optional=("actual_output",))
 
 
 class ContextualPrecisionEvaluator(RAGEvaluator, metric="contextual_precision"):
     """How far the useful passages rank above the others."""
 
-    deepeval_class = "ContextualPrecisionMetric"
     PARAM_SPEC = takes("input", "expected_output", "retrieval_context", optional=("actual_output",))
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
@@ -90,7 +86,6 @@ class ContextualPrecisionEvaluator(RAGEvaluator, metric="contextual_precision"):
 class ContextualRecallEvaluator(RAGEvaluator, metric="contextual_recall"):
     """The share of the ground truth's sentences that the passages support."""
 
-    deepeval_class = "ContextualRecallMetric"
     PARAM_SPEC = takes("input", "expected_output", "retrieval_context", optional=("actual_output",))
 
 

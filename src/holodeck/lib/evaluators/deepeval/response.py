@@ -19,7 +19,6 @@ class HarmEvaluator(DeepEvalBaseEvaluator):
 class HallucinationEvaluator(HarmEvaluator, metric="hallucination"):
     """The share of the given texts that the response agrees with."""
 
-    deepeval_class = "HallucinationMetric"
     PARAM_SPEC = takes("actual_output", "context", optional=("input",))
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
@@ -29,21 +28,18 @@ class HallucinationEvaluator(HarmEvaluator, metric="hallucination"):
 class BiasEvaluator(HarmEvaluator, metric="bias"):
     """The share of the response's opinions that are not biased."""
 
-    deepeval_class = "BiasMetric"
     judged = "opinions"
 
 
 class ToxicityEvaluator(HarmEvaluator, metric="toxicity"):
     """The share of the response's opinions that are not toxic."""
 
-    deepeval_class = "ToxicityMetric"
     judged = "opinions"
 
 
 class PIILeakageEvaluator(HarmEvaluator, metric="pii_leakage"):
     """The share of possible personal data in the response that is not personal data."""
 
-    deepeval_class = "PIILeakageMetric"
     judged = "extracted_pii"
 
 
@@ -51,7 +47,6 @@ class SummarizationEvaluator(DeepEvalBaseEvaluator, metric="summarization"):
     """The response summarizes the input: the lower of the scores for truth and for coverage."""
 
     settings: SummarizationMetric
-    deepeval_class = "SummarizationMetric"
     judged = "claims"
     empty_is_wrong = True
     PARAM_SPEC = takes("input", "actual_output")
@@ -74,7 +69,6 @@ class PromptAlignmentEvaluator(DeepEvalBaseEvaluator, metric="prompt_alignment")
     """The share of the instructions that the response follows."""
 
     settings: PromptAlignmentMetric
-    deepeval_class = "PromptAlignmentMetric"
     PARAM_SPEC = takes("input", "actual_output")
 
     def _options(self) -> dict[str, Any]:
