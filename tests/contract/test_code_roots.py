@@ -83,7 +83,18 @@ def test_the_checks_find_the_code_root_too(tmp_path, elsewhere):
     path.write_text(path.read_text().replace("code: ..\n", ""))
     ran = run_cli("validate", path, cwd=elsewhere)
     assert ran.code == 2
-    assert "write 'code: …'" in ran.stdout + ran.stderr
+    assert "write 'code: ..' in the agent.yaml" in ran.stdout + ran.stderr
+
+
+def test_an_import_of_code_in_a_folder_above_says_what_finds_it(tmp_path, elsewhere):
+    path = write_project(tmp_path, "in src, without one", '"bot:agent"')
+    path.write_text(path.read_text().replace("code: ../src\n", ""))
+    write_files(path.parent, {"bot.py": "from shop.desk import agent\n"})
+
+    ran = run_cli("test", path, cwd=elsewhere)
+
+    assert ran.code == 2
+    assert "No module named 'shop'; write 'code: ../src' in the agent.yaml" in ran.stderr
 
 
 def test_a_code_root_that_is_missing_is_an_error(tmp_path, elsewhere):

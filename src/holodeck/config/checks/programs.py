@@ -18,10 +18,12 @@ from holodeck.lib.secrets.redact import MIN_SECRET_LENGTH
 from holodeck.lib.support.safe_paths import file_inside
 from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.support.trust import require_nameable
-from holodeck.lib.user_code.code_root import CodeFolders, code_roots, folders_of
+from holodeck.lib.user_code.code_root import CodeFolders, code_hint, code_roots, folders_of
 from holodeck.lib.user_code.registry import module_place
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.tool import McpTool, is_loopback
+
+_CODE = "; 'code: …' names another folder, from which 'python -m' would import it"
 
 
 def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.AST | None:
@@ -68,12 +70,11 @@ def require_target(target: str, base_dir: CodeFolders, location: str) -> None:
         return
     roots = [str(root) for root in code_roots(base_dir)]
     if PathFinder.find_spec(top, roots) is None:
-        stem = Path(*module.split("."))
+        stem, hint = Path(*module.split(".")), code_hint(module, folders_of(base_dir)[0])
         raise ConfigError(
             location,
             f"module not found: there is no {stem}.py beside the agent.yaml, and no such module is"
-            " installed, or beside a pyproject.toml in a folder above; write 'code: …', the folder"
-            " from which 'python -m' would import it, such as '..'",
+            f" installed, or beside a pyproject.toml in a folder above{hint or _CODE}",
         )
 
 

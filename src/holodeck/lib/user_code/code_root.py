@@ -38,6 +38,8 @@ CodeFolders = Path | tuple[Path, ...]
 """Where modules are looked for first: the folder of an agent.yaml, and that of its key `code`."""
 
 _PROJECT = "pyproject.toml"
+_NEAR = 3
+"""How many folders above the agent.yaml may have the code that it misses."""
 _STANDARD = frozenset(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
 _lock = threading.RLock()
 _added: dict[str, None] = {}
@@ -102,6 +104,16 @@ def _project_roots(folder: Path) -> list[Path]:
     return [source, project] if source.is_dir() else [project]
 
 
+def code_hint(module: str, folder: Path) -> str:
+    """Return which `code` would find a module, as the end of a message; empty if none is near."""
+    top, folder = module.partition(".")[0], folder.resolve()
+    for parent in folder.parents[:_NEAR]:
+        for root in (parent, parent / "src"):
+            if (root / top).is_dir() or (root / f"{top}.py").is_file():
+                return f"; write 'code: {os.path.relpath(root, folder)}' in the agent.yaml"
+    return ""
+
+
 def path_for_children() -> list[str]:
     """Return `sys.path` without what this module added; another process adds what it needs."""
     return [entry for entry in sys.path if entry not in _added]
@@ -152,8 +164,11 @@ def _import(file: Path, path: Path, folders: Sequence[Path]) -> ModuleType:
             return _load(name, file)
         except (Exception, SystemExit) as error:
             line = _line_in(file, error)
+            missing = error.name if isinstance(error, ModuleNotFoundError) else None
+            hint = code_hint(missing, folders[0]) if missing else ""
             raise ConfigError(
-                f"{path}:{line}" if line else str(path), f"cannot be imported: {describe(error)}"
+                f"{path}:{line}" if line else str(path),
+                f"cannot be imported: {describe(error)}{hint}",
             ) from error
 
 
