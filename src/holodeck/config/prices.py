@@ -3,7 +3,7 @@
 This is the adapter of the library `genai-prices`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -53,8 +53,7 @@ def with_list_prices(agent: Agent) -> Agent:
 
     A model at an endpoint of its own may cost anything, whatever its name.
     """
-    models = [model for _, _, model in called_models(agent)] + [*embedding_models(agent)]
-    elsewhere = frozenset(price_key(model) for model in models if _is_elsewhere(model))
+    elsewhere = frozenset(model.label for model in _models(agent) if _is_elsewhere(model))
     prices = agent.prices or PriceTable()
     return agent.model_copy(update={"prices": prices.without_list(elsewhere)})
 
@@ -64,39 +63,28 @@ def _is_elsewhere(model: LLMProvider) -> bool:
     return model.endpoint is not None and not address.is_providers_own
 
 
-def price_key(model: LLMProvider) -> str:
-    """Return the name of a model in prices and reports: `openai/gpt-4o`."""
-    return model.label
-
-
 def agent_price_key(agent: Agent) -> str:
     """Return the name of the agent's model in prices."""
-    return UNNAMED_AGENT if agent.model is None else price_key(agent.model)
+    return UNNAMED_AGENT if agent.model is None else agent.model.label
 
 
-def priced_models(agent: Agent) -> Iterator[str]:
-    """Yield the models that a run calls, by their names in prices; some more than once."""
-    yield agent_price_key(agent)
-    yield from (price_key(model) for _, _, model in called_models(agent))
-    yield from (price_key(model) for model in embedding_models(agent))
+def _models(agent: Agent) -> list[LLMProvider]:
+    """Return the models that a run calls; some more than once."""
+    return [*(model for _, _, model in called_models(agent)), *embedding_models(agent)]
 
 
 def require_prices(agent: Agent, location: str) -> None:
     """Raise ConfigError if a model has no price, so that `max_cost` cannot be enforced."""
     prices = with_list_prices(agent).prices or PriceTable()
-    models = dict.fromkeys(priced_models(agent))
-    missing = [
-        model
-        for model in models
-        if prices.price_of(model) is None and list_price(prices, model) is None
-    ]
+    names = dict.fromkeys([agent_price_key(agent), *(model.label for model in _models(agent))])
+    missing = [name for name in names if not (prices.price_of(name) or list_price(prices, name))]
     if missing:
-        names = ", ".join(missing)
         wish = f"prices: {{models: {{{missing[0]}: {{input: …, output: …}}}}}}"
         raise ConfigError(
             location,
-            f"max_cost cannot be enforced without a price for {names}; write '{wish}', per"
-            " million tokens, in agent.yaml or config.yaml, or limit calls or tokens instead",
+            f"max_cost cannot be enforced without a price for {', '.join(missing)}; write"
+            f" '{wish}', per million tokens, in agent.yaml or config.yaml, or limit calls or tokens"
+            " instead",
         )
 
 
@@ -107,6 +95,7 @@ def list_price(prices: PriceTable, model: str) -> Price | None:
     return _list_price(model) if is_listed else None
 
 
+@cache
 def describe_list() -> str:
     """Return the name and the version of the list, and the day whose prices count."""
     return f"{_LIST} {version(_LIST)} on {datetime.now(UTC):%Y-%m-%d}"

@@ -1,5 +1,6 @@
 """Token usage of model requests, the meter that adds it up, and what it costs."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -124,6 +125,8 @@ def sum_of(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CURRENCY = "USD"
 """The currency of prices that name none, and of list prices."""
+_DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
+"""The version at the end of a model's name, as in `gpt-4o-mini-2024-07-18`."""
 UNNAMED_AGENT = "agent"
 """The name in prices of an agent without a `model`: Python code or a URL."""
 
@@ -144,7 +147,8 @@ class PriceTable(Model):
     """Currency of all prices, any text (default: USD). List prices count only in USD."""
     models: dict[NonBlank, Price] = {}
     """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`. An exact name
-    wins over a pattern, a longer pattern over a shorter one. The name of an agent in Python code
+    wins over a pattern, a longer pattern over a shorter one; a name without the date of a version
+    stands for all of them. The name of an agent in Python code
     or behind a URL without a `model` is `agent`, unless it says which model answered. A model
     without a price has the list price of its provider, if that is known."""
 
@@ -169,7 +173,8 @@ class PriceTable(Model):
     def price_of(self, model: str) -> Price | None:
         """Return the price of a `provider/model`; None if it is unknown."""
         provider, _, name = model.partition("/")
-        for exact in (model, name):
+        undated = [_DATE.sub("", written) for written in (model, name)]
+        for exact in (model, name, *undated):
             if exact in self.models:
                 return self.models[exact]
         fitting = [pattern for pattern in self.models if _matches(pattern, model, name)]

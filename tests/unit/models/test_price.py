@@ -19,6 +19,8 @@ CHEAP, DEAR = Price(input=1, output=2), Price(input=10, output=20)
         ({}, "local/smollm2", Price(input=0, output=0)),
         ({}, "ollama/llama", None),
         ({"agent": CHEAP}, "agent", CHEAP),
+        ({"gpt-x": CHEAP, "*": DEAR}, "openai/gpt-x-2026-07-18", CHEAP),
+        ({"gpt-x": CHEAP, "gpt-x-20260718": DEAR}, "gpt-x-20260718", DEAR),
     ],
     ids=[
         "full-name-first",
@@ -30,6 +32,8 @@ CHEAP, DEAR = Price(input=1, output=2), Price(input=10, output=20)
         "local-is-free",
         "ollama-is-not-free",
         "own-agent",
+        "without-date",
+        "date-first",
     ],
 )
 def test_a_model_has_the_price_that_says_most_about_it(models, model, price):
