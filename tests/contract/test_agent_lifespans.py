@@ -141,7 +141,10 @@ class Streams:
 
 
 async def streams_data(message):
-    yield {"text": message}
+    try:
+        yield {"text": message}
+    finally:
+        note("closed")
 
 
 def main():
@@ -243,11 +246,13 @@ async def test_a_method_may_yield_the_pieces_of_its_answer(backend_of):
     await backend.teardown()
 
 
-async def test_pieces_that_are_no_text_are_an_error(backend_of):
+async def test_pieces_that_are_no_text_are_an_error_and_end_the_answer(backend_of, tmp_path):
     backend = backend_of("streams_data")
 
     with pytest.raises(HoloDeckError, match="the agent yielded a dict; yield the pieces"):
         await backend.invoke_once("hi")
+
+    assert (tmp_path / "log.txt").read_text().startswith("closed")
     await backend.teardown()
 
 

@@ -110,8 +110,11 @@ async def _joined(pieces: Any, on_piece: OnPiece | None) -> str:
             on_piece(piece)
 
     async def read() -> None:
-        async for piece in pieces:
-            add(piece)
+        try:
+            async for piece in pieces:
+                add(piece)
+        finally:
+            await pieces.aclose()
 
     if inspect.isasyncgen(pieces):
         await call_user_function(read, read)
