@@ -76,6 +76,17 @@ def test_a_condition_of_another_tool_for_an_argument_is_not_compared_in_silence(
     assert f"is no condition{hint}" in finding.message
 
 
+@pytest.mark.parametrize(
+    "value", ["{equals: 3}", "{regex: '[0-9]+'}", "{equals: {y: 1}}", "{y: 1}"]
+)
+def test_a_condition_of_holodeck_for_an_argument_is_no_warning(folder, value):
+    tools = f"expected_tools: [{{name: a, args: {{x: {value}}}}}]"
+    folder.write("agent.yaml", f'name: x\nbackend: "m:f"\ntest_cases: [{{input: hi, {tools}}}]\n')
+    folder.write("m.py", "def f(message): ...\n")
+
+    assert check(ConfigLoader().load_agent_yaml("agent.yaml")) == []
+
+
 def test_what_synonyms_lead_to_exists():
     kinds = (Agent, AgentFile, ExpectedTool, LLMProvider, Price, WrittenCase, SuiteFile, StepModel,
              EvaluationConfig, HttpBackendConfig, ExecutionConfig, ScriptMessage, Simulation,

@@ -216,7 +216,7 @@ def _warn_of_literal(context: CheckContext, value: Any, path: KeyPath) -> None:
         return
     [key] = value
     meant = meant_word(str(key), MATCHERS)
-    if key == "type" or meant is not None:
+    if key not in MATCHER_KEYS and (key == "type" or meant is not None):
         hint = "" if meant is None else f"; did you mean {meant!r}?"
         context.warning(
             path,
