@@ -6,17 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, Field, ValidationError
+from typing import Any
 
 from holodeck.config.yaml.source import Source, read_text
-from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.errors import ConfigError
-from holodeck.lib.support.json_schemas import check_keywords
-from holodeck.lib.support.text import quote
 from holodeck.models.agent import Agent
-from holodeck.models.base import Json, Model
 from holodeck.models.results.origin import PromptVersion
 from holodeck.models.tool import PromptTool
 
@@ -168,29 +162,11 @@ def prompt_versions(agent: Agent) -> list[PromptVersion]:
     return [prompt.version for prompt in prompts if prompt is not None]
 
 
-class ResponseSchema(Model):
-    """A JSON schema of responses, or of a part of them; further keywords are not supported."""
-
-    type: Literal["string", "number", "integer", "boolean", "array", "object", "null"] = "object"
-    properties: "dict[str, ResponseSchema]" = {}
-    required: list[str] = []
-    additional_properties: Annotated[
-        Json,
-        AfterValidator(lambda part: isinstance(part, bool) or ResponseSchema.model_validate(part)),
-    ] = Field(default=True, alias="additionalProperties")
-    items: "ResponseSchema | None" = None
-    enum: Annotated[list[Json], Field(min_length=1)] = []
-    default: Json = None
-    description: str = ""
-    minimum: float = 0
-    maximum: float = 0
-
-
 def load_response_schema(agent: Agent) -> dict[str, Any] | None:
     """Return the JSON schema of responses, or None if they may be any text.
 
     A mapping with a `json_schema` key has the provider's own form and is not checked. Raises
-    FileNotFoundError, or ConfigError that names the invalid keyword.
+    FileNotFoundError, or ConfigError that names what is invalid.
     """
     given = agent.response_format
     if given is None:
@@ -198,9 +174,10 @@ def load_response_schema(agent: Agent) -> dict[str, Any] | None:
     location = f"{agent.location('response_format')}: response_format"
     schema = _from_file(agent, given, location) if isinstance(given, str) else given
     if "json_schema" not in schema:
-        fields = ResponseSchema.model_fields.items()
-        check_keywords(schema, location, [field.alias or name for name, field in fields])
-        _check_values(schema, location)
+        # Imported here because few agents have a schema.
+        from holodeck.lib.evaluators.json_schema import check_schema  # noqa: PLC0415
+
+        check_schema(schema, location)
     return schema
 
 
@@ -213,20 +190,3 @@ def _from_file(agent: Agent, name: str, location: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise ConfigError(location, f"{name!r} holds a {type(schema).__name__}; expected an object")
     return schema
-
-
-def _check_values(schema: Mapping[str, Any], location: str) -> None:
-    try:
-        ResponseSchema.model_validate(schema)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        path = ".".join(map(str, (location, *detail["loc"])))
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] != "value_error":
-            message = f"found {_describe(detail['input'])}; expected {expected_value(error)}"
-        raise ConfigError(path, message) from error
-
-
-def _describe(value: Any) -> str:
-    kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
-    return kinds.get(type(value)) or (quote(value) if isinstance(value, str) else str(value))

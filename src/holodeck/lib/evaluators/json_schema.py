@@ -1,7 +1,7 @@
 """The metric `json_schema`: the response is JSON that is valid by a schema."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -77,17 +77,32 @@ def _errors(validator: Any, document: Any) -> list[str]:
     return [f"{cause.json_path}: {shorten(cause.message, 200)}" for cause in causes]
 
 
+def check_schema(
+    schema: Mapping[str, Any], location: str, formats: Collection[str] | None = None
+) -> None:
+    """Raise ConfigError for a schema that draft 2020-12 does not allow, or that refers elsewhere.
+
+    So do keywords that would be ignored, and formats that are not in `formats`, if that is given.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    check_keywords(schema, location, formats)
+    draft = Draft202012Validator
+    validator = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
+    cause = best_match(validator.iter_errors(schema))
+    if cause is not None:
+        path = f"{location}{cause.json_path.removeprefix('$')}"
+        raise ConfigError(path, shorten(cause.message, 200))
+    _check_references(schema, location)
+
+
 def _validator(schema: Mapping[str, Any]) -> Any:
-    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
     from referencing import Registry
 
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise ConfigError("schema", f"{error.json_path}: {shorten(error.message, 200)}") from error
-    check_keywords(schema, "schema", formats=Draft202012Validator.FORMAT_CHECKER.checkers)
-    _check_references(schema)
+    check_schema(schema, "schema", Draft202012Validator.FORMAT_CHECKER.checkers)
     if {"patternProperties", "unevaluatedProperties"} <= set(_keys(schema)):
         # the library matches the patterns of these two together itself, without a time limit
         raise ConfigError(
@@ -105,14 +120,14 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     return bounded(schema, registry=Registry(), format_checker=bounded.FORMAT_CHECKER)
 
 
-def _check_references(schema: Mapping[str, Any]) -> None:
+def _check_references(schema: Mapping[str, Any], location: str) -> None:
     """Raise ConfigError for a reference to what the schema does not contain."""
     from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
     resolver: Any = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
-    pending: list[tuple[str, Any, Any]] = [("schema", schema, resolver)]
+    pending: list[tuple[str, Any, Any]] = [(location, schema, resolver)]
     checked: set[int] = set()
     while pending:
         location, part, resolver = pending.pop()

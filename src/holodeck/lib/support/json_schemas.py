@@ -37,6 +37,7 @@ _NOTES = (
 )  # fmt: skip
 DRAFT_2020_12 = (*_NAMED, *_SINGLE, *_SEVERAL, *_VALUES, *_NOTES)
 """The keywords that are validated, and the annotations."""
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALTERNATIVES = {
     "dependencies": "write 'dependentRequired' or 'dependentSchemas'",
     "additionalItems": "write 'prefixItems' and 'items'",
@@ -54,13 +55,12 @@ _KEYWORDS_AS_NAMES = frozenset(f"properties.{keyword}" for keyword in _SINGLE)
 def check_keywords(
     schema: Any,
     location: str,
-    known: Collection[str] = DRAFT_2020_12,
     formats: Collection[str] | None = None,
     depth: int = 0,
 ) -> None:
     """Raise ConfigError for parts of a schema and its subschemas that would be ignored.
 
-    These are keywords that are not in `known` and formats that are not in `formats`.
+    These are keywords that draft 2020-12 does not have, and formats that are not in `formats`.
     """
     if not isinstance(schema, Mapping):
         return
@@ -68,25 +68,25 @@ def check_keywords(
         raise ConfigError(location, f"nested more than {MAX_DEPTH} levels deep")
     for keyword in map(str, schema):
         annotated = keyword.removeprefix("x-")
-        if annotated != keyword and annotated in known:
+        if annotated != keyword and annotated in DRAFT_2020_12:
             raise ConfigError(
                 location,
                 f"{keyword!r} is an annotation and checks nothing; write {annotated!r}, or '#'"
                 " before the line to leave it out",
             )
-        is_note = annotated != keyword and known is DRAFT_2020_12
-        if keyword not in known and not is_note:
-            raise ConfigError(location, _unknown(keyword, known, schema))
+        if keyword not in DRAFT_2020_12 and annotated == keyword:
+            raise ConfigError(location, _unknown(keyword, schema))
         required = _REQUIRES.get(keyword)
         if required is not None and required not in schema:
             raise ConfigError(location, f"{keyword!r} has no effect without {required!r}")
+    _check_values(schema, location)
     _check_format(schema, location, formats)
     for name, below in schemas_in(schema):
         if isinstance(below, bool) and name in _KEYWORDS_AS_NAMES:
             raise ConfigError(
                 f"{location}.{name}", "is the name of a property here; indent it less"
             )
-        check_keywords(below, f"{location}.{name}", known, formats, depth + 1)
+        check_keywords(below, f"{location}.{name}", formats, depth + 1)
 
 
 def schemas_in(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -98,6 +98,17 @@ def schemas_in(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield keyword, value
         elif keyword in _SEVERAL and isinstance(value, list):
             yield from ((f"{keyword}[{index}]", subschema) for index, subschema in enumerate(value))
+
+
+def _check_values(schema: Mapping[str, Any], location: str) -> None:
+    """Raise ConfigError for unknown types, and for values of which there are none."""
+    types = schema.get("type", [])
+    for name in types if isinstance(types, list) else [types]:
+        if name not in _TYPES:
+            expected = ", ".join(map(repr, _TYPES))
+            raise ConfigError(f"{location}.type", f"found {name!r}; expected {expected}")
+    if schema.get("enum") == []:
+        raise ConfigError(f"{location}.enum", "is empty, so nothing is valid; write the values")
 
 
 def _check_format(
@@ -112,7 +123,7 @@ def _check_format(
         )
 
 
-def _unknown(keyword: str, known: Collection[str], schema: Mapping[str, Any]) -> str:
+def _unknown(keyword: str, schema: Mapping[str, Any]) -> str:
     if isinstance(schema.get("schema"), Mapping) or isinstance(schema.get("json_schema"), Mapping):
         inner = "schema" if "schema" in schema else "json_schema"
         return (
@@ -120,5 +131,5 @@ def _unknown(keyword: str, known: Collection[str], schema: Mapping[str, Any]) ->
         )
     if keyword in _ALTERNATIVES:
         return f"the keyword {keyword!r} is not supported; {_ALTERNATIVES[keyword]}"
-    hint = did_you_mean(keyword, known, ";")
-    return f"the keyword {keyword!r} is not supported{hint} supported: {', '.join(known)}"
+    hint = did_you_mean(keyword, DRAFT_2020_12, ";")
+    return f"the keyword {keyword!r} is not supported{hint} supported: {', '.join(DRAFT_2020_12)}"

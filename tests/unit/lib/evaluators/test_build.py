@@ -55,7 +55,7 @@ def test_what_the_configuration_says_reaches_the_evaluator():
     ("keys", "field"),
     [
         ({"metric": "regex", "pattern": "("}, "metrics[1].pattern"),
-        ({"metric": "json_schema", "schema": {"type": "objet"}}, "metrics[1].schema"),
+        ({"metric": "json_schema", "schema": {"type": "objet"}}, "metrics[1].schema.type"),
         ({"metric": "numeric", "value": "many"}, "metrics[1].value"),
         ({"metric": "no_such_module_here:check"}, "metrics[1]"),
     ],
