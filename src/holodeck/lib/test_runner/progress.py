@@ -267,11 +267,9 @@ class RunDisplay:
         self._redact = redact
         self._repeats: list[int] = []
 
-    def add_cases(
-        self, cases: Sequence[TestCaseModel], known: Mapping[int, TestResult] | None = None
-    ) -> None:
+    def add_cases(self, cases: Sequence[TestCaseModel], known: Mapping[int, TestResult]) -> None:
         """Add the cases of an agent; `known` are results of an earlier run, by index."""
-        known, live = known or {}, self.progress.live
+        live = self.progress.live
         self._repeats = [case.repeat or 1 for case in cases]
         self.progress.total_tests += len(cases)
         for result in known.values():

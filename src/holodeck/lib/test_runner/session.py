@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +62,11 @@ class SessionAgent:
     """Evaluators by metric name, besides those of the configuration."""
     config_loader: ConfigLoader | None = None
 
+    @property
+    def kept(self) -> Mapping[int, TestResult]:
+        """The results of the earlier run that are still valid, by the index of their case."""
+        return {} if self.resumed is None else self.resumed.results
+
 
 @dataclass
 class RunSession(ABC, Generic[R]):
@@ -100,8 +105,7 @@ class RunSession(ABC, Generic[R]):
     def __post_init__(self) -> None:
         self.executors = self._build_executors()
         for tested in self.agents:
-            kept = tested.resumed.results if tested.resumed else None
-            self.display.add_cases(tested.agent.test_cases or [], kept)
+            self.display.add_cases(tested.agent.test_cases or [], tested.kept)
         self.runner: InterruptibleRun[R] = self._build_runner()
 
     @property
@@ -191,7 +195,7 @@ class RunSession(ABC, Generic[R]):
             progress_callback=self.on_result,
             on_test_start=self._start_test,
             options=RunOptions(
-                carried_over=tested.resumed.results if tested.resumed else {},
+                carried_over=tested.kept,
                 selection=self.selection,
                 run_id=lambda: self.recorders[at].id if self.recorders else None,
                 is_checked=self.is_checked,
@@ -263,7 +267,7 @@ class RunSession(ABC, Generic[R]):
                 version=holodeck.__version__,
                 selection=self.selection,
                 resumes=tested.resumed.id if tested.resumed else None,
-                carried_over=tested.resumed.results if tested.resumed else None,
+                carried_over=tested.kept,
             )
 
     def _finish(self, report: R, code: ExitCode) -> int:
