@@ -47,9 +47,9 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
     without_metrics = _hash_value(
         {name: value for name, value in parts.items() if name != "metrics"}
     )
-    cases, folders = agent.test_cases or [], agent.code_folders
+    cases, roots = agent.test_cases or [], code_roots(agent.code_folders)
     own_hashes = [
-        _hash_case(case, values, folders)
+        _hash_case(case, values, roots)
         for case, values in zip(cases, dump_cases(agent), strict=True)
     ]
     hashes = [
@@ -106,28 +106,28 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
         "metrics": [
             config.get("evaluations"),
             *agent.retrieval_tools,
-            *_hash_metric_code(metrics, agent.code_folders),
+            *_hash_metric_code(metrics, code_roots(agent.code_folders)),
         ],
     }
 
 
-def _hash_case(case: TestCaseModel, values: Mapping[str, Any], folders: Sequence[Path]) -> str:
+def _hash_case(case: TestCaseModel, values: Mapping[str, Any], roots: Sequence[Path]) -> str:
     """Return the hash of a case alone, whatever the agent."""
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT_KEYS}
     parts = [case, *(turn for _, turn in case.checked_turns)]
     files = [
-        _hash_file(file.path, folders[0])
+        _hash_file(file.path, roots[0])
         for part in parts
         for file in part.files or []
         if file.path is not None
     ]
     if isinstance(case.history, TranscriptFile):
-        files.append(_hash_file(case.history.file, folders[0]))
+        files.append(_hash_file(case.history.file, roots[0]))
     digests = [
         _to_text(relevant),
         *files,
-        *_hash_metric_code(case.own_metrics, folders),
-        *_hash_code(case.called_functions, folders),
+        *_hash_metric_code(case.own_metrics, roots),
+        *_hash_code(case.called_functions, roots),
     ]
     return _hash_text("\0".join(digests))
 
@@ -139,7 +139,7 @@ def _hash_agent(agent: Agent) -> list[str]:
         start = Path(backend.cwd or "")
         return [_hash_file(start / argument, folder) for argument in backend.command]
     functions = backend.functions.values() if isinstance(backend, HttpBackendConfig) else ()
-    return _hash_code([agent.target, *functions], agent.own_code_folders)
+    return _hash_code([agent.target, *functions], code_roots(agent.own_code_folders))
 
 
 def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
@@ -161,18 +161,18 @@ def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
     return hashes
 
 
-def _hash_metric_code(metrics: Sequence[MetricSettings], folders: Sequence[Path]) -> list[str]:
-    return _hash_code([metric.user_code or metric.user_class for metric in metrics], folders)
+def _hash_metric_code(metrics: Sequence[MetricSettings], roots: Sequence[Path]) -> list[str]:
+    return _hash_code([metric.user_code or metric.user_class for metric in metrics], roots)
 
 
-def _hash_code(targets: Iterable[object], folders: Sequence[Path]) -> list[str]:
+def _hash_code(targets: Iterable[object], roots: Sequence[Path]) -> list[str]:
     """Hash the files of each `module:attribute`, beside the agent.yaml and in its other roots."""
     modules = [
         target.partition(":")[0] for target in targets if isinstance(target, str) and ":" in target
     ]
     stems = [Path(*module.split(".")) for module in modules]
     files = [file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")]
-    beside, *others = code_roots(tuple(folders))
+    beside, *others = roots
     elsewhere = (_hash_file(file, root) for root in others for file in files)
     return [*(_hash_file(file, beside) for file in files), *filter(None, elsewhere)]
 
