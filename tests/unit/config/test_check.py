@@ -196,7 +196,7 @@ def test_a_syntax_error_has_its_place_once(folder):
     ("metric", "finding"),
     [
         ("{metric: regex, pattern: '(a'}", "pattern: '(a' is not a regular expression"),
-        ("{metric: json_schema, schema: {type: objekt}}", "schema: $.type: 'objekt'"),
+        ("{metric: json_schema, schema: {type: objekt}}", "schema.type: found 'objekt'"),
         ("{metric: 'graders:chek'}", "graders.py does not define 'chek'; did you mean 'check'?"),
         ("{metric: 'nowhere_at_all:check'}", "there is no nowhere_at_all.py beside the agent.yaml"),
         ("{metric: 'pack.sub:check'}", None),
@@ -292,7 +292,7 @@ def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
 @pytest.mark.parametrize(
     ("more", "finding"),
     [
-        ("response_format: {oneOf: []}\n", "4:18: error: response_format: the keyword 'oneOf'"),
+        ("response_format: {oneOf: []}\n", "4:18: error: response_format: oneOf: [] should be"),
         ("response_format: no.json\n", "4:18: error: response_format: 'no.json': file not found"),
         (
             "observability: {traces: {redaction_patterns: ['(a']}}\n",
