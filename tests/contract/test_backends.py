@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,6 +32,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 
+STREAM = {"Content-Type": "text/event-stream"}
 QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0)
 PATIENT = ExecutionConfig(llm_timeout=600, max_retries=0)
 
@@ -142,6 +144,50 @@ def http(execution) -> Iterator[Reached]:
         yield Reached(HttpBackend(config, execution), lambda: heard_by(server))
 
 
+@contextmanager
+def http_sessions(execution) -> Iterator[Reached]:
+    """A service whose conversations begin, go on and end with requests of their own."""
+    ids, conversations = count(1), dict[str, list[str]]()
+
+    def answer(request):
+        [_, session, *_] = [*request.path.strip("/").split("/"), ""]
+        if request.method == "DELETE":
+            return Reply(json={"ended": conversations.pop(session)})
+        if not session:
+            session = f"s{next(ids)}"
+            earlier = [m["content"] for m in request.body["earlier"] if m["role"] == "user"]
+            conversations[session] = earlier
+            return Reply(json={"id": session})
+        conversations[session].append(request.body["input"])
+        heard.append([*conversations[session]])
+        return Reply(f'data: {{"response": "OK: {request.body["input"]}"}}\n\n', headers=STREAM)
+
+    heard: list[list[str]] = []
+    with FakeOpenAI(answer) as server:
+        server.when(lambda request: is_asked(request, "fail"), status=400, content="as told")
+        server.when(lambda request: is_asked(request, "hang"), fault="hang")
+        url = f"{server.root}/sessions"
+        create = {"url": url, "id": "id", "request": {"earlier": "{messages}"}}
+        close = {"url": f"{url}/{{session_id}}"}
+        config = HttpBackendConfig.model_validate(
+            {
+                "type": "http",
+                "url": f"{url}/{{session_id}}/messages",
+                "session": {"create": create, "close": close},
+            }
+        )
+        yield Reached(HttpBackend(config, execution), lambda: heard or hanging(server))
+        assert conversations == {}
+
+
+def is_asked(request, message):
+    return isinstance(request.body, dict) and request.body.get("input") == message
+
+
+def hanging(server):
+    return [[request.body["input"]] for request in server.requests if is_asked(request, "hang")]
+
+
 PROCESS_AGENT = """
 import asyncio
 import json
@@ -235,7 +281,18 @@ def told_to(server):
 
 
 WAYS = [
-    *(function, coroutine, klass, protocol, http, chat, process, async_process, semantic_kernel),
+    *(
+        function,
+        coroutine,
+        klass,
+        protocol,
+        http,
+        http_sessions,
+        chat,
+        process,
+        async_process,
+        semantic_kernel,
+    ),
     scripted,
 ]
 WITH_TIME_LIMIT = WAYS[:-1]

@@ -1,14 +1,12 @@
 """Compare the tool calls and hand-offs of two agents, A and B, in the same test case."""
 
-import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
 
 from holodeck.lib.checks.matching import equal_json
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import one_line, value_in_text
 from holodeck.lib.support.tool_names import unprefixed
 from holodeck.models.records.comparison import AgentsDivergence, Divergence, Trajectories
 from holodeck.models.results.outcome import Outcome
@@ -190,7 +188,9 @@ class _Comparison:
             return None
         if (first.error is None) != (second.error is None):
             return self._divergence(number, "error", _returned(first), _returned(second))
-        if first.error is None and not equal_json(_parsed(first.result), _parsed(second.result)):
+        if first.error is None and not equal_json(
+            value_in_text(first.result), value_in_text(second.result)
+        ):
             return self._divergence(number, "result", _returned(first), _returned(second))
         return None
 
@@ -240,14 +240,6 @@ def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocati
             return False
         left.remove(same[0])
     return not left
-
-
-def _parsed(result: Any) -> Any:
-    """Return the value that a text contains as JSON: frameworks differ in what they parse."""
-    if isinstance(result, str):
-        with suppress(ValueError, RecursionError):
-            return json.loads(result)
-    return result
 
 
 def _called(call: ToolInvocation) -> str:

@@ -18,6 +18,7 @@ from holodeck.lib.spans.store import (
     sort_spans,
     trace_id,
 )
+from holodeck.lib.support.text import value_in_text
 from holodeck.models.cases.messages import (
     Message,
     text_of,
@@ -125,7 +126,7 @@ def calls_in_messages(messages: Sequence[Message], turns: Sequence[int]) -> list
             for call in tool_calls_in(message):
                 # A call of the older format has no id; its result has the name of the function.
                 waiting[str(call.get("id") or tool_name(call))] = len(calls)
-                arguments = _parsed(tool_arguments(call))
+                arguments = value_in_text(tool_arguments(call))
                 calls.append(ToolCall(tool_name(call), arguments, turn=turn, source="message"))
         elif message.get("role") in _RESULT_ROLES:
             answered = str(message.get("tool_call_id") or message.get("name"))
@@ -210,7 +211,7 @@ def _is_same(call: ToolCall, other: ToolCall) -> bool:
     is_other_turn = None not in {call.turn, other.turn} and call.turn != other.turn
     if call.name != other.name or is_other_turn:
         return False
-    return bool(_parsed(call.input) == _parsed(other.input))
+    return bool(value_in_text(call.input) == value_in_text(other.input))
 
 
 def contexts_of(spans: Sequence[ReadableSpan]) -> list[str]:
@@ -221,12 +222,3 @@ def contexts_of(spans: Sequence[ReadableSpan]) -> list[str]:
     return [
         text_of_document(document) or json.dumps(document, default=str) for document in documents
     ]
-
-
-def _parsed(raw: Any) -> Any:
-    if not isinstance(raw, str):
-        return raw
-    try:
-        return json.loads(raw)
-    except ValueError:
-        return raw

@@ -1,9 +1,10 @@
 """The documents that spans of retrievals hold, by the conventions for them."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from holodeck.lib.support.text import value_in_text
 
 _LISTS = (
     "langwatch.rag_contexts",
@@ -27,7 +28,7 @@ def documents_in(attributes: Mapping[str, Any]) -> list[Any]:
             if match is not None:
                 parts.setdefault(int(match[1]), {})[match[2]] = value
         return [parts[number] for number in sorted(parts)]
-    value = _parsed(raw)
+    value = value_in_text(raw)
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -41,12 +42,3 @@ def text_of_document(document: Any) -> str | None:
     if isinstance(document, Mapping):
         document = next((document[key] for key in _TEXT_KEYS if key in document), None)
     return document if isinstance(document, str) else None
-
-
-def _parsed(raw: Any) -> Any:
-    if not isinstance(raw, str):
-        return raw
-    try:
-        return json.loads(raw)
-    except ValueError:
-        return raw

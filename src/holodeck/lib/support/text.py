@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -57,6 +58,14 @@ class DuplicateKey(ValueError):
 def load_json(text: str | bytes | bytearray) -> Any:
     """Return the value of a JSON text. Raises ValueError, DuplicateKey and RecursionError."""
     return json.loads(text, object_pairs_hook=unique_keys)
+
+
+def value_in_text(value: Any) -> Any:
+    """Return the value that a text contains as JSON; another text and any other value unchanged."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
 def to_text(value: Any) -> str:
