@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from holodeck.errors import ConfigError
 from holodeck.lib.judge_check.check_result import JudgeCheckResult
 from holodeck.lib.judge_check.labels import Label
-from holodeck.lib.judging.agreement import Proportion, mcnemar_p_value
+from holodeck.lib.judging.agreement import (
+    MIN_DIFFERING,
+    SIGNIFICANT,
+    Proportion,
+    mcnemar_p_value,
+)
 from holodeck.lib.support.text import load_json, plural
-
-ALPHA = 0.05
-"""The accepted probability of calling noise a difference."""
 
 
 class _SavedJudgement(BaseModel):
@@ -152,15 +154,18 @@ def _sentence(pair: JudgePair, names: tuple[str, str]) -> str:
     """Return whether the difference is noise."""
     if not pair.discordant:
         return "Both are right about the same responses, so nothing sets them apart."
-    if pair.p_value <= ALPHA:
+    if pair.p_value <= SIGNIFICANT:
         better = names[pair.only_other > pair.only_judge]
-        return f"{better} agrees with people more often, and that is more than noise (p ≤ {ALPHA})."
-    if mcnemar_p_value(pair.discordant, 0) > ALPHA:
+        return (
+            f"{better} agrees with people more often, and that is more than noise"
+            f" (p ≤ {SIGNIFICANT})."
+        )
+    if pair.discordant < MIN_DIFFERING:
         return (
             f"With {plural(pair.discordant, 'label')} on which they differ, no difference could be"
-            " told from noise; six are the least."
+            f" told from noise; {MIN_DIFFERING} are the least."
         )
-    return f"The difference may be noise (p > {ALPHA})."
+    return f"The difference may be noise (p > {SIGNIFICANT})."
 
 
 def pair_to_json(pair: JudgePair) -> dict[str, Any]:

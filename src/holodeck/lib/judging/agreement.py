@@ -91,6 +91,12 @@ class Agreement:
         return good * passed + (1 - good) * (1 - passed)
 
 
+SIGNIFICANT = 0.05
+"""The p-value from which on luck is called an unlikely explanation."""
+MIN_DIFFERING = 6
+"""Fewer pairs that differ than these cannot reach it, however unbalanced they are."""
+
+
 def mcnemar_p_value(only_first: int, only_second: int) -> float:
     """Return the two-sided p-value of McNemar's exact test (1947).
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from holodeck.errors import ExitCode
+from holodeck.lib.judging.agreement import MIN_DIFFERING, SIGNIFICANT
 from holodeck.lib.reports.costs import money
 from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
 from holodeck.lib.support.text import one_line, percent, plural
@@ -23,10 +24,6 @@ from holodeck.models.results.outcome import Outcome
 
 FailOn = Literal["regression"]
 
-SIGNIFICANT = 0.05
-"""The p-value from which on luck is called an unlikely explanation."""
-_MIN_DIFFERING = 6
-"""Fewer cases than these cannot reach it, however unbalanced they are."""
 _MAX_NAME = 80
 _RESERVE = 2_000
 """Characters for the titles of the lists, and for what is said of those left out."""
@@ -217,8 +214,8 @@ def _test_result(test: Significance, p_value: float, side: str) -> Iterator[str]
         yield f"Luck is an unlikely explanation: {better} is better in cases like these."
         return
     yield f"So they show neither that one {side} is better nor that both are equally good."
-    if differing < _MIN_DIFFERING:
-        yield f"Fewer than {_MIN_DIFFERING} differing cases never can: run more cases."
+    if differing < MIN_DIFFERING:
+        yield f"Fewer than {MIN_DIFFERING} differing cases never can: run more cases."
 
 
 class TotalRow(NamedTuple):
