@@ -187,8 +187,19 @@ class _Turn:
         if answer.is_error:
             self.state.failure = self.state.failure or "error"
             self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
-        elif is_blank(answer.response):
+        elif is_blank(answer.response) and not self._only_selects_tools():
             self.faults.append(EMPTY_RESPONSE)
+
+    def _only_selects_tools(self) -> bool:
+        """Whether the agent stops after calls that yielded nothing, and calls are what is checked.
+
+        Metrics about the answer say that there is none.
+        """
+        case = self.state.case
+        if case.uses_judge or not (self.turn.checks_tool_calls or case.checks_tool_calls):
+            return False
+        calls = self.tool_invocations
+        return bool(calls) and (not calls[-1].is_result_known or not calls[-1].result)
 
     def _add_failure(self, error: Exception) -> None:
         state, seen = self.state, getattr(error, "seen", None)

@@ -96,6 +96,48 @@ async def test_an_answer_that_says_nothing_is_graded_and_fails(tmp_path, answer)
     assert result.errors == ["the agent returned an empty response"]
 
 
+CALL = {"name": "lookup_order", "arguments": {"id": 7}, "call_id": "a"}
+NOT_CONTAINS = {"metric": "not_contains", "value": "sorry"}
+
+
+@pytest.mark.parametrize(
+    ("result", "case", "outcome"),
+    [
+        (None, {"expected_tools": ["lookup_order"]}, Outcome.PASSED),
+        (None, {"expected_tools": ["refund"]}, Outcome.FAILED),
+        ("", {"expected_tools": ["lookup_order"]}, Outcome.PASSED),
+        ("shipped", {"expected_tools": ["lookup_order"]}, Outcome.FAILED),
+        (None, {"evaluations": [NOT_CONTAINS]}, Outcome.FAILED),
+        (None, {"expected_tools": ["lookup_order"], "evaluations": [NOT_CONTAINS]}, Outcome.FAILED),
+        (
+            None,
+            {"max_tool_calls": 1, "evaluations": [{"metric": "latency", "max_ms": 90_000}]},
+            Outcome.PASSED,
+        ),
+    ],
+    ids=["calls", "other calls", "no result", "result", "answer", "both", "latency"],
+)
+async def test_calls_without_an_answer_pass_where_only_calls_are_checked(
+    tmp_path, result, case, outcome
+):
+    results = [] if result is None else [{**CALL, "result": result}]
+    answer = ExecutionResult(response="", tool_calls=[CALL], tool_results=results)
+
+    found = await run_one(tmp_path, answer, case)
+
+    assert found.outcome is outcome, found.reasons()
+
+
+async def test_a_metric_about_an_answer_says_that_there_are_only_calls(tmp_path):
+    answer = ExecutionResult(response="", tool_calls=[CALL])
+    case = {"expected_tools": ["lookup_order"], "evaluations": [NOT_CONTAINS]}
+
+    [row] = (await run_one(tmp_path, answer, case)).metric_results
+
+    assert row.passed is False
+    assert row.reasoning == "the agent gave no answer, only calls of lookup_order"
+
+
 async def test_a_failed_answer_of_the_backend_is_an_error_with_its_reason(tmp_path):
     answer = ExecutionResult(response="half", is_error=True, error_reason="out of turns")
 

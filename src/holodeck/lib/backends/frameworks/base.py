@@ -42,12 +42,15 @@ def split_run(value: object) -> tuple[object, dict[str, Any]]:
     """Return the agent, and the arguments of each run that the user chose.
 
     `partial(agent.run, deps=Deps())` is the way to choose some, or `partial(Runner.run, agent, …)`
-    where a class runs the agents; `(agent, thread)` chooses the thread. An agent alone has none.
+    where a class runs the agents; `(agent, thread)` and `(agent, session)` choose where each
+    conversation begins. An agent alone has none.
     """
     options: dict[str, Any] = {}
     run: Any = value
-    if isinstance(value, tuple) and len(value) == 2 and _is_thread(value[1]):
-        return value[0], {"thread": value[1]}
+    if isinstance(value, tuple) and len(value) == 2:
+        kinds = {base.__name__ for base in type(value[1]).__mro__}
+        for name in _BEGINNINGS.keys() & kinds:
+            return value[0], {_BEGINNINGS[name]: value[1]}
     if isinstance(run, partial):
         if len(run.args) == 1 and inspect.isclass(getattr(run.func, "__self__", None)):
             return run.args[0], run.keywords
@@ -66,8 +69,14 @@ def _is_run(method: Any) -> bool:
     return name in {"run", "ainvoke", "get_response"}
 
 
-def _is_thread(value: object) -> bool:
-    return any(base.__name__ == "AgentThread" for base in type(value).__mro__)
+_BEGINNINGS = {"AgentThread": "thread", "AgentSession": "session"}
+"""The classes of frameworks with the messages before a conversation → argument of a run."""
+
+
+def run_method(value: object) -> str | None:
+    """Return the name of the method with which the user chose to run an agent; None without it."""
+    run = value.func if isinstance(value, partial) else value
+    return run.__name__ if inspect.ismethod(run) else None
 
 
 def check_options(options: Mapping[str, Any], method: str, *choices: str) -> None:
@@ -311,8 +320,11 @@ class FrameworkSession(ABC):
 class StreamingSession(FrameworkSession):
     """A conversation with an agent that may answer in pieces."""
 
+    always_streams = False
+    """Whether the user chose a method that streams."""
+
     async def send(self, message: str) -> TurnRecord:
-        async with aclosing(self._answer(message, streams=False)) as pieces:
+        async with aclosing(self._answer(message, streams=self.always_streams)) as pieces:
             async for _ in pieces:
                 pass
         return self.turn

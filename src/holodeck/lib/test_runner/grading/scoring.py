@@ -17,15 +17,21 @@ from holodeck.lib.llm.model import count_usage
 from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.observability.tracing import Attributes
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.text import describe, plural
+from holodeck.lib.support.text import describe, is_blank, plural
 from holodeck.lib.test_runner.grading.checks import Check
 from holodeck.lib.user_code.raised import raised_error
+from holodeck.models.results.evidence import Unknown
 from holodeck.models.test_result import MetricResult, PartResult, TestResult
 from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
 NOT_DONE = "the case ended before the metric was computed"
+NO_ANSWER = "the agent gave no answer, only calls of {}"
+_ANSWERS = frozenset(
+    {EvalParam.RESPONSE, EvalParam.ACTUAL_OUTPUT, EvalParam.TURNS, EvalParam.EXCHANGES}
+)
+"""The inputs that contain the answer."""
 _LABELS = {True: "pass", False: "fail", None: None}
 """Labels of results; an undecided result has none."""
 
@@ -75,7 +81,9 @@ async def _compute_metric(
         try:
             await check.evaluator.prepare()
             started = time.perf_counter()  # the time to load a library is not the metric's
-            score = await check.evaluator.evaluate_observation(observation, check.name)
+            score = _score_without_answer(check.evaluator, observation)
+            if score is None:
+                score = await check.evaluator.evaluate_observation(observation, check.name)
             row = _row(check, score, observation, started)
         except asyncio.CancelledError:
             why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
@@ -92,6 +100,18 @@ async def _compute_metric(
         row = _with_usage(row, usage, prompts)
         _add_event(current, row)
         set_row(row)
+
+
+def _score_without_answer(evaluator: BaseEvaluator, observation: Observation) -> Score | None:
+    """Return the score of a metric about an answer where the agent only called tools, or None."""
+    calls = observation.tool_calls
+    reads_answer = not evaluator.uses_observation and evaluator.required_params() & _ANSWERS
+    if not reads_answer or not is_blank(observation.response):
+        return None
+    if isinstance(calls, Unknown) or not calls:
+        return None
+    names_of_tools = ", ".join(dict.fromkeys(call.name for call in calls))
+    return Score(0.0, passed=False, reason=NO_ANSWER.format(names_of_tools))
 
 
 def _with_usage(row: MetricResult, usage: UsageMeter, prompts: list[str]) -> MetricResult:

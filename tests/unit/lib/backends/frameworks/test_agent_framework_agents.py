@@ -12,6 +12,7 @@ from agent_framework import (
     BaseAgent,
     ContextProvider,
     Message,
+    MiddlewareTermination,
     ToolApprovalMiddleware,
     agent_middleware,
     chat_middleware,
@@ -67,7 +68,7 @@ async def test_arguments_of_each_run_can_be_chosen(make):
     assert make.server.requests[0].body["temperature"] == 0.25
 
 
-@pytest.mark.parametrize("name", ["session", "stream", "middleware"])
+@pytest.mark.parametrize("name", ["messages", "stream", "middleware"])
 async def test_arguments_that_holodeck_sets_are_refused(make, name):
     with pytest.raises(BackendInitError, match=f"^holodeck sets '{name}' of run"):
         await CallableBackend(partial(make().run, **{name: None})).initialize()
@@ -126,6 +127,43 @@ async def test_a_tool_that_needs_approval_is_an_error(make):
     async with backend_of(make(cancel_order)) as backend:
         with pytest.raises(BackendError, match=r"^the agent waits for a person to approve cancel_"):
             await backend.invoke_once("cancel it")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda *pair: pair, lambda agent, session: partial(agent.run, session=session)],
+    ids=["pair", "partial"],
+)
+async def test_each_conversation_begins_with_a_copy_of_the_session_of_the_user(make, write):
+    agent = make()
+    session = agent.create_session()
+    await agent.run("my name is Ada", session=session)
+
+    async with backend_of(write(agent, session)) as backend:
+        for _ in range(2):
+            await backend.invoke_once("hello")
+    await agent.run("bye", session=session)
+
+    said = [
+        [message["content"] for message in request.messages if message["role"] == "user"]
+        for request in make.server.requests[1:]
+    ]
+    assert said == [["my name is Ada", "hello"]] * 2 + [["my name is Ada", "bye"]]
+
+
+@pytest.mark.parametrize(
+    ("result", "response"), [("it is on its way", "it is on its way"), (None, "")]
+)
+async def test_what_middleware_ends_a_run_with_is_the_answer(make, result, response):
+    @function_middleware
+    async def end(context, call_next):
+        raise MiddlewareTermination(result=result)
+
+    async with backend_of(make(middleware=[end])) as backend:
+        answer = await backend.invoke_once("Where is order 7?")
+
+    assert answer.response == response
+    assert [call["name"] for call in answer.tool_calls] == ["lookup_order"]
 
 
 async def test_earlier_messages_with_tool_calls_reach_the_model(make):

@@ -1,4 +1,6 @@
-"""What is particular to orchestrations of Semantic Kernel."""
+"""What is particular to agents and orchestrations of Semantic Kernel."""
+
+from functools import partial
 
 import pytest
 
@@ -252,3 +254,52 @@ async def test_an_agent_whose_service_keeps_its_threads_is_refused(members):
             with pytest.raises(BackendError, match="threads of a service"):
                 await CallableBackend(agent).initialize()
         await client.close()
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "in pieces"])
+async def test_the_result_of_a_function_is_the_answer_if_a_filter_ends_the_turn_after_it(streams):
+    from semantic_kernel.filters import FilterTypes
+
+    with FakeOpenAI(script) as server:
+        subject = chat_completion_agent(server)
+
+        @subject.agent.kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
+        async def end(context, next):  # noqa: A002 - its name in Semantic Kernel
+            await next(context)
+            context.terminate = True
+
+        run = partial(subject.agent.invoke_stream) if streams else subject.agent
+        result = await CallableBackend(run).invoke_once("Where is order 7?")
+        await subject.close()
+
+    assert result.response == "order 7 is shipped"
+    assert [call["name"] for call in result.tool_calls] == ["OrderPlugin-lookup_order"]
+    assert result.token_usage.total_tokens == 15
+
+
+@pytest.mark.parametrize("method", ["invoke", "invoke_stream"])
+async def test_the_method_that_is_named_decides_whether_requests_are_streamed(method):
+    with FakeOpenAI(script) as server:
+        subject = chat_completion_agent(server)
+        run = partial(getattr(subject.agent, method))
+
+        result = await CallableBackend(run).invoke_once("Where is order 7?")
+        await subject.close()
+
+    assert result.response == "OK: order 7 is shipped"
+    is_streamed = [bool(request.body.get("stream")) for request in server.requests]
+    assert is_streamed == [method == "invoke_stream"] * 2
+
+
+async def test_a_function_that_is_chosen_but_not_invoked_is_a_call_without_an_answer():
+    from semantic_kernel.connectors.ai import FunctionChoiceBehavior
+
+    with FakeOpenAI(script) as server:
+        subject = chat_completion_agent(server)
+        subject.agent.function_choice_behavior = FunctionChoiceBehavior.Auto(auto_invoke=False)
+
+        result = await CallableBackend(subject.agent).invoke_once("Where is order 7?")
+        await subject.close()
+
+    assert (result.response, result.tool_results) == ("", [])
+    assert [call["name"] for call in result.tool_calls] == ["OrderPlugin-lookup_order"]

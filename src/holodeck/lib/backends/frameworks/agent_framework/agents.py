@@ -49,6 +49,7 @@ def adapt(value: object) -> FrameworkAdapter | None:
     function: FunctionalWorkflowAdapter | None = adapt_function(agent, options)
     workflow = function or adapt_workflow(agent, options)
     if workflow is not None:
+        refuse_options(options, "session")
         return workflow
     if isinstance(agent, agent_framework.SupportsAgentRun):
         return AgentFrameworkAdapter(agent, options)
@@ -56,13 +57,13 @@ def adapt(value: object) -> FrameworkAdapter | None:
 
 
 class AgentFrameworkAdapter(FrameworkAdapter):
-    """An agent; each conversation has a session of its own.
+    """An agent; each conversation has a session of its own, or a copy of the one of the user.
 
     The framework appends to the `context_providers` of the agent that it runs, and keeps the MCP
     connections that it opens in it. So each conversation runs a shallow copy.
     """
 
-    objects = ("Agent", "SupportsAgentRun")
+    objects = ("Agent", "SupportsAgentRun", "(agent, AgentSession)")
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
         super().__init__(agent, options)
@@ -92,8 +93,10 @@ class AgentFrameworkConversation(StreamingSession):
     def __init__(
         self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
     ) -> None:
+        users = options.get("session")
+        options = {name: value for name, value in options.items() if name != "session"}
         super().__init__(agent, options, context)
-        self._session = agent.create_session()
+        self._session = agent.create_session() if users is None else users
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         session, run = self._begin(message)

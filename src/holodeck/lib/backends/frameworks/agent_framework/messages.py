@@ -8,7 +8,7 @@ from holodeck.lib.backends.frameworks.base import FrameworkError, TurnRecord
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
 
-OWN_OPTIONS = ("messages", "message", "stream", "session", "middleware")
+OWN_OPTIONS = ("messages", "message", "stream", "middleware")
 """Arguments of `run` that an adapter sets."""
 REFUSALS = ("Error: Requested function ", "Error: Argument parsing failed.")
 """How the framework begins the result of a call that reaches no function."""
@@ -67,7 +67,10 @@ def token_counts(usage: Mapping[str, int | None] | None) -> tuple[int | None, in
 
 
 def answer(response: Any) -> Any:
-    """Return the structured answer if the agent has a response format, or else the last text."""
+    """Return the structured answer if the agent has a response format, or else the last text.
+
+    Where middleware ended the run after a call, the results of the last message are the answer.
+    """
     try:
         value = response.value
     except ValueError:  # the model did not keep to the format
@@ -79,7 +82,9 @@ def answer(response: Any) -> Any:
         for message in response.messages
         if message.role == "assistant" and message.text
     ]
-    return texts[-1] if texts else ""
+    last = response.messages[-1].contents if response.messages else ()
+    results = [str(content.result) for content in last if content.type == "function_result"]
+    return "\n".join(results) or (texts[-1] if texts else "")
 
 
 def new_text(update: Any) -> str:

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 def adapt(value: object) -> FrameworkAdapter | None:
     """Return the adapter of a workflow or of its builder; None for any other object."""
     target, options = split_run(value)
-    refuse_options(options, *OWN_OPTIONS)
+    refuse_options(options, *OWN_OPTIONS, "session")
     return adapt_workflow(target, options)
 
 

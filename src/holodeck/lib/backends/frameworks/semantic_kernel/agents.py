@@ -16,10 +16,12 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     StreamingSession,
     TurnRecord,
+    run_method,
     split_run,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
     SemanticKernelTurnReader,
+    answer_text,
     names_of_tools,
     new_history,
     service_tools,
@@ -61,7 +63,10 @@ def adapt(value: object) -> FrameworkAdapter | None:
     for kind, adapter in _ADAPTERS.items():
         if kind in bases:
             check_options(agent, kind, options)
-            return adapter(agent, options)
+            adapted = adapter(agent, options)
+            if isinstance(adapted, ChatAgentAdapter):
+                adapted.always_streams = run_method(value) == "invoke_stream"
+            return adapted
     return None
 
 
@@ -106,6 +111,8 @@ class ChatAgentAdapter(FrameworkAdapter):
     """A `ChatCompletionAgent`; each conversation has a history of its own."""
 
     objects = ("ChatCompletionAgent", "Kernel", "(agent, AgentThread)")
+    always_streams = False
+    """Whether the user named `invoke_stream`."""
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
         thread = self._options.get("thread")
@@ -114,6 +121,7 @@ class ChatAgentAdapter(FrameworkAdapter):
             messages = [*thread._chat_history.messages]
             history = thread._chat_history.model_copy(update={"messages": messages})
         session = ChatAgentSession(self._agent, history, options=self._options)
+        session.always_streams = self.always_streams
         session.remember(context)
         return session
 
@@ -153,7 +161,7 @@ class ChatAgentSession(StreamingSession):
             if not streams:
                 async for response in self._agent.invoke(**self._arguments(reader)):
                     reader.read(response.message)
-                    record.response += str(response.message.content or "")
+                    record.response += answer_text(response.message)
                 return
             async for piece in self._agent.invoke_stream(**self._arguments(reader)):
                 usage = piece.message.metadata.get("usage") or usage
@@ -162,6 +170,9 @@ class ChatAgentSession(StreamingSession):
                     text = str(piece.message.content)
                     record.response += text
                     yield text
+            if not record.response and self._history.messages[-1].role.value == "tool":
+                record.response = answer_text(self._history.messages[-1])
+                yield record.response
             reader.count(usage, model)
             record.add_agent(self._agent.name if self._is_named else None)
 
@@ -275,7 +286,7 @@ class ResponsesSession(FrameworkSession):
                 }
             ):
                 read_response(reader, response.message)
-                texts.append(str(response.message.content or ""))
+                texts.append(answer_text(response.message))
         except BaseException:
             reader.read_interrupted()
             if service_tools(self._agent) and reader.record.tool_calls is not None:

@@ -173,6 +173,15 @@ class SemanticKernelTurnReader:
             self._histories.append((history, start))
 
 
+def answer_text(message: "ChatMessageContent") -> str:
+    """Return the text of an answer; a filter that ended the turn makes a result the answer."""
+    if message.role.value == "tool":
+        items: list[Any] = message.items
+        results = [item.result for item in items if item.content_type == "function_result"]
+        return "\n".join(map(str, results))
+    return str(message.content or "")
+
+
 def service_tools(agent: Any) -> list[str]:
     """Return the types of the tools that the service of an agent runs itself."""
     tools = getattr(agent, "definition", agent)
