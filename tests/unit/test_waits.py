@@ -24,7 +24,7 @@ STOPPED = "waits to be stopped, by a message, a signal or the end of its parent"
 UNLIMITED = {
     "cli/watch.py child.wait": "a run, while a person watches",
     "lib/backends/a2a_backend.py httpx.AsyncClient": "llm_timeout limits each call",
-    "lib/backends/http_backend.py httpx2.AsyncClient": "llm_timeout limits each call",
+    "lib/backends/http_service.py httpx2.AsyncClient": "llm_timeout limits each call",
     "lib/backends/python/host.py self._ended.wait": STOPPED,
     "lib/backends/python/worker.py ended.wait": STOPPED,
     "lib/processes/threads.py background.thread.join": "the run of a notebook",
@@ -49,6 +49,7 @@ UNLIMITED = {
 }
 """File and call → why that wait needs no limit of its own."""
 TIMESTAMPS = {
+    "config/prices.py": "the day whose list prices count",
     "cli/run_agents.py": "when a report was made",
     "cli/commands/runs.py": "the age of recorded runs",
     "cli/commands/view.py": "the age of folders of earlier pages",
