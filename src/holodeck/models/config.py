@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -128,6 +128,8 @@ ReportDetail = Literal["failures", "all"]
 
 class ExecutionConfig(Model):
     """Settings of a run. A field that is None was not set at this level; see `config.settings`."""
+
+    other_names: ClassVar = {"cache_directory": "cache_dir"}
 
     llm_timeout: Annotated[
         Seconds | None,
@@ -313,15 +315,6 @@ class ExecutionConfig(Model):
     models."""
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_the_name_of_the_samples(cls, data: Any) -> Any:
-        """Take `cache_directory`, as samples of HoloDeck write it, for `cache_dir`."""
-        if not isinstance(data, dict) or "cache_directory" not in data or "cache_dir" in data:
-            return data  # with both keys, the other one is an unknown key
-        rest = {key: value for key, value in data.items() if key != "cache_directory"}
-        return {**rest, "cache_dir": data["cache_directory"]}
 
     @model_validator(mode="after")
     def _failure_limits_do_not_conflict(self) -> "ExecutionConfig":

@@ -1,6 +1,6 @@
 """Suites: test cases that belong together, in the agent.yaml or in files beside it."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -36,16 +36,10 @@ class DataFile(Model):
 class SuiteSettings(CaseSettings):
     """Settings for cases of a suite that do not set them themselves."""
 
-    default_timeout: Seconds | None = None
-    """Alias of `timeout`."""
+    other_names: ClassVar = {"default_timeout": "timeout"}
+
     default_scorers: list[WrittenScorer] | None = None
     """Scorers of cases that name none."""
-
-    @model_validator(mode="after")
-    def _has_one_timeout(self) -> "SuiteSettings":
-        if self.timeout is not None and self.default_timeout is not None:
-            raise ValueError("'default_timeout' is an alias of 'timeout'; remove one")
-        return self
 
 
 class SuiteHeader(Model):

@@ -141,7 +141,7 @@ def test_the_cache_directory_of_the_samples_is_the_cache_dir(folder):
 def test_two_cache_directories_are_an_error(folder):
     told = problems_of(folder, "execution: {cache_directory: a, cache_dir: b}")
 
-    assert "execution.cache_directory: unknown key; did you mean 'cache_dir'?" in told
+    assert "'cache_directory' is another name of 'cache_dir'; write one of them" in told
 
 
 @pytest.mark.parametrize(

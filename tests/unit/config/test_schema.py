@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 
 from holodeck.config.schema import agent_schema, schema_text
 from holodeck.config.settings import OTHER_VARIABLES
-from holodeck.models.config import setting_fields
+from holodeck.models.config import ExecutionConfig, setting_fields
 
 ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
@@ -87,7 +87,7 @@ def test_the_schema_says_what_the_settings_say(schema):
     properties = schema["definitions"]["ExecutionConfig"]["properties"]
 
     helps = {name: field.setting.help for name, field in setting_fields().items()}
-    assert properties.keys() == helps.keys()
+    assert properties.keys() == {*helps, *ExecutionConfig.other_names}
     assert all(properties[name]["description"].startswith(text) for name, text in helps.items())
     assert "retries included" in properties["llm_timeout"]["description"]
 

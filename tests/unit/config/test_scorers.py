@@ -134,7 +134,7 @@ def test_a_suite_says_how_its_cases_are_run_unless_they_do(folder):
         ("{timeout: 0}", "suites[0].config.timeout: found 0; expected more than 0"),
         ("{retrys: 1}", "suites[0].config.retrys: unknown key; did you mean 'retries'?"),
         ("{default_scorers: [exat]}", "default_scorers[0]: unknown scorer 'exat'; did"),
-        ("{timeout: 1, default_timeout: 1}", "'default_timeout' is an alias of 'timeout'"),
+        ("{timeout: 1, default_timeout: 1}", "'default_timeout' is another name of 'timeout'"),
     ],
 )
 def test_a_mistake_in_the_settings_of_a_suite_is_told_with_its_place(folder, config, message):

@@ -251,9 +251,8 @@ def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
 
 def _settings(config: SuiteSettings) -> dict[str, Any]:
     """Return the settings of a suite that its cases take over."""
-    timeout = config.default_timeout if config.timeout is None else config.timeout
     said = {
-        "timeout": timeout,
+        "timeout": config.timeout,
         "scorers": config.default_scorers,
         **{key: getattr(config, key) for key in _SHARED_KEYS},
     }
