@@ -1,5 +1,6 @@
 """Token usage of model requests, the meter that adds it up, and what it costs."""
 
+import operator
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -198,5 +199,5 @@ class Cost(Model):
     """Of simulated users."""
     unknown: list[str] = []
     """The reasons for unknown amounts, such as `no price for openai/gpt-x`."""
-    list_prices: dict[str, str] = {}
+    list_prices: dict[str, str] = Field(default={}, exclude_if=operator.not_)
     """Model whose list price counts → the list, with its version and the day."""

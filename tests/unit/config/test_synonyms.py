@@ -8,7 +8,12 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.support import synonyms
 from holodeck.models.agent import Agent
-from holodeck.models.backend import HttpBackendConfig
+from holodeck.models.backend import (
+    HttpAnswerPaths,
+    HttpBackendConfig,
+    PassagePaths,
+    ToolCallPaths,
+)
 from holodeck.models.cases.conversation import ScriptMessage, Simulation, StepModel
 from holodeck.models.cases.matchers import MATCHER_KEYS
 from holodeck.models.config import ExecutionConfig
@@ -88,9 +93,11 @@ def test_a_condition_of_holodeck_for_an_argument_is_no_warning(folder, value):
 
 
 def test_what_synonyms_lead_to_exists():
-    kinds = (Agent, AgentFile, ExpectedTool, LLMProvider, Price, WrittenCase, SuiteFile, StepModel,
-             EvaluationConfig, HttpBackendConfig, ExecutionConfig, ScriptMessage, Simulation,
-             GEvalMetric, *metric_classes())  # fmt: skip
+    kinds = (
+        *(Agent, AgentFile, SuiteFile, WrittenCase, StepModel, ScriptMessage, Simulation),
+        *(ExpectedTool, EvaluationConfig, GEvalMetric, *metric_classes(), LLMProvider, Price),
+        *(HttpBackendConfig, HttpAnswerPaths, PassagePaths, ToolCallPaths, ExecutionConfig),
+    )
     known = [{field.alias or name for name, field in kind.model_fields.items()} for kind in kinds]
     targets = [(marks, key) for marks, table in synonyms.KEYS for key in table]
 

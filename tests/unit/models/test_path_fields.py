@@ -12,6 +12,10 @@ NO_PATHS = {
     "class_", "columns", "command", "database", "db_schema", "delimiter", "description", "env",
     "expected_output", "function", "ignore", "name", "range", "record_path", "registry_name",
     "sheet", "target", "url",
+    # paths in the JSON of an answer, and Python functions
+    "HttpAnswerPaths.retrieval_context", "HttpAnswerPaths.tool_calls", "HttpBackendConfig.parse",
+    "HttpBackendConfig.prepare", "HttpSessionStart.id", "PassagePaths.path",
+    "ToolCallPaths.arguments", "ToolCallPaths.path",
 }  # fmt: skip
 """Fields whose name or description speaks of files although they hold no path, or that name what
 is run: programs and Python modules."""
