@@ -8,7 +8,9 @@ A framework takes part with a module in `tests/support/frameworks`.
 import asyncio
 import gc
 import json
+from pathlib import Path
 
+import certifi
 import pytest
 
 from fakes import FakeOpenAI
@@ -31,9 +33,20 @@ CONTEXT = [
 ROWS = all_rows()
 
 
+@pytest.fixture(scope="module")
+def one_authority(tmp_path_factory):
+    """A file with one certificate: each client takes 20 ms to read those of all authorities."""
+    end = "-----END CERTIFICATE-----\n"
+    first, *_ = Path(certifi.where()).read_text().partition(end)
+    path = tmp_path_factory.mktemp("authorities") / "one.pem"
+    path.write_text(first + end)
+    return path
+
+
 @pytest.fixture(params=ROWS, ids=[row.__name__ for row in ROWS])
-def subject(request):
+def subject(request, one_authority, monkeypatch):
     """A user's agent whose model is the fake server."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(one_authority))
     with FakeOpenAI(script) as server:
         yield request.param(server)
 
