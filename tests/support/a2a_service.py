@@ -75,6 +75,9 @@ class Support(AgentExecutor):
             return
         if text == "data":
             await updater.add_artifact([new_data_part(DATA)])
+        elif text == "search":
+            found = {"retrieval_context": [{"text": "It is late.", "source": "7.md"}]}
+            await updater.add_artifact([new_text_part("Late."), new_data_part(found)])
         else:
             for i, piece in enumerate(("It", " is", f" late: {said}")):
                 await updater.add_artifact(

@@ -61,6 +61,13 @@ async def test_data_has_one_order_of_keys_and_whole_numbers(backend):
     assert type(result.structured_output["n"]) is int
 
 
+async def test_data_with_passages_says_what_was_retrieved(backend):
+    result = await backend.invoke_once("search")
+
+    assert (result.response, result.retrieval_context) == ("Late.", ["[7.md] It is late."])
+    assert (await backend.invoke_once("data")).retrieval_context is None
+
+
 @pytest.mark.parametrize(("message", "response"), [("progress", ""), ("status", "It is late.")])
 async def test_only_the_last_status_is_a_response_however_it_is_sent(backend, message, response):
     session = await backend.create_session()

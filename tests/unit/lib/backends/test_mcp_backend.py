@@ -62,6 +62,11 @@ def crash() -> str:
     os._exit(3)
 
 
+@server.tool()
+def search(query: str) -> dict[str, list[str]]:
+    return {"retrieval_context": [f"{query} is late"]}
+
+
 if __name__ == "__main__":
     server.run()
 '''
@@ -85,6 +90,15 @@ def children():
     return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
 
 
+async def test_structured_data_with_passages_says_what_was_retrieved(folder):
+    backend = backend_of(folder)
+
+    result = await backend.invoke_once('search {"query": "Order 7"}')
+
+    assert result.retrieval_context == ["Order 7 is late"]
+    assert (await backend.invoke_once('lookup_order {"order_id": 7}')).retrieval_context is None
+
+
 async def test_the_result_of_a_tool_is_the_response_and_the_evidence(folder):
     result = await backend_of(folder).invoke_once('lookup_order {"order_id": 7}')
 
@@ -95,7 +109,7 @@ async def test_the_result_of_a_tool_is_the_response_and_the_evidence(folder):
     ]
     [returned] = result.tool_results
     assert (returned["result"], "is_error" in returned) == (result.structured_output, False)
-    assert result.tools == ["lookup_order", "count", "hang", "crash"]
+    assert result.tools == ["lookup_order", "count", "hang", "crash", "search"]
     assert result.token_usage is None
 
 
