@@ -76,8 +76,6 @@ class ExecutionResult:
     tool_results: list[ToolResult] = field(default_factory=list)
     token_usage: TokenUsage | None = None
     """None if unknown."""
-    model: str | None = None
-    """The model that answered, as its provider calls it; None if unknown or several."""
     structured_output: Any | None = None
     num_turns: int = 1
     is_error: bool = False
@@ -97,6 +95,8 @@ class ExecutionResult:
     """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
     tools: list[str] | None = None
     """Names of the tools that the agent can call; None if unknown."""
+    model: str | None = None
+    """The model that answered, as its provider calls it; None if unknown or several."""
     retrieval_context: list[str] | None = None
     """The passages that the agent says it retrieved; None if it does not say."""
     waited_ms: int = 0
