@@ -134,10 +134,13 @@ def test_in_markdown_only_ids_times_durations_and_versions_can_change_unseen(fol
         masked = f"{masked[: word.start()]}\0{masked[word.end() :]}"
     hidden = re.sub(r"\0(?:\W{1,2}\0)*(?: m?s\b)?", "…", masked)
 
-    run = "`…` · `agent.yaml` · …+00:00 · HoloDeck … · python_version: Python … · os: Linux"
     assert [line for line in hidden.splitlines() if "…" in line] == [
-        "- **Time:** …, … over all tests",
-        f"- **Run:** {run}",
+        "**Generated:** …+00:00",
+        "**HoloDeck Version:** …",
+        "**Environment:** Python … on Linux",
+        "**Run:** `…`",
+        "| Total Duration | …) |",
+        "| Time | … |",
         "[agent.yaml:3](agent.yaml#L3) · …",
         "| contains | 1 | ✅ pass | found '12 ms'; got 'Order 7 took 12 ms.' | … |",
         "| latency | 1 | ✅ pass | … of 60000 ms allowed | … |",

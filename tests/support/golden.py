@@ -54,12 +54,11 @@ AUTHORED = ("tool_invocations.args", "tool_invocations.result", "expected_tools.
 """Below these paths, agents and users chose the keys, so only the path of the folder is hidden."""
 
 HIDDEN_TEXT = [
-    rf"(?<=^- \*\*Time:\*\* ){DURATION}(?=, )",
-    rf"(?<=^- \*\*Time:\*\* <hidden>, ){DURATION}(?= over all tests$)",
-    rf"(?<=^- \*\*Run:\*\* `){RUN_ID}(?=`)",
-    rf"(?<= · ){TIME}(?= · HoloDeck )",
-    rf"(?<= · HoloDeck ){VERSION}",
-    rf"(?<= · python_version: Python ){VERSION}",
+    rf"(?<=^\| Total Duration \| ){MS}ms \({MS}s\)(?= \|$)",
+    rf"(?<=^\*\*Generated:\*\* ){TIME}$",
+    rf"(?<=^\*\*HoloDeck Version:\*\* ){VERSION}$",
+    rf"(?<=^\*\*Environment:\*\* Python ){VERSION}",
+    rf"(?<=^\*\*Run:\*\* `){RUN_ID}(?=`$)",
     rf"(?<=\) · ){DURATION}$",
     # the last column of tool calls and metrics
     rf"(?<= \| ){DURATION}(?= \|$)",

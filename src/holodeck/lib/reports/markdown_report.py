@@ -50,6 +50,7 @@ def overview(
     groups: Sequence[CheckGroup],
     links: SourceLinks,
     sections: Collection[int] = (),
+    scores: Sequence[str] = (),
     omitted: str = "",
 ) -> list[str]:
     """Return the first screen; it is never long, whatever the report contains.
@@ -59,6 +60,7 @@ def overview(
         groups: Its failures.
         links: Where the lines of YAML can be read.
         sections: The numbers of the tests that have a section to link to.
+        scores: The lines about the averages of the metrics.
         omitted: What the document leaves out.
     """
     everything = range(len(report.results) + 1)
@@ -71,7 +73,7 @@ def overview(
             break
     note = [omitted, ""] if omitted else []
     failures = _failures(groups, link, sections, size)
-    return [*_head(report, size[0]), *note, *failures, *_flaky(report, links, size)]
+    return [*_head(report, size[0]), *scores, *note, *failures, *_flaky(report, links, size)]
 
 
 def _head(report: TestReport, limit: int) -> Iterator[str]:
@@ -94,7 +96,8 @@ def _head(report: TestReport, limit: int) -> Iterator[str]:
         yield from [""] if details else []
     if len(report.notes) > _MAX_NOTES:
         yield from (f"*… and {plural(len(report.notes) - _MAX_NOTES, 'more note')}.*", "")
-    yield from (*_figures(report, limit), "")
+    yield from (*_fields(report, limit), "")
+    yield from ("## Summary", "", *table(("Metric", "Value"), _figures(report)))
 
 
 def _verdict(report: TestReport) -> str:
@@ -108,28 +111,38 @@ def _verdict(report: TestReport) -> str:
     return f"**{passed} passed** ({percent(summary.pass_rate, 1)}){listed}"
 
 
-def _figures(report: TestReport, limit: int) -> Iterator[str]:
+def _fields(report: TestReport, limit: int) -> Iterator[str]:
+    """Yield what was run, in the lines of HoloDeck's reports, which scripts read."""
+    facts = dict(report.environment)
+    system = " on ".join(facts.pop(name) for name in ("python_version", "os") if name in facts)
+    environment = [system, *(f"{name}: {value}" for name, value in facts.items())]
+    run = None if report.origin is None else report.origin.run
+    fields = {
+        "Configuration": code(report.agent_config_path, limit),
+        "Generated": inline(report.timestamp),
+        "HoloDeck Version": inline(report.holodeck_version),
+        "Environment": " · ".join(inline(fact, limit) for fact in environment if fact),
+        "Prompts": " · ".join(inline(str(prompt), limit) for prompt in report.prompts[:_MAX_NOTES]),
+        "Run": "" if run is None else code(run),
+    }
+    yield from (f"**{title}:** {value}" for title, value in fields.items() if value)
+
+
+def _figures(report: TestReport) -> Iterator[tuple[str, str]]:
     summary = report.summary
-    total = f", {_seconds(summary.total_duration_ms)} over all tests"
-    yield f"- **Time:** {_seconds(summary.wall_time_ms)}{total}"
-    for title, text in model_usage(summary):
-        yield f"- **{title}:** {inline(text)}"
+    duration_ms = summary.total_duration_ms
+    yield "Total Tests", str(summary.total_tests)
+    yield "Passed", str(summary.passed)
+    yield "Failed", str(summary.failed)
+    yield "Pass Rate", f"{summary.pass_rate:.2f}%"
+    yield "Total Duration", f"{duration_ms}ms ({duration_ms / 1000:.1f}s)"
+    yield "Time", _seconds(summary.wall_time_ms)
+    yield from ((title, inline(text)) for title, text in model_usage(summary))
     for title, estimates in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if estimates:
             ks = sorted(estimates)
             shown = [*ks[:_MAX_ESTIMATES], *ks[_MAX_ESTIMATES:][-1:]]
-            listed = ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
-            yield f"- **{title}:** {listed}"
-    run = None if report.origin is None else report.origin.run
-    facts = [
-        "" if run is None else code(run),
-        code(report.agent_config_path, limit),
-        inline(report.timestamp),
-        f"HoloDeck {inline(report.holodeck_version)}",
-        *(inline(f"{name}: {value}", limit) for name, value in report.environment.items()),
-        *(inline(str(prompt), limit) for prompt in report.prompts[:_MAX_NOTES]),
-    ]
-    yield f"- **Run:** {' · '.join(filter(None, facts))}"
+            yield title, ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
 
 
 def _seconds(elapsed_ms: int) -> str:
@@ -293,11 +306,12 @@ class _Document:
             for outcome in (Outcome.FLAKY, Outcome.SKIPPED, Outcome.PASSED)
         }
         passed = by_outcome[Outcome.PASSED] if self.detail == "all" else []
-        scores = _text(_scores(self.report))
+        scores = list(_scores(self.report))
+        scores_length = len(_text(scores))
         everything = range(1, len(results) + 1)
         self.room -= len(_text(overview(self.report, groups, self.links, everything)))
-        is_scored = len(scores) <= self.room // 2
-        self.room -= len(scores) if is_scored else 0
+        is_scored = scores_length <= self.room // 2
+        self.room -= scores_length if is_scored else 0
         self._add_open(first)
         folded_parts = [
             self._folded(others, "more {} that did not pass for these reasons"),
@@ -307,12 +321,13 @@ class _Document:
         ]
         shown = [self.sections[number] for number in first if number in self.sections]
         omitted = self._omitted(by_outcome[Outcome.PASSED], has_scores=is_scored)
+        shown_scores = scores if is_scored else ()
         parts = [
-            _text(overview(self.report, groups, self.links, self.sections, omitted)),
-            scores if is_scored else "",
-            "## Tests\n\n" if self.sections else "",
+            _text(overview(self.report, groups, self.links, self.sections, shown_scores, omitted)),
+            "---\n\n## Test Results\n\n" if self.sections else "",
             *shown,
             *folded_parts,
+            _text(_end(self.report)),
         ]
         return "".join(parts).rstrip("\n") + "\n"
 
@@ -401,15 +416,23 @@ def _scores(report: TestReport) -> Iterator[str]:
         (
             inline(name),
             _number(summary.average_scores.get(name), "{:.2f}", "not computed"),
-            _number(summary.standard_errors.get(name), "± {:.2f}"),
             inline(scales.get(name) or "–"),
+            _number(summary.standard_errors.get(name), "± {:.2f}"),
             str(summary.metrics_evaluated.get(name, 0)),
             str(summary.metrics_errored.get(name, 0) or "–"),
         )
         for name in names
     ]
-    header = ("Metric", "Average Score", "Standard Error", "Scale", "Scored", "Errors")
-    yield from ("## Scores", "", *table(header, rows))
+    header = ("Metric", "Average Score", "Scale", "Standard Error", "Scored", "Errors")
+    yield from ("### Average Metric Scores", "", *table(header, rows))
+
+
+def _end(report: TestReport) -> Iterator[str]:
+    """Yield the last line of HoloDeck's reports, which scripts read."""
+    summary = report.summary
+    counts = f"✅ **{summary.passed} tests passed** | ❌ **{summary.failed} tests failed**"
+    yield from ("---", "", "## Report Summary", "")
+    yield f"{counts} | **Pass Rate: {summary.pass_rate:.2f}%**"
 
 
 def _number(value: float | None, form: str, otherwise: str = "–") -> str:

@@ -49,6 +49,9 @@ class Page(HTMLParser):
         if tag in {"td", "th"}:
             self.rows[-1] += 1
 
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)  # `<hr />` has no end
+
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
@@ -125,14 +128,15 @@ def test_a_report_is_short_balanced_and_its_counts_and_links_are_right(total, fa
     if shown == total:
         passed = [one for one in page.summaries if one.startswith("✅")]
         assert len(passed) == total - failed - errors
-    assert not re.search(r"\b1 (tests|cases|failures|errors)\b", page.text)
+    sentences, _, _ = page.text.partition("Report Summary")  # whose words scripts read
+    assert not re.search(r"\b1 (tests|cases|failures|errors)\b", sentences)
 
 
 def test_sixty_tiny_cases_take_less_than_half_of_the_lines_they_did():
     tiny = generate_markdown_report(a_report(*run_of(60, 6)))
 
     assert len(tiny.split("\n")) < 1_961 / 2
-    assert tiny.index("## Tests") < 3_500
+    assert tiny.index("## Test Results") < 3_500
 
 
 def test_what_is_left_out_is_what_passed_before_what_failed():

@@ -18,19 +18,49 @@ UNCHECKED_REASON = (
 )
 
 
-def test_the_first_screen_has_the_verdict_the_figures_and_the_run():
-    spent = a_result(token_usage=TokenUsage.of(1000, 5))
-    results = [spent, a_result(Outcome.UNCHECKED), a_result(Outcome.SKIPPED)]
-    report = a_report(*results, environment={"os": "Linux"}, origin={"run": "r1"})
+def test_the_fields_of_holodeck_stand_where_scripts_look_for_them():
+    row = MetricResult(metric_name="bleu", score=0.5)
+    spent = a_result(token_usage=TokenUsage.of(1000, 5), metric_results=[row])
+    results = [spent, a_result(Outcome.FAILED), a_result(Outcome.SKIPPED)]
+    environment = {"os": "Linux", "python_version": "Python 3.12", "model": "m"}
+    report = a_report(*results, environment=environment, origin={"run": "r1"})
 
-    assert generate_markdown_report(report).split("\n## ")[0] == (
+    text = generate_markdown_report(report)
+
+    assert text.partition("## Not Passed")[0] == (
         "# Test Report: helper\n"
         "\n"
-        "❌ **1 of 2 tests passed** (50.0%): 1 unchecked, 1 skipped\n"
+        "❌ **1 of 2 tests passed** (50.0%): 1 failed, 1 skipped\n"
         "\n"
-        "- **Time:** 1 ms, 3.7 s over all tests\n"
-        "- **Tokens:** 1,005 (1,000 prompt, 5 completion)\n"
-        "- **Run:** `r1` · `agent.yaml` · 2026-01-01T00:00:00Z · HoloDeck 1.2.3 · os: Linux\n"
+        "**Configuration:** `agent.yaml`\n"
+        "**Generated:** 2026-01-01T00:00:00Z\n"
+        "**HoloDeck Version:** 1.2.3\n"
+        "**Environment:** Python 3.12 on Linux · model: m\n"
+        "**Run:** `r1`\n"
+        "\n"
+        "## Summary\n"
+        "\n"
+        "| Metric | Value |\n"
+        "| --- | --- |\n"
+        "| Total Tests | 3 |\n"
+        "| Passed | 1 |\n"
+        "| Failed | 1 |\n"
+        "| Pass Rate | 50.00% |\n"
+        "| Total Duration | 3702ms (3.7s) |\n"
+        "| Time | 1 ms |\n"
+        "| Tokens | 1,005 (1,000 prompt, 5 completion) |\n"
+        "\n"
+        "### Average Metric Scores\n"
+        "\n"
+        "| Metric | Average Score | Scale | Scored |\n"
+        "| --- | --- | --- | --- |\n"
+        "| bleu | 0.50 | 0-1 | 1 |\n"
+        "\n"
+    )
+    assert "\n---\n\n## Test Results\n\n" in text
+    assert text.endswith(
+        "\n---\n\n## Report Summary\n\n"
+        "✅ **1 tests passed** | ❌ **1 tests failed** | **Pass Rate: 50.00%**\n"
     )
 
 
@@ -173,9 +203,9 @@ def test_averages_say_how_many_scores_they_are_made_of():
     ]
     report = generate_markdown_report(a_report(a_result(Outcome.METRIC_ERROR, metric_results=rows)))
 
-    assert section(report, "## Scores")[2:] == [
-        "| bleu | 0.25 | ± 0.25 | 0-1 | 2 | 1 |",
-        "| meteor | not computed | – | 0-1 | 0 | 1 |",
+    assert section(report, "### Average Metric Scores")[2:] == [
+        "| bleu | 0.25 | 0-1 | ± 0.25 | 2 | 1 |",
+        "| meteor | not computed | 0-1 | – | 0 | 1 |",
     ]
 
 
@@ -315,7 +345,7 @@ def test_a_judged_metric_shows_what_was_asked_of_whom():
         "| fluency | 0.75 (4 of 1-5) | 0.5 | ✅ pass | openai/wise | 310ms | 2 | 120 | 300ms |"
         in report
     )
-    assert "- **Judges:** 2 calls, 120 tokens\n" in report
+    assert "| Judges | 2 calls, 120 tokens |\n" in report
 
 
 def test_a_verdict_too_close_to_call_is_none():
@@ -341,5 +371,5 @@ def test_what_changed_since_the_baseline_is_a_list_of_its_own():
 
     assert (
         "**Compared with base.json: 1 regression**\n\n- greets: regression\n"
-        "- a new case passes: \\*x\\*\n\n- **Time:**"
+        "- a new case passes: \\*x\\*\n\n**Configuration:**"
     ) in text

@@ -170,7 +170,8 @@ def test_the_parts_of_a_test_come_in_order():
     report = generate_markdown_report(everywhere("x"))
 
     wanted = [
-        "# Test Report", "## Not Passed", "## Scores", "## Tests", "### Test: x", "**Input:**",
+        "# Test Report", "## Summary", "### Average", "## Not Passed", "## Test Results",
+        "### Test: x", "**Input:**",
         "| File |", "**Response:**", "**Tools called:**", "| Expectation |", "| Call |",
         "| Metric | Score |", "**Expected:**", "- ❌ x\n\n", "| Failed attempt |",
     ]  # fmt: skip
