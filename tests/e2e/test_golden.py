@@ -73,7 +73,7 @@ def changed(value):
     if isinstance(value, str):
         digit = re.search(r"\d", value)
         if digit is None:
-            return value + "x"
+            return value[:-1] + ("b" if value.endswith("a") else "a")
         return value.replace(digit[0], str((int(digit[0]) + 1) % 10), 1)
     return value + 1
 

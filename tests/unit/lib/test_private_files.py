@@ -21,11 +21,9 @@ ELSEWHERE = {
     "lib/backends/frameworks/claude/agents.py": "in a temporary folder of the user",
     "lib/local_models/store.py": "weights, which are public",
     "lib/local_models/weights.py": "weights, which are public",
-    "lib/observability/exporters.py": "metrics that another program reads",
     "lib/support/files.py": "the one place",
     "lib/records/recorder.py": "the folder of a run, with the mode of the one place",
     "lib/evaluators/grader_process.py": "a setting of the system",
-    "lib/knowledge/ingestion.py": "a database in a file of the one place",
     "lib/knowledge/stores/sqlite.py": "a database in a file of the one place",
 }
 """Modules that create files or folders themselves, and why."""
