@@ -173,6 +173,21 @@ async def test_a_retrieval_tool_that_was_not_called_has_retrieved_nothing(grader
     assert "the agent retrieved nothing" in judged.rows[0].error
 
 
+async def test_the_turn_that_does_not_say_what_was_retrieved_is_named(graders, fake_openai):
+    def answer(message):
+        return "hi" if message == "hi" else {"response": "Late.", "retrieval_context": ["late"]}
+
+    case = {
+        "turns": [{"input": "Where is it?"}, {"input": "hi"}],
+        "evaluations": [NEED_PASSAGES["faithfulness"]],
+    }
+
+    _, made = await report(graders, fake_openai, own_function(answer), case)
+
+    [row] = made.results[0].rows
+    assert row.error.startswith("turn 2: nothing says what the agent retrieved"), row
+
+
 DOCUMENTS = {
     "opentelemetry": {
         "gen_ai.operation.name": "retrieval",

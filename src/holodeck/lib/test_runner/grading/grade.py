@@ -393,12 +393,13 @@ class ObservationBuilder:
     def _retrieved(self, turns: Sequence[TurnResult]) -> tuple[str, ...] | Unknown:
         """Return what the agent retrieved; of the built-in agent, all is known."""
         tools, passages = self._agent.retrieving_tools, list[str]()
-        for turn in turns:
+        for number, turn in enumerate(turns, 1):
             retrieved = retrieved_passages(turn, tools)
             if not isinstance(retrieved, Unknown):
                 passages += retrieved
             elif tools or not self._knows_tools:
-                return retrieved
+                place = f"turn {number}: " if len(turns) > 1 else ""
+                return Unknown("retrieval_context", reason=place + retrieved.reason)
         return tuple(passages)
 
     @cached_property
