@@ -42,6 +42,7 @@ NOT_RUN = {
     "README.md": 2,
     "docs/architecture.md": 1,
     "docs/guide/a2a.md": 1,
+    "docs/guide/ci.md": 1,
     "docs/guide/compare.md": 1,
     "docs/guide/frameworks/claude-agent-sdk.md": 2,
     "docs/guide/frameworks/google-adk.md": 2,

@@ -38,9 +38,9 @@ def test_no_script_contains_an_expression_and_every_action_is_pinned():
     assert all(step["shell"] == "bash" for step in SCRIPTS)
     files = {"action.yml": (ROOT / "action.yml").read_text(), "guide": GUIDE}
     used = re.findall(r"uses: (\S+)", "\n".join(files.values()))
-    assert len(used) == 8
+    assert len(used) == 9
     own = [one for one in used if one.startswith("OWNER/")]
-    assert len(own) == 2
+    assert len(own) == 3
     assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", one) for one in {*used} - {*own})
 
 
@@ -100,6 +100,53 @@ def test_no_input_is_run_and_mistakes_are_loud(machine):
     installed = (machine.calls / "pip").read_text().splitlines()
     wanted = [line.rpartition(" ")[2] for line in installed]
     assert wanted == [str(ROOT), "holodeck-harness[nlp,local]==0.2.0", str(ROOT)]
+
+
+@pytest.fixture
+def empty_machine(tmp_path):
+    """A checkout without an agent."""
+    (tmp_path / "checkout").mkdir()
+    return Runner(tmp_path / "checkout", tmp_path / "machine")
+
+
+def test_a_comment_that_may_not_be_written_is_a_warning(empty_machine):
+    (empty_machine.calls / "read_only").touch()
+
+    comment = empty_machine.run_action({"merge": ".", "comment": "true"}, number=12)[-1]
+
+    assert (comment.name, comment.code) == ("Comment on the pull request", 0)
+    [warning] = comment.output.splitlines()
+    assert warning.startswith("::warning::holodeck: the comment was not written")
+    assert warning.endswith("(HTTP 403)%0A100%25 refused")
+
+
+def test_the_packages_of_the_project_are_installed_into_its_python(empty_machine):
+    environment = empty_machine.workspace / ".venv" / "bin"
+    environment.mkdir(parents=True)
+    shutil.copy(empty_machine.bin / "python", environment)
+    (empty_machine.workspace / "app").mkdir()
+    given = {"python": ".venv/bin/python", "requirements": "dev.lock\napp[dev]\n\n.\n-e x"}
+
+    run = empty_machine.run_action({"merge": ".", **given})[-1]
+    strange = empty_machine.run_action({"merge": ".", **given, "untrusted": "true"})
+    unreadable = empty_machine.run_action({"requirements": "sub/uv.lock"})
+    missing = empty_machine.run_action({"python": "nowhere/python"})
+
+    assert "--merge needs the runs to join" in run.output  # by the Python of the project
+    first, second = (empty_machine.calls / "pip").read_text().splitlines()
+    assert first.endswith(f" {ROOT} -r ./dev.lock ./app[dev] . -r ./-e x")
+    assert second.endswith(f" {ROOT}")
+    assert "::notice::holodeck: with 'untrusted'" in strange[0].output
+    assert [unreadable[0].code, missing[0].code] == [2, 2]
+    assert "pip reads no uv.lock" in unreadable[0].output
+    assert "'python' names no interpreter" in missing[0].output
+
+
+def test_a_cache_is_saved_again_after_a_change_of_code_or_data():
+    [cache] = [step for step in ACTION["runs"]["steps"] if "actions/cache@" in step.get("uses", "")]
+    hashed = set(re.findall(r"'\*\*/\*\.(\w+)'", cache["with"]["key"]))
+
+    assert {"yaml", "yml", "py", "md", "txt", "json", "jsonl", "csv", "lock"} <= hashed
 
 
 def test_the_action_runs_nothing_of_a_fork_that_is_untrusted(machine):

@@ -21,12 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 _NAME = re.compile(r"[a-z_]+(?:\.[\w-]+)+")
 _PYTHON = """#!/bin/sh
-if [ "$1 $2" = "-m pip" ]; then echo "$@" >> "$CALLS/pip"; else exec {python} "$@"; fi
+if [ "$4" = install ]; then echo "$@" >> "$CALLS/pip"; else exec {python} "$@"; fi
 """
 _GH = '''#!{python}
 """Keeps the comments of one pull request as the API of GitHub would."""
 import json, os, pathlib, sys
 file = pathlib.Path(os.environ["CALLS"]) / "comments.json"
+if file.with_name("read_only").exists():
+    sys.exit("gh: Resource not accessible by integration (HTTP 403)\\n100% refused")
 comments = json.loads(file.read_text()) if file.exists() else []
 args = sys.argv[2:]
 method = args[args.index("--method") + 1] if "--method" in args else "GET"
