@@ -112,7 +112,10 @@ class TurnRecord:
     response: Any = ""
     """Text, or the structured answer."""
     tool_calls: list[dict[str, Any]] | None = field(default_factory=list)
-    """Each with `name`, `arguments`, `call_id` and perhaps `agent`; None if unknown."""
+    """Each with `name`, `arguments`, `call_id` and perhaps `agent`; None if unknown.
+
+    What a model requests is a tool call, a transfer to another agent included.
+    """
     tool_calls_problem: str | None = None
     """Why there may be more calls than `tool_calls`."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
@@ -126,7 +129,7 @@ class TurnRecord:
     requests: int | None = 0
     """How many requests `usage` counts; None if the framework tells only their sum."""
     left_out: list[str] = field(default_factory=list)
-    """Names of tools whose calls are no tool calls: they shape the answer, or hand over."""
+    """Names of tools whose calls are no tool calls: they shape the answer."""
     traced_functions: list[str] = field(default_factory=list)
     """The ids of the calls with a result whose function makes a step of the trace if it runs."""
     _has_unknown_usage: bool = False

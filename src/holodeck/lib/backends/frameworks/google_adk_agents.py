@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
 
 TRANSFER = "transfer_to_agent"
-"""The tool by which an agent hands over to another."""
+"""The tool by which an agent hands over to another; the framework adds it in a run."""
 REQUEST = "adk_request_"
 """Begins the names of the calls by which the framework asks a person."""
 REFUSAL = re.compile(
@@ -69,15 +69,20 @@ class AdkAdapter(FrameworkAdapter):
             if name is None:  # a toolset lists its tools in a run
                 return None
             names[name] = None
-        return list(names)
+        can_transfer = any(hasattr(agent, "tools") and agent.sub_agents for agent in self._agents())
+        return [*names, *([TRANSFER] if can_transfer else ())]
 
     def _tools(self) -> Iterator[Any]:
         """Yield the tools of the agent and of its sub-agents."""
+        for agent in self._agents():
+            yield from getattr(agent, "tools", ())
+
+    def _agents(self) -> Iterator[Any]:
         agents = [self._agent]
         while agents:
             agent = agents.pop()
             agents += agent.sub_agents
-            yield from getattr(agent, "tools", ())
+            yield agent
 
     async def close(self) -> None:
         runner, self._runner = self._runner, None
@@ -112,7 +117,7 @@ class AdkConversation(StreamingSession):
         from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
 
-        self.turn = TurnRecord(left_out=[TRANSFER])
+        self.turn = TurnRecord()
         session = await self._copy_session()
         running = self._runner.run_async(
             user_id=session.user_id,
@@ -154,8 +159,7 @@ class AdkConversation(StreamingSession):
                     f"the agent waits for input of a person ({call.name}), and a test has none;"
                     " give the tool no confirmation in tests, or answer it in the agent's code"
                 )
-            if call.name != TRANSFER:
-                self.turn.add_call(call.name, call.args, call.id, event.author)
+            self.turn.add_call(call.name, call.args, call.id, event.author)
             if call.name in self._agent_tools:
                 self.turn.add_agent_tool(call.name)
                 self.turn.add_usage(None, None, requests=0)

@@ -26,8 +26,6 @@ from openai import AsyncOpenAI
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError, BackendInitError
-from holodeck.lib.backends.frameworks.agent_framework.workflows import leave_out_handoffs
-from holodeck.lib.backends.frameworks.base import TurnRecord
 from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import lookup_order, results_of_turn
 from support.server import PATIENT_S
@@ -86,26 +84,6 @@ async def test_agents_that_hand_over_are_named_in_order(agents, is_built):
 
     assert result.agents == ["triage", "billing"]
     assert result.response == "billing: order 7 is shipped"
-
-
-async def test_the_call_of_a_hand_over_is_no_tool_call(agents):
-    async with backend_of(handoff(agents)) as backend:
-        result = await backend.invoke_once("Where is order 7?")
-
-    [call] = result.tool_calls
-    assert (call["name"], call["agent"]) == ("lookup_order", "billing")
-    assert [one["name"] for one in result.tool_results] == ["lookup_order"]
-    assert result.tools == ["lookup_order"]
-
-
-def test_the_names_of_hand_overs_are_those_of_calls_that_are_left_out():
-    calls = [{"name": name} for name in ("handoff_to_b", "lookup_order", "handoff_to_a")]
-    turn = TurnRecord(tool_calls=calls)
-
-    leave_out_handoffs(turn)
-
-    assert turn.left_out == ["handoff_to_a", "handoff_to_b"]
-    assert turn.tool_calls == [{"name": "lookup_order"}]
 
 
 @pytest.mark.parametrize("is_built", [False, True], ids=["builder", "workflow"])

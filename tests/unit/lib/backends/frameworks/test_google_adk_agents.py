@@ -56,10 +56,12 @@ async def test_google_adk_agents_that_hand_over_are_named_in_order(model, is_app
     result = await ask(App(name="shop", root_agent=triage) if is_app else triage)
 
     assert result.agents == ["triage", "billing"]
-    [call] = result.tool_calls
-    assert (call["name"], call["agent"]) == ("lookup_order", "billing")
+    assert [(call["name"], call["agent"]) for call in result.tool_calls] == [
+        ("transfer_to_agent", "triage"),
+        ("lookup_order", "billing"),
+    ]
     assert result.response == "said: order 7 is shipped"
-    assert result.tools == ["lookup_order"]
+    assert result.tools == ["lookup_order", "transfer_to_agent"]
 
 
 async def test_of_a_google_adk_agent_that_is_a_tool_the_tools_that_ran_are_known():

@@ -43,9 +43,6 @@ LEADING_EXECUTORS = {"AgentBasedGroupChatOrchestrator", "MagenticOrchestrator"}
 """Classes of the framework's executors with an agent of their own, whose usage is unknown."""
 
 
-HANDOFF = "handoff_to_"
-"""Begins the names of the tools that a hand-off orchestration gives to its agents."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -232,7 +229,7 @@ class SharedWorkflow:
             if found is None:
                 return None
             names.update(dict.fromkeys(found))
-        return [name for name in names if not name.startswith(HANDOFF)]
+        return list(names)
 
 
 def _attributes(executor: Any) -> dict[str, str]:
@@ -316,7 +313,6 @@ class WorkflowConversation(FrameworkSession):
             elif type(executor).__name__ not in SILENT_EXECUTORS:
                 self.turn = TurnRecord(tool_calls=None)
                 return
-        leave_out_handoffs(self.turn)
         if leaders:
             self.turn.usage = None
         if any(tool_names(_agent_of(leader)) != [] for leader in leaders):
@@ -328,18 +324,6 @@ def _agent_of(leader: Any) -> Any:
     return getattr(leader, "_agent", None) or getattr(
         getattr(leader, "_manager", None), "_agent", None
     )
-
-
-def leave_out_handoffs(turn: TurnRecord) -> None:
-    """Remove the calls by which an agent hands over to another; `agents` tells these."""
-    names = {call["name"] for call in turn.tool_calls or ()}
-    turn.left_out += sorted(name for name in names if name.startswith(HANDOFF))
-    turn.tool_calls = [
-        call for call in turn.tool_calls or () if not call["name"].startswith(HANDOFF)
-    ]
-    turn.tool_results = [
-        result for result in turn.tool_results if not result["name"].startswith(HANDOFF)
-    ]
 
 
 def responses_of(data: Any) -> list[Any]:
