@@ -4,12 +4,13 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from holodeck.errors import BackendSessionError, ConfigError
+from holodeck.errors import BackendError, BackendSessionError, ConfigError
 from holodeck.lib.backends.answer_paths import AnswerReader
 from holodeck.lib.backends.base import (
     NO_MESSAGES_PLACEHOLDER,
@@ -271,8 +272,9 @@ class HttpSession(AgentSession):
         try:
             await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            await asyncio.wait([beginning], timeout=CLOSE_S)
-            beginning.cancel()
+            with suppress(BackendError, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await beginning
             await self.close()
             raise
 

@@ -114,6 +114,21 @@ async def test_a_session_that_begins_while_the_case_is_cancelled_is_closed(backe
     assert (desk.open, desk.closed) == ({}, ["s1"])
 
 
+@pytest.mark.parametrize("fields", [{"status": 400}, {"fault": "hang"}], ids=["refused", "hangs"])
+async def test_a_session_that_never_begins_does_not_hold_up_a_case_that_is_cancelled(
+    backend, server, desk, monkeypatch, fields
+):
+    monkeypatch.setattr(http_backend, "CLOSE_S", 0.3)
+    server.when(lambda request: request.path == "/sessions", **fields)
+    asked = asyncio.create_task(backend.create_session())
+    await asyncio.to_thread(server.wait_for_requests, 1)
+    asked.cancel()
+
+    with pytest.raises((asyncio.CancelledError, BackendError)):
+        await asked
+    assert desk.closed == []
+
+
 async def test_a_service_that_ends_sessions_itself_is_not_asked_to(server, desk):
     backend = HttpBackend(config(server, closes=False), ONCE)
 
