@@ -11,8 +11,9 @@ from fakes import FakeOpenAI
 from holodeck.errors import BackendError
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.models.backend import ProcessBackendConfig
-from support.frameworks import all_rows, script
+from support.frameworks import all_rows, approval_rows, script
 
 ROWS = {row.__module__.rpartition(".")[2]: row for row in reversed(all_rows())}
 """The first row of each framework."""
@@ -74,3 +75,27 @@ async def test_an_agent_reports_the_same_from_an_environment_without_holodeck(
 
     assert here[0].tool_results[0]["result"] == "order 7 is shipped"
     assert elsewhere == here
+
+
+@pytest.mark.parametrize("row", approval_rows(), ids=lambda row: row.__name__)
+async def test_approvals_are_answered_in_an_environment_without_holodeck(row, python, tmp_path):
+    tests = str(Path(__file__).parents[1])
+    with FakeOpenAI(script) as server:
+        names = {"module": row.__module__, "row": row.__name__}
+        (tmp_path / "bot.py").write_text(
+            CODE.format(tests=tests, url=server.url, root=server.root, **names)
+        )
+        config = ProcessBackendConfig(type="process", target="bot:agent", python=python)
+        backend = ProcessBackend(config, tmp_path)
+        await backend.initialize()
+        assert backend.capabilities.answers_approvals
+        session = await backend.create_session()
+
+        first = await session.send("Where is order 7?")
+        turn = first.followed_by(await session.send(ApprovalDecisions([True])))
+        await session.close()
+        await backend.teardown()
+
+    assert [call["arguments"] for call in first.pending_approvals] == [{"order_id": "7"}]
+    assert turn.response == "OK: order 7 is shipped"
+    assert [result["result"] for result in turn.tool_results] == ["order 7 is shipped"]

@@ -369,6 +369,12 @@ class TestCaseModel(CaseSettings, TurnModel, NamedModel):
         return any(part.trace is not None for part in parts)
 
     @property
+    def expects_approvals(self) -> bool:
+        """Whether the agent must ask for approvals in the case, or in one of its turns."""
+        parts = [self, *(part for _, part in self.checked_turns)]
+        return any(part.expect_approval is not None for part in parts)
+
+    @property
     def most_turns(self) -> int | None:
         """How often the agent is called at most in a conversation; None if code decides."""
         most = MAX_TURNS if self.max_turns is None else self.max_turns

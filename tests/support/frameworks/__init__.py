@@ -124,6 +124,12 @@ def all_rows() -> list[Callable[[FakeOpenAI], Subject]]:
     return [row for module in _modules() if is_installed(module) for row in module.ROWS]
 
 
+def approval_rows() -> list[Callable[[FakeOpenAI], Subject]]:
+    """Return agents that ask for an approval of each call, of the frameworks that can."""
+    modules = [module for module in _modules() if is_installed(module)]
+    return [row for module in modules for row in getattr(module, "APPROVAL_ROWS", ())]
+
+
 def missing_frameworks() -> set[str]:
     """Return the names of the frameworks that are not installed."""
     return {module.FRAMEWORK for module in _modules() if not is_installed(module)}

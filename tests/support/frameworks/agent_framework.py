@@ -31,6 +31,14 @@ def agent_framework_agent(server: FakeOpenAI) -> Subject:
     )
 
 
+def agent_framework_agent_with_approvals(server: FakeOpenAI) -> Subject:
+    import agent_framework
+
+    tool = agent_framework.tool(lookup_order, approval_mode="always_require")
+    agent, client = _agent(server, tools=[tool])
+    return Subject(agent, server, close=client.close)
+
+
 def agent_framework_responses_agent(server: FakeOpenAI) -> Subject:
     """The framework's default client, with the conversation kept here instead of by the service."""
     from agent_framework import Agent
@@ -66,7 +74,7 @@ def agent_framework_workflow(server: FakeOpenAI) -> Subject:
     )
 
 
-def _agent(server, **options):
+def _agent(server, tools=(lookup_order,), **options):
     from agent_framework import Agent
     from agent_framework_openai import OpenAIChatCompletionClient
     from openai import AsyncOpenAI
@@ -75,7 +83,7 @@ def _agent(server, **options):
         base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
     )
     client = OpenAIChatCompletionClient(model="fake", async_client=connection)
-    return Agent(client, INSTRUCTIONS, name=AGENT, tools=[lookup_order], **options), connection
+    return Agent(client, INSTRUCTIONS, name=AGENT, tools=list(tools), **options), connection
 
 
 ROWS = [
@@ -84,3 +92,4 @@ ROWS = [
     agent_framework_builder,
     agent_framework_workflow,
 ]
+APPROVAL_ROWS = [agent_framework_agent_with_approvals]

@@ -16,6 +16,22 @@ def created_agent_with_checkpointer(server: FakeOpenAI) -> Subject:
     return _subject(server, checkpointer=InMemorySaver())
 
 
+def created_agent_with_approvals(server: FakeOpenAI) -> Subject:
+    return _asking(server, "batched")
+
+
+def created_agent_with_approvals_one_by_one(server: FakeOpenAI) -> Subject:
+    return _asking(server, "per_call")
+
+
+def _asking(server: FakeOpenAI, mode: str) -> Subject:
+    from langchain.agents.middleware import HumanInTheLoopMiddleware
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    middleware = [HumanInTheLoopMiddleware({"lookup_order": True}, interrupt_mode=mode)]
+    return _subject(server, middleware=middleware, checkpointer=InMemorySaver())
+
+
 def _subject(server: FakeOpenAI, **options: Any) -> Subject:
     from langchain.agents import create_agent
     from langchain_core.callbacks import BaseCallbackHandler
@@ -49,3 +65,4 @@ def _subject(server: FakeOpenAI, **options: Any) -> Subject:
 
 
 ROWS = [created_agent, created_agent_with_checkpointer]
+APPROVAL_ROWS = [created_agent_with_approvals, created_agent_with_approvals_one_by_one]

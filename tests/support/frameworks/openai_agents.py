@@ -19,7 +19,13 @@ def openai_responses_agent(server: FakeOpenAI) -> Subject:
     return _subject(server, OpenAIResponsesModel)
 
 
-def _subject(server: FakeOpenAI, model: Any) -> Subject:
+def openai_agent_with_approvals(server: FakeOpenAI) -> Subject:
+    from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
+
+    return _subject(server, OpenAIChatCompletionsModel, needs_approval=True)
+
+
+def _subject(server: FakeOpenAI, model: Any, **options: Any) -> Subject:
     from agents import Agent, RunConfig, RunHooks, Runner, function_tool
     from openai import AsyncOpenAI
 
@@ -36,7 +42,7 @@ def _subject(server: FakeOpenAI, model: Any) -> Subject:
         name=AGENT,
         instructions=INSTRUCTIONS,
         model=model("fake", client),
-        tools=[function_tool(lookup_order)],
+        tools=[function_tool(lookup_order, **options)],
     )
     config = RunConfig(tool_error_formatter=lambda failure: f"{failure.error}")
     return Subject(
@@ -50,3 +56,4 @@ def _subject(server: FakeOpenAI, model: Any) -> Subject:
 
 
 ROWS = [openai_agent, openai_responses_agent]
+APPROVAL_ROWS = [openai_agent_with_approvals]

@@ -181,3 +181,41 @@ def test_a_url_that_names_no_agents_is_told_about_its_handoffs(folder):
     [finding] = [str(one) for one in check(load(folder, CASE + "handoffs: [a]", head))]
 
     assert "'agents' is missing, so the agents that spoke are unknown" in finding
+
+
+APPROVAL = "expect_approval: {tool: send_email, then: approve}"
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("{tool: send_email}", "expect_approval.then"),
+        ("{tool: send_email, then: maybe}", "found 'maybe'; expected 'approve' or 'reject'"),
+        ("[{then: approve}]", "expect_approval[0].tool"),
+        ("[]", "expect_approval"),
+        ("{tool: send_email, arg: {to: a}, then: approve}", "did you mean 'args'?"),
+    ],
+)
+def test_an_approval_that_cannot_be_expected_is_an_error(folder, written, message):
+    with pytest.raises(ConfigError) as raised:
+        load(folder, f"{CASE}expect_approval: {written}\n")
+
+    assert message in str(raised.value)
+
+
+def test_an_approval_of_a_backend_that_reports_none_is_an_error(folder):
+    [finding] = findings(folder, f"{CASE}{APPROVAL}\n")
+
+    assert "test_cases[0].expect_approval" in finding
+    assert "reports no approvals" in finding
+
+
+def test_an_approval_in_a_step_of_a_script_comes_too_late(folder):
+    folder.write("mailer.py", "def agent(message, context): ...\n")
+    script = f"test_cases:\n  - script: [{{user: a}}, agent, {{check: {{{APPROVAL}}}}}]\n"
+    head = "name: a\nbackend: 'mailer:agent'\n"
+
+    [finding] = [str(one) for one in check(load(folder, script, head))]
+
+    assert "script[2].check.expect_approval" in finding
+    assert "after the turn" in finding

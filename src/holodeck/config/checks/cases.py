@@ -12,7 +12,7 @@ from holodeck.config.checks.programs import definition_of, require_target
 from holodeck.config.checks.tools import check_tool_names
 from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
+from holodeck.lib.backends.base import NO_APPROVALS, NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.support.patterns import compile_pattern
@@ -138,6 +138,20 @@ def _check_context(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
             (*path, "context"),
             "the request does not contain the context; write '{context}' in backend.request",
         )
+
+
+def _check_approvals(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Find approvals that no agent of this kind asks for, or that are answered too late."""
+    services = HttpBackendConfig | A2aBackendConfig | McpBackendConfig
+    can_ask = context.agent.has_own_model and not isinstance(context.agent.backend, services)
+    for at, part in [((), case), *case.checked_turns]:
+        if part.expect_approval is None:
+            continue
+        key = (*path, *at, "expect_approval")
+        if not can_ask:
+            context.error(key, NO_APPROVALS)
+        elif at[:1] == ("script",):
+            context.error(key, "the step comes after the turn; write it for the whole case")
 
 
 def _check_models(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -377,6 +391,7 @@ CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] 
     _check_case_expectations,
     _check_turns,
     _check_context,
+    _check_approvals,
     _check_history_support,
     _check_models,
     _check_script,

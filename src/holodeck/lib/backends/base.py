@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, runtime_checkable
 
 from holodeck.errors import BackendError as BackendError  # noqa: PLC0414 - documented here
@@ -74,6 +75,8 @@ class ExecutionResult:
     tool_calls: list[RequestedCall] | None = None
     """None if the backend cannot see them: unknown, which is not the same as none ([])."""
     tool_results: list[ToolResult] = field(default_factory=list)
+    pending_approvals: list[RequestedCall] = field(default_factory=list)
+    """What the agent waits for a person to approve; an `ApprovalDecisions` continues the turn."""
     token_usage: TokenUsage | None = None
     """None if unknown."""
     structured_output: Any | None = None
@@ -101,6 +104,40 @@ class ExecutionResult:
     """The passages that the agent says it retrieved; None if it does not say."""
     waited_ms: int = 0
     """How long requests waited for a slot; not part of the agent's latency."""
+
+    def followed_by(self, rest: "ExecutionResult") -> "ExecutionResult":
+        """Return what happened in a turn that began with this, and went on after approvals.
+
+        `rest` repeats the calls that had no result before.
+        """
+        answered = {result.get("call_id") for result in self.tool_results}
+        begun = {call.get("call_id") for call in self.tool_calls or ()} - answered
+        calls = [
+            *(self.tool_calls or ()),
+            *(call for call in rest.tool_calls or () if call.get("call_id") not in begun),
+        ]
+        problem = self.tool_calls_problem or rest.tool_calls_problem
+        is_known = (self.tool_calls is not None, rest.tool_calls is not None)
+        if any(is_known) and not all(is_known):
+            problem = problem or "those of a part of the turn are not seen"
+        agents = [*(self.agents or ()), *(rest.agents or ())]
+        return replace(
+            rest,
+            tool_calls=calls if any(is_known) else None,
+            tool_results=[*self.tool_results, *rest.tool_results],
+            tool_calls_problem=problem,
+            token_usage=None
+            if self.token_usage is None or rest.token_usage is None
+            else self.token_usage + rest.token_usage,
+            model=self.model if self.model == rest.model else None,
+            num_turns=self.num_turns + rest.num_turns,
+            attempts=[*self.attempts, *rest.attempts],
+            tapped=self.tapped | rest.tapped,
+            left_out=self.left_out | rest.left_out,
+            model_requests=[*self.model_requests, *rest.model_requests],
+            agents=None if self.agents is None else [name for name, _ in groupby(agents)],
+            waited_ms=self.waited_ms + rest.waited_ms,
+        )
 
 
 @runtime_checkable
@@ -180,6 +217,10 @@ NO_MESSAGES_PLACEHOLDER = (
     "the request has no place for earlier messages; write '{messages}' in backend.request"
 )
 NO_CASE_CONTEXT = "the backend passes no context to its agent; remove it"
+NO_APPROVALS = (
+    "the agent's backend reports no approvals; only agents of Agent Framework, the OpenAI Agents"
+    " SDK, PydanticAI and LangGraph ask for them, so remove it"
+)
 NO_CASE_CONTEXT_PARAMETER = (
     "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
     " that is annotated as a dict"
@@ -199,6 +240,8 @@ class Capabilities:
     """Whether the agent is code of the user in this process."""
     accepts_images: bool = False
     """Whether a message may be a `models.cases.messages.MessageWithImages`."""
+    answers_approvals: bool = False
+    """Whether pending approvals are reported, and a message may be an `ApprovalDecisions`."""
     history_problems: Mapping[Method, str] = field(default_factory=dict)
     """Why the agent cannot be given earlier messages, for each way to call it; empty if it can."""
     context_problem: str | None = NO_CASE_CONTEXT

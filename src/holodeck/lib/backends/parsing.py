@@ -70,11 +70,13 @@ def parse_result(value: Any) -> ExecutionResult:
         _check_keys(value, (*RESULT_KEYS, "error"), "the agent returned")
     calls, results = _tools_used(value)
     problem = first_present(value, ("tool_calls_problem",), None)
+    pending = first_present(value, ("pending_approvals",), None)
     return ExecutionResult(
         response=as_text(text),
         structured_output=None if isinstance(text, str) else to_json_value(text),
         tool_calls=calls,
         tool_results=results,
+        pending_approvals=parse_tool_calls(pending)[0] or [],
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
         model=_model_name(value),
         agents=parse_agents(first_present(value, ("agents",), None)),

@@ -11,9 +11,10 @@ from typing import Any
 from holodeck.errors import EvaluationError
 from holodeck.lib.support.patterns import compile_pattern, find
 from holodeck.lib.support.tool_names import find_tool
-from holodeck.models.cases.expectations import ExpectedTool, ToolOrder
+from holodeck.models.cases.expectations import ExpectedApproval, ExpectedTool, ToolOrder
 from holodeck.models.cases.matchers import ArgMatcher, NumberMatcher, ResultMatcher
-from holodeck.models.results.evidence import Evidence, unknown_reason
+from holodeck.models.results.evidence import Evidence, evidence, unknown_reason
+from holodeck.models.results.turn import Approval
 from holodeck.models.test_result import ToolInvocation
 
 MATCH_SECONDS = 1.0
@@ -85,6 +86,22 @@ class Trajectory:
         if call.blocked and (isinstance(expected, str) or not expected.error):
             return Comparison(call, [f"it was {call.error}"])
         return Comparison(call) if isinstance(expected, str) else _compare(expected, call)
+
+
+def match_approvals(
+    expected: Sequence[ExpectedApproval], asked: Sequence[Approval]
+) -> list[ExpectedApproval | None]:
+    """Return the expectation that each approval meets, every one for a single approval."""
+    left, matched = list(expected), []
+    for approval in asked:
+        call = ToolInvocation(name=approval.tool, args=approval.args)
+        trajectory = Trajectory([call], evidence())
+        compared = [(one, trajectory.compare(one.call, call)) for one in left]
+        met = next((one for one, fit in compared if fit is not None and fit.is_met), None)
+        if met is not None:
+            left.remove(met)
+        matched.append(met)
+    return matched
 
 
 @dataclass(frozen=True)

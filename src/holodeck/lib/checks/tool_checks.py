@@ -9,6 +9,7 @@ from holodeck.lib.checks.matching import (
     describe_matcher,
     equal_json,
     is_in_order,
+    match_approvals,
     short,
 )
 from holodeck.lib.support.text import plural
@@ -21,12 +22,14 @@ from holodeck.lib.support.tool_names import (
 )
 from holodeck.models.cases.expectations import Expectations, ExpectedTool, ForbiddenTool, ToolOrder
 from holodeck.models.results.evidence import Evidence, unknown_reason
+from holodeck.models.results.turn import Approval
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
 NOT_RUN = (
     "it was called, but not run, because it has side effects; allow them with"
     " --allow-side-effects, or test without the call"
 )
+APPROVALS_UNKNOWN = "which approvals the agent asked for is unknown, because it was not recorded"
 Decision = tuple[bool, str | None]
 """Whether an expectation was met, and why not, or what to know although it was."""
 _ORDERS: dict[ToolOrder, tuple[str, str, str]] = {
@@ -89,6 +92,24 @@ def check_tools(
     """
     trajectory = Trajectory(calls, evidence, agents, tools, withheld)
     return list(_check_rows(expectations, trajectory))
+
+
+def check_approvals(
+    expectations: Expectations, asked: Sequence[Approval] | None
+) -> Iterator[ToolCheck]:
+    """Yield a row for each approval that a case or turn expects; `asked` is None if unknown."""
+    met = [] if asked is None else match_approvals(expectations.expected_approvals, asked)
+    for expected in expectations.expected_approvals:
+        label = f"{expected.then} {_describe_tool(expected.call)}"
+        if asked is None:
+            yield ToolCheck(expectation=label, passed=False, error=APPROVALS_UNKNOWN)
+            continue
+        passed = expected in met
+        if passed:
+            met.remove(expected)
+        waited = ", ".join(map(str, asked)) or "nothing"
+        reason = None if passed else f"the agent did not ask for it; it asked for {waited}"
+        yield ToolCheck(expectation=label, passed=passed, reason=reason)
 
 
 def check_side_effects(calls: Sequence[ToolInvocation]) -> list[ToolCheck]:

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.yaml.source import location_of
-from holodeck.errors import Refusal
-from holodeck.lib.backends.base import AgentBackend, backend_in_context
+from holodeck.errors import ConfigError, Refusal
+from holodeck.lib.backends.base import (
+    NO_APPROVALS,
+    AgentBackend,
+    backend_in_context,
+    capabilities_of,
+)
 from holodeck.lib.backends.frameworks.turn_trace import outside_of_turns
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileReader
@@ -242,7 +247,13 @@ class CaseSetup:
         return CaseRun(self, index, self.backend_for(backend, index, case))
 
     def backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
-        """Return the backend with the context of the case. Raises ConfigError if it takes none."""
+        """Return the backend with the context of the case.
+
+        Raises ConfigError if it takes none, or reports no approvals where the case expects some.
+        """
+        if case.expects_approvals and not capabilities_of(backend).answers_approvals:
+            location = location_of(self.agent, "test_cases", index, "expect_approval")
+            raise ConfigError(location, NO_APPROVALS)
         if case.context is None:
             return backend
         location = location_of(self.agent, "test_cases", index, "context")

@@ -16,6 +16,7 @@ from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import EarlierMessage, Image, Message
 from holodeck.models.results.evidence import Evidence, evidence
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
+from holodeck.models.results.turn import Approval
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import (
     MetricResult,
@@ -164,6 +165,14 @@ def passages_reported_in(turns: Sequence[TurnResult]) -> list[str] | None:
     if not reported or None in reported:
         return None
     return [text for passages in reported for text in passages or ()]
+
+
+def approvals_in(turns: Sequence[TurnResult]) -> list[Approval] | None:
+    """Return what the agent asked a person to approve; None if one turn does not say."""
+    asked = [turn.approvals for turn in turns]
+    if None in asked:
+        return None
+    return [approval for approvals in asked for approval in approvals or ()]
 
 
 def evidence_of(turns: Sequence[TurnResult]) -> Evidence:

@@ -20,9 +20,11 @@ from holodeck.lib.backends.base import (
     capabilities_of,
     open_session,
 )
+from holodeck.lib.checks.matching import match_approvals
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.llm.provider_errors import refusal_behind
 from holodeck.lib.observability import names, set_content, span
+from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.text import describe, is_blank, message_of
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
@@ -32,6 +34,7 @@ from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import Image, MessageWithImages
 from holodeck.models.results.evidence import Source, evidence
 from holodeck.models.results.outcome import Attempt, Outcome
+from holodeck.models.results.turn import Approval
 from holodeck.models.test_case import FileInput, TurnModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
@@ -77,17 +80,18 @@ async def observe(
             return await backend.invoke_once(message, context=to_agent_messages(state.history))
         return await backend.invoke_once(message)
 
-    if case.turns is None and on_conversation is None:
+    if case.turns is None and on_conversation is None and not case.expects_approvals:
         await take_turn(case, send_once)
         return
     # The engine of conversations; most cases have a single turn, which nobody follows.
     from holodeck.lib.test_runner.turns.script_steps import take_written_turns  # noqa: PLC0415
 
-    if case.turns is None:
+    if case.turns is None and not case.expects_approvals:
         await take_written_turns(state, [case], send_once, take_turn, on_conversation)
         return
     async with _session(state, backend) as session:
-        await take_written_turns(state, case.turns, session.send, take_turn, on_conversation)
+        turns = case.turns or [case]
+        await take_written_turns(state, turns, session.send, take_turn, on_conversation)
 
 
 @asynccontextmanager
@@ -134,6 +138,8 @@ class _Turn:
     faults: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     agent_seconds: float | None = None
+    approvals: list[Approval] | None = None
+    """What the agent asked a person to approve; None if nothing was asked, or expected."""
     conversation_id: str | None = None
     """For spans; None if nothing records them."""
 
@@ -161,7 +167,7 @@ class _Turn:
         with span(names.invoke_agent(agent_name), attributes, kind="client") as current:
             set_content(current, names.INPUT_MESSAGES, names.message("user", message))
             try:
-                self.answer = await send(message)
+                await self._send(send, message)
             except Exception as error:  # noqa: BLE001 - the user's agent may raise anything
                 logger.debug("agent: %s", traceback.format_exc())
                 current.fail(type(error).__name__, message_of(error))
@@ -171,6 +177,7 @@ class _Turn:
                 waited = 0.0 if self.answer is None else self.answer.waited_ms / 1000
                 self.agent_seconds = time.perf_counter() - started - waited
                 self.state.add_agent_time(self.agent_seconds, waited)
+            assert self.answer is not None  # noqa: S101 - it was sent
             response = names.message("assistant", self.answer.response)
             set_content(current, names.OUTPUT_MESSAGES, response)
             usage = self.answer.token_usage
@@ -178,6 +185,49 @@ class _Turn:
                 current.set({names.INPUT_TOKENS: usage.prompt_tokens})
                 current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
         self._add_answer(self.answer)
+
+    async def _send(self, send: Send, message: str) -> None:
+        """Send the message, and the answers to the approvals that the turn or the case expects."""
+        of_turn, turns = self.turn.expected_approvals, self.state.turns
+        expected = of_turn or self.state.case.expected_approvals
+        before = [asked for turn in turns for asked in turn.approvals or ()] if not of_turn else []
+        self.answer = await send(message)
+        if expected or self.answer.pending_approvals:
+            self.approvals = []
+        while self.answer.pending_approvals:
+            known = [*before, *(self.approvals or ())]
+            pending = [
+                Approval(tool=call["name"], args=call.get("arguments", {}))
+                for call in self.answer.pending_approvals
+            ]
+            met = match_approvals(expected, [*known, *pending])[len(known) :]
+            answers = [approval.then for approval in met if approval is not None]
+            if len(answers) < len(pending):
+                self.approvals = [*(self.approvals or ()), *pending]
+                return
+            self.approvals = [
+                *(self.approvals or ()),
+                *(
+                    asked.model_copy(update={"answer": answer})
+                    for asked, answer in zip(pending, answers, strict=True)
+                ),
+            ]
+            rest = await send(ApprovalDecisions(answer == "approve" for answer in answers))
+            self.answer = self.answer.followed_by(rest)
+
+    def _note_waiting(self, answer: ExecutionResult) -> None:
+        """Note what the agent waits for: its mistake if the case expects other approvals."""
+        waiting = [str(asked) for asked in self.approvals or () if asked.answer is None]
+        text = f"the agent waits for a person to approve {', '.join(waiting)}"
+        if self.turn.expected_approvals or self.state.case.expected_approvals:
+            self.faults.append(text)
+            return
+        tool = answer.pending_approvals[0]["name"]
+        self.state.failure = self.state.failure or "error"
+        self.errors.append(
+            f"{text}; write 'expect_approval: {{tool: {tool}, then: approve}}', or reject, in the"
+            " test case"
+        )
 
     def _add_answer(self, answer: ExecutionResult) -> None:
         self.attempts = answer.attempts
@@ -187,6 +237,8 @@ class _Turn:
         if answer.is_error:
             self.state.failure = self.state.failure or "error"
             self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
+        elif answer.pending_approvals:
+            self._note_waiting(answer)
         elif is_blank(answer.response) and not self._only_selects_tools():
             self.faults.append(EMPTY_RESPONSE)
 
@@ -204,11 +256,13 @@ class _Turn:
     def _add_failure(self, error: Exception) -> None:
         state, seen = self.state, getattr(error, "seen", None)
         if isinstance(seen, ExecutionResult):
-            self.answer = seen
+            seen = self.answer = seen if self.answer is None else self.answer.followed_by(seen)
             if refuse_last_call(seen, message_of(error)):
                 self._add_answer(seen)
                 return
             self.tool_invocations = pair_tool_calls(seen.tool_calls or (), seen.tool_results)
+        else:
+            self.answer = None  # of the part before an approval, which is not all
         self.errors.append(describe(error))
         state.raised += filter(None, [raised_error(error)])
         is_permanent = isinstance(error, BackendError) and error.permanent
@@ -261,6 +315,7 @@ class _Turn:
             agents=answer.agents,
             tools=answer.tools,
             retrieval_context=answer.retrieval_context,
+            approvals=self.approvals,
             model_requests=answer.model_requests,
             evidence=evidence(
                 tool_calls=None if problem or answer.tool_calls is None else calls_source,

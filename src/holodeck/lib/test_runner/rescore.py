@@ -230,6 +230,7 @@ def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]
                 agents=result.agents,
                 tools=result.tools,
                 retrieval_context=result.retrieval_context,
+                approvals=result.approvals,
                 evidence=result.evidence,
                 trace=result.trace,
             )

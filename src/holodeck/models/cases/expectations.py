@@ -117,6 +117,23 @@ class ExpectedTool(Model):
         return None if self.result is None else to_matcher(self.result, ResultMatcher)
 
 
+class ExpectedApproval(Model):
+    """An approval that the agent must ask for, and the answer that it gets."""
+
+    tool: NonBlank
+    """Name of the tool whose call waits, with or without the prefix of its plugin; `interrupt` for
+    an interrupt of a LangGraph graph that is about no tool."""
+    args: dict[str, Annotated[Json, AS_ARGUMENT]] = {}
+    """Expected value or matcher for each argument of the call; others are not checked."""
+    then: Literal["approve", "reject"]
+    """The answer, with which the turn goes on."""
+
+    @property
+    def call(self) -> ExpectedTool:
+        """The call that waits."""
+        return ExpectedTool(name=self.tool, args=self.args)
+
+
 class ForbiddenTool(Model):
     """A tool that must not be called, and tools of nearly its name that may be."""
 
@@ -177,6 +194,11 @@ class Expectations(Model):
     """Maximum number of tool calls."""
     no_repeated_calls: bool = False
     """Whether two calls of a tool with equal arguments fail the case."""
+    expect_approval: (
+        ExpectedApproval | Annotated[list[ExpectedApproval], Field(min_length=1)] | None
+    ) = None
+    """Approvals that the agent must ask for, in any order, and their answers: `{tool: send_email,
+    then: approve}` or `reject`. Any other approval ends the turn."""
     trace: TraceChecks | None = None
     """Checks of the OpenTelemetry spans of the agent."""
     handoffs: list[NonBlank] | None = None
@@ -206,6 +228,12 @@ class Expectations(Model):
         ]
 
     @property
+    def expected_approvals(self) -> list[ExpectedApproval]:
+        """`expect_approval` as a list."""
+        written = self.expect_approval
+        return [written] if isinstance(written, ExpectedApproval) else written or []
+
+    @property
     def checks_tool_calls(self) -> bool:
         """Whether a check needs to know the tool calls."""
         checks = (self.expected_tools, self.forbidden_tools, self.max_tool_calls)
@@ -213,8 +241,9 @@ class Expectations(Model):
 
     @property
     def checks_trajectory(self) -> bool:
-        """Whether the tool calls or the agents that speak are checked."""
-        return self.checks_tool_calls or self.handoffs is not None
+        """Whether the tool calls, the agents that speak, or the approvals are checked."""
+        parts = (self.handoffs, self.expect_approval)
+        return self.checks_tool_calls or any(part is not None for part in parts)
 
     @property
     def has_checks(self) -> bool:

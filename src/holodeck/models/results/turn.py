@@ -1,5 +1,6 @@
 """The result of a turn of a conversation: files, tool calls, checks and metrics."""
 
+import json
 import operator
 from collections.abc import Sequence
 from typing import Literal
@@ -129,6 +130,19 @@ class ToolInvocation(Model):
         return self.error != NO_RESULT
 
 
+class Approval(Model):
+    """A call that the agent waited for a person to approve, and the answer that it got."""
+
+    tool: str
+    args: dict[str, Json] = {}
+    answer: Literal["approve", "reject"] | None = None
+    """None if the test case has no answer to it, so that the turn ended there."""
+
+    def __str__(self) -> str:
+        """`send_email({"to": "a@b.c"})`."""
+        return f"{self.tool}({json.dumps(self.args, ensure_ascii=False)})"
+
+
 class ToolCheck(Model):
     """One expectation about tool calls, agents, turns or spans, and whether it was met."""
 
@@ -167,6 +181,8 @@ class PartResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     retrieval_context: list[str] | None = None
     """The passages that the agent says it retrieved; None if it does not say in every turn."""
+    approvals: list[Approval] | None = Field(default=None, exclude_if=lambda asked: asked is None)
+    """What the agent asked a person to approve; None if it was not recorded."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
     trace: Trace | None = None

@@ -120,6 +120,8 @@ class TurnRecord:
     """Why there may be more calls than `tool_calls`."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
     """Each with `name`, `call_id`, `result` and perhaps `is_error`, `refused` or `blocked`."""
+    pending_approvals: list[dict[str, Any]] = field(default_factory=list)
+    """What the agent waits for a person to approve, each as a tool call."""
     usage: dict[str, int] | None = None
     """`prompt_tokens` and `completion_tokens` of all requests; None if one of them is unknown."""
     models: list[str | None] = field(default_factory=list)
@@ -139,6 +141,11 @@ class TurnRecord:
     def model(self) -> str | None:
         """The model that answered all requests; None if one is unknown, or if they differ."""
         return self.models[0] if len(set(self.models)) == 1 else None
+
+    def open_calls(self) -> list[dict[str, Any]]:
+        """Return the calls without a result."""
+        answered = {tool_result["call_id"] for tool_result in self.tool_results}
+        return [call for call in self.tool_calls or () if call["call_id"] not in answered]
 
     def add_agent(self, name: str | None) -> None:
         """Note that an agent spoke."""
@@ -280,6 +287,30 @@ class FrameworkSession(ABC):
             finally:
                 self._note_other_work(trace)
 
+    async def resume_turn(self, decisions: Sequence[bool]) -> TurnRecord:
+        """Return what happened after a person decided about the pending approvals, in their order.
+
+        The record begins with the calls that had no result before. A call that was rejected is
+        blocked.
+        """
+        before = self.turn
+        self.turn = TurnRecord(tool_calls=before.open_calls(), left_out=[*before.left_out])
+        with watch_turn(self.traced_as) as trace:
+            try:
+                await self._resume(decisions)
+            finally:
+                self._note_other_work(trace)
+        pairs = zip(before.pending_approvals, decisions, strict=True)
+        rejected = [call.get("call_id") for call, is_approved in pairs if not is_approved]
+        for result in self.turn.tool_results:
+            if result["call_id"] in rejected:
+                result["blocked"] = True
+        return self.turn
+
+    async def _resume(self, decisions: Sequence[bool]) -> None:  # noqa: ARG002 - none asks
+        """Continue the turn that waits for these decisions; `turn` has its open calls already."""
+        raise FrameworkError(f"{self.traced_as} reports no approvals")
+
     def _note_other_work(self, trace: TurnTrace) -> None:
         turn = self.turn
         work = trace.other_work(turn.tool_calls or (), turn.requests, turn.left_out)
@@ -388,6 +419,8 @@ class FrameworkAdapter(ABC):
     """Names of the classes whose objects it adapts, as the framework's users write them."""
     reads: ClassVar[frozenset[Capability]] = ALL
     """What its conversations report; anything else is unknown."""
+    answers_approvals: ClassVar[bool] = False
+    """Whether its conversations report what waits for an approval, and take decisions."""
     is_concurrent = True
     """Whether several conversations can take place concurrently."""
 

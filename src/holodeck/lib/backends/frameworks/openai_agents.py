@@ -55,6 +55,7 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
     """An agent that `Runner` runs."""
 
     objects: ClassVar[tuple[str, ...]] = ("Agent",)
+    answers_approvals = True
 
     async def open(self, context: Sequence["Message"]) -> "OpenAIAgentsSession":
         return OpenAIAgentsSession(self._agent, await for_conversation(self._options), context)
@@ -98,11 +99,14 @@ class OpenAIAgentsSession(StreamingSession):
     """
 
     traced_as = "OpenAI Agents SDK"
+    _paused: Any = None
+    """The result of a run that waits for approvals; None if none does."""
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         from agents import Runner
 
-        with self._read_turn() as reader:
+        self.turn = TurnRecord()
+        with self._read_turn(_TurnReader(self.turn)) as reader:
             items = [*self._earlier, {"role": "user", "content": message}]
             arguments = self._arguments(reader)
             if not streams:
@@ -120,16 +124,25 @@ class OpenAIAgentsSession(StreamingSession):
                 raise
             self._finish(result, reader)
 
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        from agents import Runner
+
+        paused, state = self._paused, self._paused.to_state()
+        for item, is_approved in zip(paused.interruptions, decisions, strict=True):
+            (state.approve if is_approved else state.reject)(item)
+        with self._read_turn(_TurnReader(self.turn, paused)) as reader:
+            arguments = self._arguments(reader)
+            arguments.pop("context", None)  # the state has it
+            self._finish(await Runner.run(self._agent, state, **arguments), reader)
+
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return [item for message in messages for item in _items_of(message)]
 
     @contextmanager
-    def _read_turn(self) -> Iterator["_TurnReader"]:
-        """Begin a turn, and note at its end what it used, however it ended."""
+    def _read_turn(self, reader: "_TurnReader") -> Iterator["_TurnReader"]:
+        """Read a turn, and note at its end what it used, however it ended."""
         from agents import AgentsException
 
-        self.turn = TurnRecord()
-        reader = _TurnReader(self.turn)
         try:
             yield reader
         except AgentsException as error:
@@ -155,12 +168,13 @@ class OpenAIAgentsSession(StreamingSession):
     def _finish(self, result: Any, reader: "_TurnReader") -> None:
         """Read the result of a run, and continue from there."""
         reader.read_run(result)
+        self._paused = result if result.interruptions else None
         if result.interruptions:
-            names = ", ".join(repr(item.name) for item in result.interruptions)
-            raise FrameworkError(
-                f"the run waits for the approval of a call of {names}, which nobody gives in a"
-                " test; test an agent whose tools need none"
-            )
+            self.turn.pending_approvals = [
+                {"name": item.name, "arguments": item.arguments, "call_id": item.call_id}
+                for item in result.interruptions
+            ]
+            return
         self.turn.response = result.final_output
         self._earlier = result.to_input_list()
         self._agent = result.last_agent
@@ -190,11 +204,19 @@ def _items_of(message: "Message") -> list[dict[str, Any]]:
 
 
 class _TurnReader:
-    """Fills in the record of a turn while the run goes on."""
+    """Fills in the record of a turn while the run goes on.
 
-    def __init__(self, turn: TurnRecord) -> None:
+    Args:
+        turn: The record.
+        paused: The result of the run that goes on, whose responses were read; None for a new run.
+    """
+
+    def __init__(self, turn: TurnRecord, paused: Any = None) -> None:
         self._turn = turn
-        self._responses = 0
+        self._earlier = 0 if paused is None else len(paused.raw_responses)
+        """How many responses were read before."""
+        self._before = _spent(None if paused is None else paused.context_wrapper.usage)
+        self._responses = self._earlier
         self.usage: Any = None
         """Where the run adds up its token usage."""
         self.failed_calls: set[str | None] = set()
@@ -236,14 +258,14 @@ class _TurnReader:
         """Note the tokens of all requests; the SDK counts a request of unknown usage as 0."""
         if self.usage is None or not self.usage.requests:
             return
+        before, now = self._before, _spent(self.usage)
         known = [entry for entry in self.usage.request_usage_entries if entry.input_tokens]
         # The requests of an agent used as a tool are in its sum, but not in the responses.
-        requests = self._responses
-        if len(known) < self.usage.requests:
+        requests = self._responses - self._earlier
+        if len(known) < now[0]:
             self._turn.add_usage(None, None, requests=requests)
         else:
-            usage = self.usage
-            self._turn.add_usage(usage.input_tokens, usage.output_tokens, requests=requests)
+            self._turn.add_usage(now[1] - before[1], now[2] - before[2], requests=requests)
 
     def _note_call(self, item: Any, agent: str) -> None:
         call_id = _get(item, "call_id") or _get(item, "id")
@@ -252,6 +274,11 @@ class _TurnReader:
         for key in ("error", "output", "outputs", "results"):  # of a tool that OpenAI runs
             if _get(item, key) is not None:
                 self._turn.add_result(call_id, _get(item, key), is_error=key == "error")
+
+
+def _spent(usage: Any) -> tuple[int, int, int]:
+    """Return the requests of a run so far, and their prompt and completion tokens."""
+    return (0, 0, 0) if usage is None else (usage.requests, usage.input_tokens, usage.output_tokens)
 
 
 def _get(item: Any, name: str) -> Any:

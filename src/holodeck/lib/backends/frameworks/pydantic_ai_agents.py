@@ -56,6 +56,7 @@ class PydanticAIAdapter(FrameworkAdapter):
     """An agent; each conversation has a message history of its own."""
 
     objects = ("Agent",)
+    answers_approvals = True
 
     async def open(self, context: Sequence["Message"]) -> "PydanticAIConversation":
         return PydanticAIConversation(self._agent, self._options, context)
@@ -81,9 +82,12 @@ class PydanticAIConversation(StreamingSession):
         self._output_tools = output_tools(agent)
         self._history: list[Any] = []
         """What comes before `_earlier`, and was sent already."""
+        self._pending: list[dict[str, Any]] = []
+        """What waits for an approval."""
         super().__init__(agent, options, context)
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+        self.turn = TurnRecord(left_out=sorted(self._output_tools))
         if not streams:
             await self._run(message, None)
             return
@@ -92,13 +96,21 @@ class PydanticAIConversation(StreamingSession):
             async for piece in pieces:
                 yield piece
 
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        from pydantic_ai import DeferredToolResults
+
+        ids = [call["call_id"] for call in self._pending]
+        answers = DeferredToolResults(approvals=dict(zip(ids, decisions, strict=True)))
+        await self._run(None, None, deferred_tool_results=answers)
+
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_messages(messages)
 
-    async def _run(self, message: str, on_piece: Callable[[str], None] | None) -> None:
+    async def _run(
+        self, message: str | None, on_piece: Callable[[str], None] | None, **answers: Any
+    ) -> None:
         from pydantic_ai import capture_run_messages
 
-        self.turn = TurnRecord(left_out=sorted(self._output_tools))
         # settings of the agent itself may name another provider than that of the process
         listen_to_tracer(getattr(getattr(self._agent, "instrument", None), "tracer", None))
         history = [*self._history, *await self._first_messages()]
@@ -110,13 +122,15 @@ class PydanticAIConversation(StreamingSession):
                     infer_name=False,  # that would change the user's object
                     event_stream_handler=on_piece and _text_handler(self._agent, on_piece),
                     **self._options,
+                    **answers,
                 )
             except BaseException:
                 self._read(seen[len(history) :])
                 raise
         self._read(result.new_messages())
-        self._refuse_deferred_calls(result.output)
-        self.turn.response = result.output
+        self._pending = self.turn.pending_approvals = self._approvals_in(result.output)
+        if not self._pending:
+            self.turn.response = result.output
         self._history, self._earlier = result.all_messages(), []
 
     async def _first_messages(self) -> list[Any]:
@@ -158,19 +172,20 @@ class PydanticAIConversation(StreamingSession):
             part.tool_call_id, part.content, is_error=failed, is_refused=refused, name=name
         )
 
-    def _refuse_deferred_calls(self, output: Any) -> None:
-        """Raise FrameworkError if the run ended because tools wait for a person or a program."""
+    def _approvals_in(self, output: Any) -> list[dict[str, Any]]:
+        """Return what the run waits for a person to approve.
+
+        Raises FrameworkError if it waits for a program.
+        """
         from pydantic_ai import DeferredToolRequests
 
         if not isinstance(output, DeferredToolRequests):
-            return
-        if output.approvals:
-            call = output.approvals[0]
-            raise FrameworkError(
-                f"the agent waits for a person to approve {call.tool_name}({call.args}), and a"
-                " test has none; create the tool without requires_approval in tests, or give the"
-                " agent the capability HandleDeferredToolCalls"
-            )
+            return []
+        if not output.calls:
+            return [
+                {"name": call.tool_name, "arguments": call.args, "call_id": call.tool_call_id}
+                for call in output.approvals
+            ]
         names = ", ".join(call.tool_name for call in output.calls)
         raise FrameworkError(
             f"the agent waits for the results of {names}, which are computed elsewhere; give the"

@@ -31,6 +31,7 @@ from holodeck.lib.backends.process.pool import Pool, Worker
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.processes.child_process import Launch, program_path
+from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
 from holodeck.lib.user_code.code_root import CodeFolders, code_roots, folders_of, module_location
@@ -115,6 +116,7 @@ class ProcessBackend(InContext, AgentBackend):
             self.pool.concurrency,
             history_problems=without_history(None if self.abilities.history else no_history),
             context_problem=None if self.abilities.context else no_context,
+            answers_approvals=self.abilities.approvals,
         )
 
     def describe(self) -> AgentDescription:
@@ -199,6 +201,8 @@ class ProcessSession(AgentSession):
         if self._worker is None:
             await self._open(worker)
         params: dict[str, Any] = {"conversation": self._name, "message": message}
+        if isinstance(message, ApprovalDecisions):
+            params["approvals"] = [*message.decisions]
         if self._opening is not None:
             params["open"] = self._opening
         if self._messages:

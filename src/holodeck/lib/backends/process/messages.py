@@ -40,6 +40,8 @@ class Abilities:
     """Whether conversations hold something that `close` releases."""
     tool_errors: bool = True
     """Whether a tool result without `is_error` is none of an error; otherwise that is unknown."""
+    approvals: bool = False
+    """Whether it reports pending approvals, and `send` takes decisions about them."""
     tools: list[str] | None = None
     """Names of the tools that the agent can call; None if unknown."""
 

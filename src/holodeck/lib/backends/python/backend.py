@@ -171,6 +171,7 @@ class CallableBackend(InContext, AgentBackend):
             runs_user_code=True,
             history_problems=without_history(None if agent.takes_history else NO_CONTEXT_PARAMETER),
             context_problem=None if agent.takes_context else NO_CASE_CONTEXT_PARAMETER,
+            answers_approvals=agent.answers_approvals,
         )
 
     def describe(self) -> AgentDescription:

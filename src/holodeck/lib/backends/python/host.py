@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.processes.threads import call_user_function
+from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.signatures import (
     AgentCall,
     UnusableAgent,
@@ -132,6 +133,8 @@ class FrameworkConversation(AgentConversation):
         self._read = read
 
     async def send(self, message: str, on_piece: OnPiece | None = None) -> Any:
+        if isinstance(message, ApprovalDecisions):
+            return self._read(await self._session.resume_turn(message.decisions))[0]
         return self._read(await self._session.take_turn(message, on_piece))[0]
 
     def remember(self, messages: Messages) -> None:
@@ -161,6 +164,8 @@ class HostedAgent(ABC):
     streams = False
     reads_tool_errors = True
     """Whether a tool result that is not marked as an error is none; else that is unknown."""
+    answers_approvals = False
+    """Whether it reports what waits for an approval, and takes `ApprovalDecisions`."""
     tools: list[str] | None = None
     """Names of the tools that it can call; None if unknown."""
     lifespan: Lifespan | None = None
@@ -226,6 +231,7 @@ class FrameworkAgent(HostedAgent):
         self.kind = kind
         self.is_concurrent = adapter.is_concurrent
         self.reads_tool_errors = "tool errors" in adapter.reads
+        self.answers_approvals = adapter.answers_approvals
         self.tools = adapter.tools()
         self._adapter = adapter
         self._read = read

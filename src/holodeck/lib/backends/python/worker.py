@@ -37,6 +37,7 @@ from holodeck.lib.backends.python.host import (
     recognize,
 )
 from holodeck.lib.processes.channel import LineReader, Parent
+from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS, UnusableAgent
 from holodeck.lib.support.source_files import is_users_file
 
@@ -101,6 +102,7 @@ def facts(host: Host) -> dict[str, Json]:
         "opens_with_send": True,
         "closes": agent.streams or host.factory is not None,
         "tool_errors": agent.reads_tool_errors,
+        "approvals": agent.answers_approvals,
         "tools": agent.tools,
     }
 
@@ -300,6 +302,8 @@ class Worker:
         if method == "open":
             return await self._open(**params)
         if method == "send":
+            if "approvals" in params:
+                params["message"] = ApprovalDecisions(params.pop("approvals"))
             return await self._send(number, **params)
         if method == "close":
             return await self._close(**params)

@@ -8,13 +8,14 @@ from typing import Any
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
-from holodeck.lib.checks.tool_checks import check_side_effects, check_tools
+from holodeck.lib.checks.tool_checks import check_approvals, check_side_effects, check_tools
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.inputs import retrieved_passages
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_state import (
     CaseState,
     agents_in,
+    approvals_in,
     calls_in,
     evidence_of,
     passages_reported_in,
@@ -126,7 +127,7 @@ def _check_tools(
 ) -> list[ToolCheck]:
     """Return the rows about the tool calls and the agents of these turns."""
     offered = tools_in(turns)
-    return check_tools(
+    rows = check_tools(
         expectations,
         calls_in(turns),
         evidence_of(turns),
@@ -134,6 +135,7 @@ def _check_tools(
         tools=observations.tool_names(offered),
         withheld=observations.withheld_tools(offered),
     )
+    return [*rows, *check_approvals(expectations, approvals_in(turns))]
 
 
 def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[ToolCheck]:
@@ -266,6 +268,7 @@ def build_result(
         agents=None if observed.agents is None else agents_in(turns),
         tools=None if observed.tools is None else tools_in(turns),
         retrieval_context=passages_reported_in(turns),
+        approvals=approvals_in(turns),
         evidence=observations.with_tools(observed),
         **_graded_fields(state, checks, [*state.errors, *state.faults]),
     )

@@ -117,7 +117,7 @@ async def test_a_call_of_an_unknown_tool_has_an_error_as_its_result(make):
     assert "cancel_order" in tool_result["result"]
 
 
-async def test_a_tool_that_needs_approval_is_an_error(make):
+async def test_a_tool_that_needs_approval_waits_for_it(make):
     @tool(approval_mode="always_require")
     def cancel_order(order_id: str) -> str:
         return f"order {order_id} is cancelled"
@@ -125,8 +125,10 @@ async def test_a_tool_that_needs_approval_is_an_error(make):
     make.server.otherwise(tool_calls=[("cancel_order", {"order_id": "7"})])
 
     async with backend_of(make(cancel_order)) as backend:
-        with pytest.raises(BackendError, match=r"^the agent waits for a person to approve cancel_"):
-            await backend.invoke_once("cancel it")
+        result = await backend.invoke_once("cancel it")
+
+    [pending] = result.pending_approvals
+    assert (pending["name"], pending["arguments"]) == ("cancel_order", {"order_id": "7"})
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.support.approvals import ApprovalDecisions
 from support.server import PATIENT_S
 
 
@@ -351,17 +352,53 @@ async def test_a_recursion_limit_is_an_error_with_what_was_seen(server, model):
     assert len(caught.value.seen.tool_results) == 2
 
 
-async def test_an_interrupt_is_an_error_that_shows_it(server, model):
-    def approve(state):
-        return {"messages": [AIMessage(interrupt("Cancel order 7?"))]}
+def confirm(state):
+    is_confirmed = interrupt("Cancel order 7?")
+    return {"messages": [AIMessage("cancelled" if is_confirmed else "kept")]}
 
+
+@pytest.mark.parametrize(("decision", "response"), [(True, "cancelled"), (False, "kept")])
+async def test_an_interrupt_waits_for_a_decision(server, model, decision, response):
     checkpointer = InMemorySaver()
-    backend = CallableBackend(graph(("approve", approve), checkpointer=checkpointer))
+    session = await CallableBackend(
+        graph(("confirm", confirm), checkpointer=checkpointer)
+    ).create_session()
 
-    with pytest.raises(BackendSessionError, match=r"interrupt 'Cancel order 7\?'"):
-        await backend.invoke_once("Cancel it")
+    first = await session.send("Cancel it")
+    rest = await session.send(ApprovalDecisions([decision]))
+    await session.close()
 
+    assert first.pending_approvals == [
+        {"name": "interrupt", "arguments": {"value": "Cancel order 7?"}}
+    ]
+    assert rest.response == response
     assert checkpointer.storage == {}
+
+
+async def test_a_tool_that_interrupts_begins_anew_after_the_decision(server, model):
+    def cancel_order(order_id: str) -> str:
+        """Cancel an order."""
+        return "cancelled" if interrupt({"order": order_id}) else "kept"
+
+    server.reply(tool_calls=[("cancel_order", {"order_id": "7"})]).reply("Done.")
+    agent = create_agent(model, [cancel_order], checkpointer=InMemorySaver())
+    session = await CallableBackend(agent).create_session()
+
+    first = await session.send("Cancel it")
+    turn = first.followed_by(await session.send(ApprovalDecisions([True])))
+
+    assert first.pending_approvals[0]["arguments"] == {"order": "7"}
+    [call], [result] = turn.tool_calls, turn.tool_results
+    assert (call["name"], result["result"]) == ("cancel_order", "cancelled")
+    assert "is_error" not in result
+    assert turn.response == "Done."
+
+
+async def test_an_interrupt_without_a_checkpointer_is_an_error(server, model):
+    backend = CallableBackend(graph(("confirm", confirm)))
+
+    with pytest.raises(BackendSessionError, match=r"interrupt 'Cancel order 7\?'.*checkpointer"):
+        await backend.invoke_once("Cancel it")
 
 
 async def test_with_a_checkpointer_each_conversation_has_a_thread_and_sends_new_messages(

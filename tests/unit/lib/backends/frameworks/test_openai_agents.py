@@ -222,14 +222,14 @@ async def test_a_refusal_that_ends_the_run_is_the_result_of_its_call(server, mod
     assert [row["result"] for row in result.tool_results] == ["not for you"]
 
 
-async def test_a_call_that_waits_for_approval_is_an_error(server, model):
+async def test_a_call_that_needs_approval_waits_for_it(server, model):
     risky = function_tool(lambda: "done", name_override="risky", needs_approval=True)
     server.reply(tool_calls=[("risky", {})])
 
-    with pytest.raises(BackendSessionError, match=r"approval.*'risky'") as caught:
-        await CallableBackend(support(model, tools=[risky])).invoke_once("Do it")
+    result = await CallableBackend(support(model, tools=[risky])).invoke_once("Do it")
 
-    assert [call["name"] for call in caught.value.seen.tool_calls] == ["risky"]
+    assert [call["name"] for call in result.pending_approvals] == ["risky"]
+    assert [call["name"] for call in result.tool_calls] == ["risky"]
 
 
 async def test_an_unknown_tool_is_an_error_with_what_was_seen(server, model):

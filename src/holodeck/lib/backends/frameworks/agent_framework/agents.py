@@ -13,10 +13,10 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     has_client,
     new_text,
     note_agent_tools,
+    note_approvals,
     read_messages,
     read_response,
     read_results,
-    refuse_requests_for_input,
     to_messages,
     token_counts,
     tool_names,
@@ -64,6 +64,7 @@ class AgentFrameworkAdapter(FrameworkAdapter):
     """
 
     objects = ("Agent", "SupportsAgentRun", "(agent, AgentSession)")
+    answers_approvals = True
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
         super().__init__(agent, options)
@@ -97,9 +98,14 @@ class AgentFrameworkConversation(StreamingSession):
         options = {name: value for name, value in options.items() if name != "session"}
         super().__init__(agent, options, context)
         self._session = agent.create_session() if users is None else users
+        self._requests: list[Any] = []
+        """The framework's own requests for the pending approvals."""
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
-        session, run = self._begin(message)
+        import agent_framework
+
+        self.turn = TurnRecord()
+        session, run = self._begin([agent_framework.Message("user", [message])])
         if not streams:
             self._finish(session, await run())
             return
@@ -111,17 +117,22 @@ class AgentFrameworkConversation(StreamingSession):
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_messages(messages)
 
-    def _begin(self, message: str) -> tuple[Any, Callable[..., Any]]:
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        import agent_framework
+
+        pairs = zip(self._requests, decisions, strict=True)
+        contents = [request.to_function_approval_response(approved) for request, approved in pairs]
+        session, run = self._begin([agent_framework.Message("user", contents)])
+        self._finish(session, await run())
+
+    def _begin(self, new: Sequence[Any]) -> tuple[Any, Callable[..., Any]]:
         """Return a session for this turn, and a function that runs the agent in it.
 
         The session is a copy, so that a turn which fails leaves no trace in the conversation.
         """
-        import agent_framework
-
-        self.turn = TurnRecord()
         session = copy.copy(self._session)
         session.state = copy.deepcopy(session.state)
-        messages = [*self._earlier, agent_framework.Message("user", [message])]
+        messages = [*self._earlier, *new]
 
         def run(**options: Any) -> Any:
             if has_chat_middleware(self._agent):
@@ -132,19 +143,19 @@ class AgentFrameworkConversation(StreamingSession):
 
     def _finish(self, session: Any, response: Any) -> None:
         """Read the response, and keep the session."""
-        record = TurnRecord()
-        read_response(record, response)
         if has_chat_middleware(self._agent):
             # A run may be repeated, and only the last one yields the response.
+            record = TurnRecord()
+            read_response(record, response)
             self.turn.add_missing(record)
         else:
-            self.turn = record
+            read_response(self.turn, response)
         if not self.turn.tool_calls and not has_client(self._agent):
             self.turn.tool_calls = None  # a remote agent may call tools without saying so
         note_agent_tools(self.turn, self._agent)
         self.turn.add_agent(self._agent.name)
         self.turn.response = answer(response)
-        refuse_requests_for_input(response)
+        self._requests = note_approvals(self.turn, response)
         self._session, self._earlier = session, []
 
 

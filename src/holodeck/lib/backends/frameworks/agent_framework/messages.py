@@ -96,20 +96,22 @@ def new_text(update: Any) -> str:
     )
 
 
-def refuse_requests_for_input(response: Any) -> None:
-    """Raise FrameworkError if the agent waits for a person."""
-    for request in response.user_input_requests:
+def note_approvals(turn: TurnRecord, response: Any) -> list[Any]:
+    """Note what the agent waits for a person to approve; return the framework's requests for it.
+
+    Raises FrameworkError if the agent waits for other input of a person.
+    """
+    requests = list(response.user_input_requests)
+    for request in requests:
         call = getattr(request, "function_call", None)
-        if call is not None:
+        if call is None:
             raise FrameworkError(
-                f"the agent waits for a person to approve {call.name}({call.arguments}), and a"
-                " test has none; create the tool with approval_mode='never_require' in tests, or"
-                " give the agent a ToolApprovalMiddleware with auto_approval_rules"
+                f"the agent waits for input of a person ({request.type}), and a test has none;"
+                " answer it in the agent's code"
             )
-        raise FrameworkError(
-            f"the agent waits for input of a person ({request.type}), and a test has none;"
-            " answer it in the agent's code"
-        )
+        pending = {"name": call.name, "arguments": call.arguments, "call_id": call.call_id}
+        turn.pending_approvals.append(pending)
+    return requests
 
 
 def tool_names(agent: Any) -> list[str] | None:

@@ -50,6 +50,12 @@ class LangChainTurnReader:
         """By tool call: the exception; a message with the result, if one comes, goes first."""
         self._lock = Lock()
 
+    def note_earlier_calls(self, calls: Iterable[Mapping[str, Any]]) -> None:
+        """Note the calls without a result of a run that goes on."""
+        for call in calls:
+            named = {"id": call["call_id"], "name": call["name"], "args": call["arguments"]}
+            self._add_call(named, call.get("agent"))
+
     def note_request(self, run: Any, metadata: Mapping[str, Any], options: object) -> None:
         """Note that a model is asked."""
         is_format = isinstance(options, Mapping) and "ls_structured_output_format" in options
@@ -103,7 +109,8 @@ class LangChainTurnReader:
     def note_tool_error(self, run: Any, error: BaseException) -> None:
         with self._lock:
             call_id = self._end_tool(run)
-            if call_id is not None:
+            is_paused = type(error).__name__ == "GraphInterrupt"  # it begins anew after an answer
+            if call_id is not None and not is_paused:
                 self._errors[call_id] = f"{type(error).__name__}: {error}"
 
     def _end_tool(self, run: Any) -> str | None:

@@ -69,6 +69,7 @@ class GraphAdapter(FrameworkAdapter):
     """A graph whose state has messages."""
 
     objects: ClassVar[tuple[str, ...]] = ("CompiledStateGraph",)
+    answers_approvals = True
 
     async def open(self, context: Sequence["Message"]) -> "GraphSession":
         return GraphSession(self._agent, await for_conversation(self._options), context)
@@ -150,6 +151,8 @@ class GraphSession(StreamingSession):
         self._checkpoint: str | None = None
         """The state of the thread after the latest turn that succeeded."""
         self._has_failed = False
+        self._interrupts: dict[str, Any] = {}
+        """What the graph waits for: the values of its interrupts, by their ids."""
         super().__init__(graph, options, context)
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
@@ -171,7 +174,29 @@ class GraphSession(StreamingSession):
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         self.turn = TurnRecord()
         reader = LangChainTurnReader(self.turn, self._known)
-        sent = self._input(message)
+        async with aclosing(self._run(self._input(message), reader, streams=streams)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        from langgraph.types import Command
+
+        open_calls = self.turn.tool_calls or ()
+        reader = LangChainTurnReader(self.turn, self._known)
+        reader.note_earlier_calls(open_calls)
+        left = iter(decisions)
+        answers = {
+            name: _answer_to(value, [next(left) for _ in _approvals_in(value)])
+            for name, value in self._interrupts.items()
+        }
+        async for _ in self._run(Command(resume=answers), reader, streams=False):
+            pass
+
+    async def _run(
+        self, sent: Any, reader: LangChainTurnReader, *, streams: bool
+    ) -> AsyncGenerator[str, None]:
+        """Run the graph until it ends or waits, and yield its text if it `streams`."""
+        self._interrupts = {}
         arguments = {**self._options, "config": self._config(reader)}
         modes = ["updates", "values", *(["messages"] if streams else [])]
         state: Any = None
@@ -180,17 +205,40 @@ class GraphSession(StreamingSession):
             async with aclosing(events):
                 async for namespace, mode, payload in events:
                     if mode == "updates":
+                        waiting = payload.get("__interrupt__") or ()
+                        self._interrupts |= {one.id: one.value for one in waiting}
                         _note_update(reader, payload)
                     elif mode == "values" and not namespace:
                         state = payload
                     elif mode == "messages" and payload[0].type in {"ai", "AIMessageChunk"}:
                         yield str(payload[0].text)
-            await self._finish(state)
+            if self._interrupts:
+                self._pause(state)
+            else:
+                await self._finish(state)
         except BaseException:
             self._has_failed = True
             raise
         finally:
             reader.finish()
+
+    def _pause(self, state: Any) -> None:
+        """Note what the graph waits for. Raises FrameworkError if it cannot continue."""
+        if not self._threads:
+            raise FrameworkError(
+                "the graph waits for a person's answer to the interrupt"
+                f" {next(iter(self._interrupts.values()))!r}, and cannot continue after it;"
+                " compile it with a checkpointer"
+            )
+        self._known |= ids_of(list(_get(state, "messages") or []))
+        open_calls = self.turn.open_calls()
+        for value in self._interrupts.values():
+            for approval in _approvals_in(value):
+                same = [call for call in open_calls if _is_about(approval, call)]
+                if same:
+                    open_calls.remove(same[0])
+                    approval["call_id"] = same[0]["call_id"]
+                self.turn.pending_approvals.append(approval)
 
     def _input(self, message: str) -> Any:
         """Return what the graph gets."""
@@ -276,16 +324,12 @@ def _messages_in(value: Any) -> list[Any]:
 
 
 def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None:
-    """Note the messages of the nodes in an update. Raises FrameworkError for an interrupt."""
+    """Note the messages of the nodes in an update."""
     from langchain_core.messages import BaseMessage, convert_to_messages
 
-    waiting = update.get("__interrupt__")
-    if waiting:
-        raise FrameworkError(
-            f"the graph waits for a person's answer to the interrupt {waiting[0].value!r}, which"
-            " nobody gives in a test; test a graph without it"
-        )
     for node, values in update.items():
+        if node == "__interrupt__":
+            continue
         for value in values if isinstance(values, list | tuple) else [values]:
             messages = value if isinstance(value, BaseMessage) else _get(value, "messages") or []
             listed = messages if isinstance(messages, list | tuple) else [messages]
@@ -294,6 +338,36 @@ def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None
             structured = _get(value, "structured_response")
             if structured is not None:
                 reader.note_structured_response(messages, structured)
+
+
+def _approvals_in(value: Any) -> list[dict[str, Any]]:
+    """Return what an interrupt asks a person to approve.
+
+    That of `HumanInTheLoopMiddleware` has tool calls, all in one interrupt or each in its own; any
+    other one is a call of `interrupt`.
+    """
+    fields = value if isinstance(value, Mapping) else {"value": value}
+    if "action_requests" in fields:
+        return [
+            {"name": request["name"], "arguments": request["args"]}
+            for request in fields["action_requests"]
+        ]
+    if fields.get("type") == "tool_approval":
+        return [{"name": fields["name"], "arguments": fields["args"]}]
+    return [{"name": "interrupt", "arguments": dict(fields)}]
+
+
+def _answer_to(value: Any, decisions: Sequence[bool]) -> Any:
+    """Return what the interrupt gets for these decisions about its approvals."""
+    answers = [{"type": "approve" if is_approved else "reject"} for is_approved in decisions]
+    if isinstance(value, Mapping) and "action_requests" in value:
+        return {"decisions": answers}
+    is_one = isinstance(value, Mapping) and value.get("type") == "tool_approval"
+    return answers[0] if is_one else decisions[0]
+
+
+def _is_about(approval: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    return all(approval[key] == call[key] for key in ("name", "arguments"))
 
 
 def _get(state: Any, name: str) -> Any:
