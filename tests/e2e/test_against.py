@@ -193,6 +193,25 @@ def test_both_agents_are_called_in_turn(two):
     ]  # fmt: skip
 
 
+def test_a_case_ends_on_the_first_agent_before_it_begins_on_the_second(two):
+    agent = (
+        "import asyncio\nasync def answer(message):\n"
+        "    with open('order.txt', 'a') as file:\n        file.write(f'{message}: begins\\n')\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    with open('order.txt', 'a') as file:\n        file.write(f'{message}: ends\\n')\n"
+        "    return {'response': 'ok', 'tool_calls': []}\n"
+    )
+    for name in ("old.py", "new.py"):
+        (two / name).write_text(agent)
+
+    compare(two, "-j", "4")
+
+    lines = (two / "order.txt").read_text().splitlines()
+    for case in ("where is order 7", "refund order 7", "hello"):
+        steps = [line.partition(": ")[2] for line in lines if line.startswith(case)]
+        assert steps == ["begins", "ends", "begins", "ends"]
+
+
 def test_each_agent_uses_the_modules_and_files_of_its_own_folder(two):
     (two / "next").mkdir()
     (two / "next" / "agent.yaml").write_text('name: next\nbackend: "old:answer"\n')
@@ -399,7 +418,7 @@ def test_the_cases_of_a_comparison_are_listed_without_a_run(two):
     assert_plain(ran)
     assert ran.code == 0
     assert "refund" in ran.stdout
-    assert ran.stdout.endswith(", each on A (a.yaml) and B (b.yaml)\n")
+    assert ran.stdout.endswith(", each on A (a.yaml), then on B (b.yaml)\n")
     assert not (two / ".holodeck").exists()
 
 

@@ -276,7 +276,7 @@ def _run_agent(
     if options.preview_mode == "list":
         text = case_list(agent, selection, as_json=options.as_json)
         if second is not None and not options.as_json:
-            text += f", each on A ({tested.target.path}) and B ({second.argument})"
+            text += f", each on A ({tested.target.path}), then on B ({second.argument})"
     else:
         agents = [(agent, tested.target.path)]
         if second is not None:

@@ -91,7 +91,7 @@ class ExecutionResult:
     tool_calls_problem: str | None = None
     """Why there may be more tool calls than `tool_calls`, so that none can be proved absent."""
     left_out: frozenset[str] = frozenset()
-    """Names of tools whose calls are no tool calls: they shape the answer, or hand over."""
+    """Names of tools whose calls are no tool calls: they shape the answer."""
     model_requests: list[ModelRequest] = field(default_factory=list)
     """The requests to models that the tap saw."""
     agents: list[str] | None = None

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Protocol
 
 from holodeck.errors import ConfigError, ExecutionError
@@ -97,11 +99,16 @@ class Lane:
     """What models cost that were asked before the first case."""
 
 
+_CaseOnAgent = tuple[int, int, TestCaseModel]
+"""The number of an agent, the index of a case, and the case."""
+
+
 class Schedule:
     """Gives the cases that are left to workers, until all have run or the run has to stop.
 
-    Several agents run the same cases in turn: each case on all agents, then the next case. They
-    share all limits, and only a failure of the last agent where the others passed counts for
+    Several agents run the same cases in turn: a case ends on an agent before it begins on the next,
+    because both may change the same data for it, however many cases run at once. They share all
+    limits, and only a failure of the last agent where the others passed counts for
     `fail_fast` and `maxfail`.
 
     Args:
@@ -136,7 +143,7 @@ class Schedule:
         try:
             async with self._time_limit():
                 async with asyncio.TaskGroup() as group:
-                    count = min(self._concurrency, sum(map(len, left)))
+                    count = min(self._concurrency, len({*chain(*left)}))
                     workers = [group.create_task(self._work(waiting)) for _ in range(count)]
                 if any(worker.cancelled() for worker in workers):  # and not the run
                     raise ExecutionError(_CANCELLED)
@@ -154,14 +161,17 @@ class Schedule:
                 raise first from None
             self._stop_run(first.stop)
 
-    def _in_order(self, left: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, TestCaseModel]]:
-        """Yield the numbers of agent and case, and the case, in the order to run them.
+    def _in_order(self, left: Sequence[Sequence[int]]) -> Iterator[list[_CaseOnAgent]]:
+        """Yield each case with the agents that have to run it, in the order to run them.
 
         `left` are the indexes of the cases that each agent has to run.
         """
         of_agents = ([(index, number) for index in indexes] for number, indexes in enumerate(left))
-        for index, number in merge(*of_agents):
-            yield number, index, self._lanes[number].run_state.case(index)
+        for _, runs in groupby(merge(*of_agents), key=itemgetter(0)):
+            yield [
+                (number, index, self._lanes[number].run_state.case(index))
+                for index, number in runs
+            ]
 
     def _stop_run(self, stop: StopReason) -> None:
         for lane in self._lanes:
@@ -180,8 +190,8 @@ class Schedule:
             why = f"the run exceeded its time limit of {self._run_timeout:g} s"
             self._stop_run(StopReason("run_timeout", why))
 
-    async def _work(self, waiting: Iterator[tuple[int, int, TestCaseModel]]) -> None:
-        for number, index, case in waiting:
+    async def _work(self, waiting: Iterator[list[_CaseOnAgent]]) -> None:
+        for number, index, case in chain.from_iterable(waiting):
             lane = self._lanes[number]
             stopped = self._stop_policies[-1].reason_to_stop(case)
             if stopped is not None:
