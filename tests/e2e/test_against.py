@@ -147,6 +147,72 @@ def test_the_name_of_a_plugin_makes_no_difference(two):
     assert {pair["trajectories"]["state"] for pair in pairs.values()} == {"same"}
 
 
+RENAMED = (
+    FORGETFUL.replace("lookup_order", "find_order")
+    .replace('{"id": 7}', '{"number": 7}')
+    .replace('"usage": usage', '"usage": usage, "agents": ["triage_agent", "orders"]')
+)
+NAMES = "names: {lookup_order: find_order, id: number, TriageAgent: triage_agent}\n"
+CASE = (
+    "test_cases:\n  - turns:\n    - {input: where is order 7, handoffs: [TriageAgent, orders],"
+    " expected_tools: [{name: lookup_order, args: {id: 7}}]}\n"
+)
+
+
+@pytest.fixture
+def renamed(two):
+    """Two agents that behave alike, and use other names."""
+    (two / "a.yaml").write_text(OLD_YAML.partition("test_cases")[0] + NAMES + CASE)
+    (two / "old.py").write_text(
+        RENAMED.replace("find_order", "Orders-lookup_order")
+        .replace("number", "id")
+        .replace("triage_agent", "TriageAgent")
+    )
+    (two / "new.py").write_text(RENAMED)
+    return two
+
+
+def test_names_of_the_second_agent_count_in_checks_and_trajectories(renamed):
+    ran, pairs = compared(renamed)
+
+    [pair] = pairs.values()
+    assert (pair["verdict"], pair["trajectories"]["state"]) == ("both", "same")
+    assert pair["trajectories"]["agents"] == "same"
+    assert "names" not in ran.stderr
+    [second] = json.loads((renamed / "report.json").read_text())["second"]["report"]["results"]
+    assert second["tool_invocations"][0]["name"] == "find_order"
+    record = json.loads((renamed / "report.json").read_text())["second"]["run"]
+    assert run_cli("score", record, "a.yaml", cwd=renamed).code == 0
+
+
+def test_without_names_the_second_agent_regresses(renamed):
+    (renamed / "a.yaml").write_text(OLD_YAML.partition("test_cases")[0] + CASE)
+
+    _, pairs = compared(renamed)
+
+    [pair] = pairs.values()
+    assert (pair["verdict"], pair["trajectories"]["state"]) == ("only_first", "parted")
+
+
+def test_a_name_that_occurs_nowhere_is_named(renamed):
+    text = (renamed / "a.yaml").read_text()
+    (renamed / "a.yaml").write_text(text.replace("names: {", "names: {lokup: find, "))
+
+    ran = compare(renamed)
+
+    assert "a.yaml:6:16: neither 'lokup' nor 'find' is a tool" in " ".join(ran.stderr.split())
+
+
+def test_two_names_for_one_are_refused(renamed):
+    text = (renamed / "a.yaml").read_text()
+    (renamed / "a.yaml").write_text(text.replace("id: number", "id: find_order"))
+
+    ran = compare(renamed)
+
+    assert ran.code == 2
+    assert "gives 'lookup_order' and 'id' the same name 'find_order'" in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "second"),
     [

@@ -148,6 +148,9 @@ class Agent(Model):
     """Metrics for every test case without its own `evaluations`."""
     test_cases: list[TestCaseModel] | None = None
     """The test cases."""
+    names: dict[NonBlank, NonBlank] | None = None
+    """Names of tools, arguments and agents that the agent of `--against` has in place of those
+    here, such as `{lookup_order: find_order}`."""
     execution: ExecutionConfig | None = None
     """Settings of the run."""
     prices: PriceTable | None = None
@@ -220,6 +223,13 @@ class Agent(Model):
         locators = other._locator, self._locator  # noqa: SLF001
         copy._locator = partial(_locate_replaced, keys, *locators)  # noqa: SLF001
         return copy
+
+    def with_names_of_second(self) -> "Agent":
+        """Return the test cases with the `names` that the agent of `--against` has."""
+        if self.names is None or self.test_cases is None:
+            return self
+        cases = [case.renamed(self.names) for case in self.test_cases]
+        return self.model_copy(update={"test_cases": cases})
 
     def location(self, *path: str | int) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`; `agent` without a file."""
@@ -300,6 +310,18 @@ class Agent(Model):
                 " write 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"
                 " or leave 'backend' out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _other_names_are_told_apart(self) -> "Agent":
+        first: dict[str, str] = {}
+        for name, other in (self.names or {}).items():
+            if other in first:
+                raise ValueError(
+                    f"'names' gives {first[other]!r} and {name!r} the same name {other!r}, so that"
+                    " a comparison could not tell them apart; remove one"
+                )
+            first[other] = name
         return self
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """A test case: what is said to the agent, in one turn or several, and what is expected of it."""
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -297,6 +297,20 @@ class TestCaseModel(CaseSettings, TurnModel, NamedModel):
     max_turns_to_done: Annotated[int, Field(ge=1)] | None = None
     """Maximum turns of the agent until a simulated conversation ends with success, or one whose
     script calls functions."""
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return the case with other names of tools, arguments and agents in all of its checks."""
+        update: dict[str, Any] = {}
+        if self.turns is not None:
+            update["turns"] = [turn.renamed(names) for turn in self.turns]
+        if self.script is not None:
+            update["script"] = [
+                step.model_copy(update={"check": step.check.renamed(names)})
+                if isinstance(step, StepModel) and step.check is not None
+                else step
+                for step in self.script
+            ]
+        return super().renamed(names).model_copy(update=update)
 
     @property
     def is_scripted_or_simulated(self) -> bool:

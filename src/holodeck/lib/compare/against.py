@@ -15,6 +15,7 @@ from holodeck.config.prices import merge_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, ConfigError, ExitCode
 from holodeck.lib.compare.pairs import build_comparison, build_pair
+from holodeck.lib.compare.trajectories import observed_names
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.against import (
     FailOn,
@@ -40,16 +41,16 @@ logger = logging.getLogger(__name__)
 
 BACKEND_PREFIX = "backend="
 """Begins a value of `--against` that is no file."""
-UNUSED_KEYS = ("test_cases", "evaluations", "execution", "observability")
+UNUSED_KEYS = ("test_cases", "names", "evaluations", "execution", "observability")
 """The keys of the second agent's file that a comparison takes from the file of the first."""
 
 
 def with_tests_of(first: Agent, second: Agent, keys: tuple[str, ...] = AGENT_KEYS) -> Agent:
     """Return the second agent with the test cases, metrics and settings of the first.
 
-    Metrics without a model of their own are judged by the model that judges the first agent.
-    `keys` are those that the second agent's own file contains. Raises ConfigError for prices in
-    two currencies.
+    The test cases have the `names` of the second agent. Metrics without a model of their own are
+    judged by the model that judges the first agent. `keys` are those that the second agent's own
+    file contains. Raises ConfigError for prices in two currencies.
     """
     evaluations = first.evaluations
     if first.judge_model is not None:
@@ -59,7 +60,7 @@ def with_tests_of(first: Agent, second: Agent, keys: tuple[str, ...] = AGENT_KEY
         "evaluations": evaluations,
         "prices": merge_prices([first.prices, second.prices]),
     }
-    return first.model_copy(update=shared).with_agent_of(second, keys)
+    return first.with_names_of_second().model_copy(update=shared).with_agent_of(second, keys)
 
 
 def unused_keys(first: Agent, second: Agent, settings: ExecutionConfig) -> list[str]:
@@ -202,8 +203,30 @@ class AgentComparison:
                     lanes = [await self._open(stack, 0), await self._open(stack, 1)]
                     await Schedule(lanes, first.config).run()
             report = self.report()
+            self._warn_of_unknown_names()
             current.set({names.SUITE_STATUS: "success" if report.is_complete else "failure"})
         return report
+
+    def _warn_of_unknown_names(self) -> None:
+        """Warn of each of the `names` that neither the test cases nor the agents have."""
+        first = self._executors[0]
+        results = [
+            result
+            for executor in self._executors
+            for index in range(len(first.cases))
+            if (result := executor.result_of(index)) is not None
+        ]
+        observed = observed_names(results)
+        for name, other in (first.agent_config.names or {}).items():
+            is_checked = any(case.renamed({name: other}) != case for case in first.cases)
+            if not is_checked and not {name, other} & observed:
+                logger.warning(
+                    "%s: neither %r nor %r is a tool, an argument or an agent of a test case, or"
+                    " of what the agents did",
+                    first.agent_config.location("names", name),
+                    name,
+                    other,
+                )
 
     async def _open(self, stack: AsyncExitStack, index: int) -> Lane:
         """Open the lane of an agent; the second runs in another process if modules collide."""
@@ -219,7 +242,11 @@ class AgentComparison:
         """Return the pair of the case at that index, as far as its results are known."""
         first, second = self._executors
         return build_pair(
-            index, first.cases[index], first.result_of(index), second.result_of(index)
+            index,
+            first.cases[index],
+            first.result_of(index),
+            second.result_of(index),
+            first.agent_config.names,
         )
 
     def report(self, *, interrupted: bool = False) -> ComparisonReport:

@@ -1,7 +1,7 @@
 """Compare the results of two agents, case by case."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from statistics import fmean
 
@@ -38,8 +38,12 @@ def build_pair(
     case: TestCaseModel | TestResult,
     first: TestResult | None,
     second: TestResult | None,
+    names: Mapping[str, str] | None = None,
 ) -> Pair:
-    """Return what the results of a case say; None is a result that does not exist."""
+    """Return what the results of a case say; None is a result that does not exist.
+
+    `names` are those that the second agent has for tools, arguments and agents of the first.
+    """
     name, test_id, said = (
         (case.written_name, case.test_id, case.test_input)
         if isinstance(case, TestResult)
@@ -58,7 +62,7 @@ def build_pair(
         second=None if second is None else second.outcome,
         first_reasons=[] if first is None else first.reasons()[:_MAX_REASONS],
         second_reasons=[] if second is None else second.reasons()[:_MAX_REASONS],
-        trajectories=compare_trajectories(first, second),
+        trajectories=compare_trajectories(first, second, names),
         scores=_scores(first, second),
         cost=_difference(_cost, first, second),
         tokens=_difference(mean_tokens, first, second),

@@ -1,6 +1,6 @@
 """Compare the tool calls and hand-offs of two agents, A and B, in the same test case."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
@@ -34,9 +34,12 @@ class _Turn:
     """Why there may be further calls; None if these are all."""
 
 
-def compare_trajectories(first: TestResult | None, second: TestResult | None) -> Trajectories:
+def compare_trajectories(
+    first: TestResult | None, second: TestResult | None, names: Mapping[str, str] | None = None
+) -> Trajectories:
     """Return whether the agents called the same tools and handed off alike, or where they parted.
 
+    What the first agent did is compared, and shown, with the `names` that the second one has.
     The repetitions of a case are compared in their order. Unknown calls are never equal.
     """
     if first is None or first.outcome is Outcome.SKIPPED:
@@ -45,14 +48,25 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
         return Trajectories(state="unknown", reason="B did not run the case")
     runs = list(zip(repetitions(first), repetitions(second), strict=False))
     is_repeated = first.repeats is not None
-    trajectories = _compare_calls(runs, is_repeated=is_repeated)
-    return trajectories.model_copy(update=_compare_agents(runs, is_repeated=is_repeated))
+    names = names or {}
+    trajectories = _compare_calls(runs, names, is_repeated=is_repeated)
+    return trajectories.model_copy(update=_compare_agents(runs, names, is_repeated=is_repeated))
 
 
-def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
+def observed_names(results: Iterable[TestResult]) -> set[str]:
+    """Return the names of the tools, arguments and agents in results."""
+    names: set[str] = set()
+    for part in (part for result in results for run in repetitions(result) for part in run.parts):
+        names.update(part.agents or ())
+        for call in part.tool_invocations:
+            names.update((call.name, *unprefixed(call.name), *call.args))
+    return names
+
+
+def _compare_calls(runs: _Runs, names: Mapping[str, str], *, is_repeated: bool) -> Trajectories:
     divergences, reasons, unknown_results = [], [], 0
     for number, (first, second) in enumerate(runs, 1):
-        comparison = _Comparison(_turns("A", first), _turns("B", second))
+        comparison = _Comparison(_turns("A", first, names), _turns("B", second, {}))
         try:
             divergence = comparison.find_divergence()
         except _Unknown as error:
@@ -75,9 +89,9 @@ def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
     return Trajectories(state="same", compared=len(runs), unknown_results=unknown_results)
 
 
-def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
+def _compare_agents(runs: _Runs, names: Mapping[str, str], *, is_repeated: bool) -> dict[str, Any]:
     """Return the fields about hand-offs; none if they are unknown, or if no agent hands off."""
-    known = [(_agents(first), _agents(second)) for first, second in runs]
+    known = [(_agents(first, names), _agents(second, {})) for first, second in runs]
     spoke = [turns for pair in known for turns in pair]
     if not any(turns is not None and len({*chain(*turns)}) > 1 for turns in spoke):
         return {}
@@ -92,10 +106,14 @@ def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
     return {"agents": "same"} if is_known else {}
 
 
-def _agents(run: TestResult) -> list[list[str]] | None:
+def _agents(run: TestResult, names: Mapping[str, str]) -> list[list[str]] | None:
     """Return who spoke in each complete turn; None if that is not known of every one."""
     complete = run.parts[:-1] if _is_broken(run) else run.parts
-    known = [part.agents for part in complete if part.agents is not None]
+    known = [
+        [names.get(agent, agent) for agent in part.agents]
+        for part in complete
+        if part.agents is not None
+    ]
     return known if len(known) == len(complete) else None
 
 
@@ -109,16 +127,28 @@ def repetitions(result: TestResult) -> list[TestResult]:
     return [result] if result.repeats is None else result.repeats.runs
 
 
-def _turns(who: str, run: TestResult) -> list[_Turn]:
+def _turns(who: str, run: TestResult, names: Mapping[str, str]) -> list[_Turn]:
     """Return what is known of each turn; a run that broke off has unknown calls at its end."""
     turns = []
     for part in run.parts:
         is_known = part.evidence.tool_calls is not None
         unknown = None if is_known else f"the tool calls of {who} are unknown"
-        turns.append(_Turn(part.tool_invocations if is_known else (), unknown))
+        calls = [_renamed(call, names) for call in part.tool_invocations] if is_known else ()
+        turns.append(_Turn(calls, unknown))
     if _is_broken(run):
         turns[-1] = _Turn(turns[-1].calls, f"{who} ended with an error")
     return turns
+
+
+def _renamed(call: ToolInvocation, names: Mapping[str, str]) -> ToolInvocation:
+    """Return a call with other names; that of a tool may stand after the name of a plugin."""
+    if not names:
+        return call
+    tool = next(
+        (names[name] for name in (call.name, *unprefixed(call.name)) if name in names), call.name
+    )
+    args = {names.get(name, name): value for name, value in call.args.items()}
+    return call.model_copy(update={"name": tool, "args": args})
 
 
 @dataclass

@@ -123,6 +123,8 @@ class RescoringSession(TestSession):
     def __post_init__(self) -> None:
         [tested] = self.agents
         agent, self.selection = _with_selection(tested.agent, self.recorded, self.redactor.redact)
+        if is_of_second_agent(self.recorded):
+            agent = agent.with_names_of_second()
         # Telemetry is about agents, and none is called.
         agent = agent.model_copy(update={"observability": None})
         self.agents = [replace(tested, agent=agent)]

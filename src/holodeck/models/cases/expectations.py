@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -112,6 +112,13 @@ class ExpectedTool(Model):
         """Return `args` with each literal as a matcher."""
         return {key: to_matcher(value, ArgMatcher) for key, value in self.args.items()}
 
+    def renamed(self, names: Mapping[str, str]) -> "ExpectedTool":
+        """Return the expectation with other names of tools, arguments and agents."""
+        args = {names.get(name, name): value for name, value in self.args.items()}
+        agent = None if self.agent is None else names.get(self.agent, self.agent)
+        name = names.get(self.name, self.name)
+        return self.model_copy(update={"name": name, "args": args, "agent": agent})
+
     def result_matcher(self) -> ResultMatcher | None:
         """`result` as a matcher; None if the result is not checked."""
         return None if self.result is None else to_matcher(self.result, ResultMatcher)
@@ -142,6 +149,11 @@ class ForbiddenTool(Model):
     characters."""
     allow: list[NonBlank] = []
     """Names of other tools, which may be called although their names are like it."""
+
+    def renamed(self, names: Mapping[str, str]) -> "ForbiddenTool":
+        """Return the same with other names of tools."""
+        allow = [names.get(name, name) for name in self.allow]
+        return self.model_copy(update={"name": names.get(self.name, self.name), "allow": allow})
 
     @model_validator(mode="after")
     def _forbids_something(self) -> "ForbiddenTool":
@@ -250,6 +262,23 @@ class Expectations(Model):
         """Whether a tool call, an agent, a span, a metric or a scorer is asked for."""
         is_observed = self.checks_trajectory or self.trace is not None
         return is_observed or bool(self.evaluations or self.scorers)
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return the checks with other names of tools, arguments and agents."""
+        lists = {
+            "expected_tools": self.expected_tools,
+            "forbidden_tools": self.forbidden_tools,
+            "handoffs": self.handoffs,
+        }
+        update = {
+            key: [
+                names.get(item, item) if isinstance(item, str) else item.renamed(names)
+                for item in items
+            ]
+            for key, items in lists.items()
+            if items is not None
+        }
+        return self.model_copy(update=update)
 
     @model_validator(mode="after")
     def _tool_settings_have_tools(self) -> "Expectations":

@@ -169,8 +169,7 @@ class Schedule:
         of_agents = ([(index, number) for index in indexes] for number, indexes in enumerate(left))
         for _, runs in groupby(merge(*of_agents), key=itemgetter(0)):
             yield [
-                (number, index, self._lanes[number].run_state.case(index))
-                for index, number in runs
+                (number, index, self._lanes[number].run_state.case(index)) for index, number in runs
             ]
 
     def _stop_run(self, stop: StopReason) -> None:
