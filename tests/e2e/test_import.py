@@ -401,7 +401,7 @@ def test_code_of_promptfoo_leaves_a_todo_that_says_what_to_write(folder):
 def test_the_right_answers_of_evaluations_are_read_and_other_keys_are_listed(folder, capsys):
     rows = [
         {"input": [{"role": "user", "content": "2 + 2?"}], "ideal": "4", "score": 3},
-        {"input": "Capital?", "target": ["B", "b"], "choices": ["Rome", "Paris"], "level": 1},
+        {"input": "Capital?", "target": ["B", "b"], "choices": ["Rome", "Paris"], "level": 0},
         {"messages": [{"role": "user", "content": "x?"}], "expected": "y", "score": 1},
     ]
     (folder / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -109,7 +109,7 @@ def _other_keys(written: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in written.items():
         if key in _ENVELOPES and isinstance(value, Mapping):
             yield from _other_keys(value, f"{prefix}{key}.")
-        elif value and key not in _READ_KEYS and key != expected:
+        elif value not in (None, "", [], {}) and key not in _READ_KEYS and key != expected:
             yield f"{prefix}{key}"
 
 
