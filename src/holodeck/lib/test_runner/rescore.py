@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 
 import holodeck
+from holodeck.config.prices import with_list_prices
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.resume import find_cases
 from holodeck.lib.records.run_store import Run, is_of_second_agent
@@ -57,6 +58,8 @@ class Rescoring:
         selection: Selection | None,
         on_result: Callable[[int, TestResult], None],
     ) -> None:
+        if agent.prices is not None:
+            agent = with_list_prices(agent)
         self.ungraded: list[str] = []
         """Cases without a recorded answer."""
         self._agent = agent
