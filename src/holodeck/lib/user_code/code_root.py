@@ -109,7 +109,7 @@ def code_hint(module: str, folder: Path) -> str:
     top, folder = module.partition(".")[0], folder.resolve()
     for parent in folder.parents[:_NEAR]:
         for root in (parent, parent / "src"):
-            if (root / top).is_dir() or (root / f"{top}.py").is_file():
+            if PathFinder.find_spec(top, [str(root)]) is not None:
                 return f"; write 'code: {os.path.relpath(root, folder)}' in the agent.yaml"
     return ""
 
