@@ -201,6 +201,53 @@ async def test_what_is_no_agent_is_refused_with_what_would_fit(tmp_path, name, s
         getattr(getattr(sys.modules[module], "coroutine", None), "close", lambda: None)()
 
 
+def make_class(package, *names):
+    """Return a class, derived from those of the other names, as the package would define it."""
+    bases = (make_class(package, *names[1:]),) if names[1:] else ()
+    return type(names[0], bases, {"__module__": f"{package}.core", "run": print})
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [
+        (
+            make_class("crewai", "Crew"),
+            'def answer(message): return agent.kickoff({"message": message}).raw',
+        ),
+        (make_class("crewai", "Agent"), "def answer(message): return agent.kickoff(message).raw"),
+        (
+            make_class("llama_index", "FunctionAgent", "BaseWorkflowAgent"),
+            "async def answer(message): return str(await agent.run(message))",
+        ),
+        (
+            make_class("autogen_agentchat", "AssistantAgent", "ChatAgent"),
+            "return (await make_agent().run(task=message)).messages[-1].to_text()",
+        ),
+        (
+            make_class("haystack", "Agent"),
+            'return agent.run([ChatMessage.from_user(message)])["last_message"].text',
+        ),
+    ],
+    ids=["crew", "crew agent", "llama-index", "autogen", "haystack"],
+)
+async def test_objects_of_frameworks_without_an_adapter_name_the_function_to_write(kind, function):
+    with pytest.raises(ConfigError) as raised:
+        await CallableBackend(kind).initialize()
+
+    message = str(raised.value)
+    assert f"holodeck cannot call a {kind.__name__} of " in message
+    assert function in message
+    assert message.endswith('target: "module:answer", tap: true}\'; the tap sees its tool calls')
+
+
+async def test_a_class_of_the_user_that_answers_may_derive_from_one_of_a_framework():
+    class Support(make_class("crewai", "Flow")):
+        def run(self, message):
+            return message
+
+    assert (await CallableBackend(Support).invoke_once("hello")).response == "hello"
+
+
 async def test_a_factory_that_raises_is_reported_with_file_and_line(tmp_path):
     (tmp_path / "support.py").write_text(SUPPORT)
 

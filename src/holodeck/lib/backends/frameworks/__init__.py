@@ -1,6 +1,7 @@
 """The agent frameworks whose objects holodeck can test, recognised without importing any."""
 
 import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -65,12 +66,90 @@ FRAMEWORKS: tuple[Framework, ...] = (
 )
 
 
+@dataclass(frozen=True)
+class UnadaptedFramework:
+    """A framework without an adapter, whose agents a function of the user calls."""
+
+    name: str
+    """As its users write it."""
+    package: str
+    """The top-level package that defines its classes."""
+    answers: Mapping[str, str]
+    """For each class whose objects answer, the expression that returns the answer to `message`.
+
+    `agent` is the object; `make_agent()` makes one, where an object keeps its messages. The first
+    class stands for those that are not listed.
+    """
+
+    def advice(self, agent: object) -> str:
+        """Return why an object of the framework is no agent, and the function to write."""
+        kinds = [kind.__name__ for kind in type(agent).__mro__]
+        kind = next((name for name in kinds if name in self.answers), next(iter(self.answers)))
+        answer = self.answers[kind]
+        define = "async def" if "await " in answer else "def"
+        return (
+            f"holodeck cannot call a {kinds[0]} of {self.name} itself; write a function that does,"
+            f" such as '{define} answer(message): return {answer}', and name it with"
+            " 'backend: {type: python, target: \"module:answer\", tap: true}'; the tap sees its"
+            " tool calls"
+        )
+
+
+UNADAPTED_FRAMEWORKS: tuple[UnadaptedFramework, ...] = (
+    UnadaptedFramework(
+        "CrewAI",
+        "crewai",
+        {
+            "Crew": 'agent.kickoff({"message": message}).raw',
+            "Agent": "agent.kickoff(message).raw",
+        },
+    ),
+    UnadaptedFramework(
+        "LlamaIndex",
+        "llama_index",
+        {
+            "BaseWorkflowAgent": "str(await agent.run(message))",
+            "BaseQueryEngine": "str(agent.query(message))",
+            "BaseChatEngine": "str(make_agent().chat(message))",
+        },
+    ),
+    UnadaptedFramework(
+        "AutoGen",
+        "autogen_agentchat",
+        {"ChatAgent": "(await make_agent().run(task=message)).messages[-1].to_text()"},
+    ),
+    UnadaptedFramework(
+        "Haystack",
+        "haystack",
+        {
+            "Agent": 'agent.run([ChatMessage.from_user(message)])["last_message"].text',
+            "Pipeline": 'agent.run({"builder": {"question": message}})["llm"]["replies"][0].text',
+        },
+    ),
+)
+
+
 def find_framework(value: object) -> Framework | None:
     """Return the framework that defines the class of `value` or one of its base classes."""
     value, _ = split_run(value)
-    kind = value if inspect.isclass(value) else type(value)
-    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    packages = _packages_of((value if inspect.isclass(value) else type(value)).__mro__)
     return next((framework for framework in FRAMEWORKS if framework.package in packages), None)
+
+
+def find_unadapted(value: object, methods: Iterable[str]) -> UnadaptedFramework | None:
+    """Return the framework without an adapter that defines the class of an object.
+
+    None if the user defines one of the methods, with which the object may answer.
+    """
+    kinds = type(value).__mro__
+    answering = next((kind for kind in kinds if not vars(kind).keys().isdisjoint(methods)), None)
+    packages = _packages_of(kinds if answering is None else (answering,))
+    return next((known for known in UNADAPTED_FRAMEWORKS if known.package in packages), None)
+
+
+def _packages_of(kinds: Iterable[type]) -> set[str]:
+    """Return the top-level packages that define classes."""
+    return {kind.__module__.partition(".")[0] for kind in kinds}
 
 
 def adapt(value: object) -> FrameworkAdapter | None:

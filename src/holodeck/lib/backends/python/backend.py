@@ -34,7 +34,7 @@ from holodeck.lib.backends.base import (
     open_session,
     without_history,
 )
-from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
+from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework, find_unadapted
 from holodeck.lib.backends.frameworks.base import FrameworkError, pieces_of
 from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.host import (
@@ -52,7 +52,7 @@ from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.processes.process_exit import collector_paused
-from holodeck.lib.support.signatures import UnusableAgent
+from holodeck.lib.support.signatures import METHODS, UnusableAgent
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.raised import with_location
@@ -405,6 +405,8 @@ def _problem_with_class(kind: type) -> str | None:
 def _what_fits(agent: object, target: object, base_dir: CodeFolders | None) -> str:
     """Return what is accepted of the framework, if it is one, and what its module has to offer."""
     if agent is None:  # the module has what was named; it makes nothing
+        return ""
+    if find_unadapted(agent, METHODS) is not None:  # the error has the function to write
         return ""
     framework = find_framework(agent)
     if framework is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.signatures import (
+    METHODS,
     AgentCall,
     UnusableAgent,
     find_call,
@@ -381,6 +382,9 @@ def recognize(agent: Any, read: ReadAnswer, *, tools_run_no_agents: bool = False
         if adapter is not None and framework is not None:
             kind = f"{type(frameworks.base.split_run(agent)[0]).__name__} of {framework.name}"
             return FrameworkAgent(adapter, kind, read, tools_run_no_agents=tools_run_no_agents)
+        unadapted = frameworks.find_unadapted(agent, METHODS)
+        if unadapted is not None:
+            raise UnusableAgent(unadapted.advice(agent))
     return FunctionAgent(agent, read)
 
 
