@@ -226,8 +226,8 @@ async def test_the_report_shows_passes_interval_spread_and_what_failed(tmp_path)
     assert "#### Repetition 2 ❌ FAILED" in text
     assert "#### Repetition 1" not in text
     assert "**1 of 1 test passed** (100.0%): 1 flaky" in text
-    assert "- **pass@k:** k=1: 66.7 %, k=2: 100.0 %, k=3: 100.0 %\n" in text
-    assert "- **pass^k:** k=1: 66.7 %, k=2: 33.3 %, k=3: 0.0 %\n" in text
+    assert "| pass@k | k=1: 66.7 %, k=2: 100.0 %, k=3: 100.0 % |\n" in text
+    assert "| pass^k | k=1: 66.7 %, k=2: 33.3 %, k=3: 0.0 % |\n" in text
 
 
 @pytest.mark.parametrize(

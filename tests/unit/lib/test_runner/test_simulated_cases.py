@@ -400,7 +400,7 @@ async def test_the_report_shows_the_transcript_with_the_verdicts(tmp_path, fake_
     assert f"| Greets &#124; &lt;i&gt; | ✅ pass, judge not checked | {why} |" in text
     assert f"| \\*Rhymes\\* | fail, reported only, judge not checked | {why} |" in text
     assert "- **Judge:** openai/m, 2 calls, 30 tokens" in text
-    assert "- **Simulated users:** 2 calls, 30 tokens\n" in text
+    assert "| Simulated users | 2 calls, 30 tokens |\n" in text
 
 
 REFUSED = {
