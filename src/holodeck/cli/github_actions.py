@@ -20,7 +20,7 @@ from holodeck.lib.reports.junit import case_title
 from holodeck.lib.reports.locations import place_of, short_location
 from holodeck.lib.reports.markdown import SourceLinks
 from holodeck.lib.reports.markdown_report import most_telling_first, overview
-from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.support.text import listed, one_line, plural
 from holodeck.lib.ui.live import echo, write_raw
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -128,11 +128,11 @@ def step_summary(report: TestReport, links: SourceLinks) -> str:
 def _others(group: CheckGroup) -> str:
     """Return `also in 2 tests: pays (agent.yaml:4), waits (agent.yaml:9)`; empty for no other."""
     named = [_named(result) for result in islice(group.results(), 1, _MAX_NAMED + 1)]
-    more = group.count - 1 - len(named)
     if not named:
         return ""
-    listed = ", ".join(named) + (f" and {more} more" if more else "")
-    return f"{group.checks}: also in {plural(group.count - 1, 'test')}: {listed}"
+    others = group.count - 1
+    names = listed(named, _MAX_NAMED, count=others)
+    return f"{group.checks}: also in {plural(others, 'test')}: {names}"
 
 
 def _named(result: TestResult) -> str:

@@ -30,6 +30,7 @@ from holodeck.errors import (
 from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.support.safe_paths import note_input
+from holodeck.lib.support.text import listed
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
@@ -100,11 +101,10 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     unread = {file: why_not_run(file) for file in found.others if Path(file).resolve() not in read}
     unnamed = [file for file, reason in unread.items() if reason is None]
     if unnamed:
-        names = ", ".join(unnamed[:_MAX_FILES])
-        more = f" and {len(unnamed) - _MAX_FILES} more" if unnamed[_MAX_FILES:] else ""
-        _echo(f"Ignored, because no agent.yaml names them: {names}{more}", context)
+        names = listed(unnamed, _MAX_FILES)
+        _echo(f"Ignored, because no agent.yaml names them: {names}", context)
     if found.unused_agents:
-        names = ", ".join(found.unused_agents[:_MAX_FILES])
+        names = listed(found.unused_agents, _MAX_FILES)
         _echo(f"Ignored, because --adapter names the agent: {names}", context)
     if len(agents) == 1:
         code = _run_agent(options, agents[0], context)

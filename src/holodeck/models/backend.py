@@ -7,6 +7,9 @@ from pydantic import Field, SecretStr, model_validator
 from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds, ServerAddress
 from holodeck.models.config import HostName
 
+PLACEHOLDERS = ("input", "messages", "context", "conversation_id", "session_id", "tap_url")
+"""The placeholders of requests."""
+
 
 def has_placeholder(template: Json, name: str) -> bool:
     """Whether a string of the template holds `{name}`."""
@@ -87,6 +90,11 @@ _PARTS = frozenset(HttpAnswerPaths.model_fields)
 HttpMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
+def _refuse_body_of_get(method: HttpMethod, request: dict[str, Json]) -> None:
+    if method == "GET" and request:
+        raise ValueError("a GET request has no body; remove 'request', or write another 'method'")
+
+
 class HttpSessionStart(Model):
     """The request that begins a session of a service."""
 
@@ -99,6 +107,11 @@ class HttpSessionStart(Model):
     `{messages}` are the messages before the case."""
     id: NonBlank
     """Path of the session's ID in the JSON response."""
+
+    @model_validator(mode="after")
+    def _a_get_request_has_no_body(self) -> "HttpSessionStart":
+        _refuse_body_of_get(self.method, self.request)
+        return self
 
 
 class HttpSessionEnd(Model):
@@ -113,6 +126,7 @@ class HttpSessionEnd(Model):
 
     @model_validator(mode="after")
     def _names_the_session(self) -> "HttpSessionEnd":
+        _refuse_body_of_get(self.method, self.request)
         if not has_placeholder([self.url, self.request], "session_id"):
             raise ValueError("names no session; write '{session_id}' in 'url' or 'request'")
         return self

@@ -149,9 +149,9 @@ class PriceTable(Model):
     models: dict[NonBlank, Price] = {}
     """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`. An exact name
     wins over a pattern, a longer pattern over a shorter one; a name without the date of a version
-    stands for all of them. The name of an agent in Python code
-    or behind a URL without a `model` is `agent`, unless it says which model answered. A model
-    without a price has the list price of its provider, if that is known."""
+    stands for all of them. The name of an agent in Python code or behind a URL without a
+    `model` is `agent`, unless it says which model answered. A model without a price has the list
+    price of its provider, if that is known."""
 
     _elsewhere: frozenset[str] = PrivateAttr(default=frozenset())
 

@@ -496,6 +496,12 @@ def test_a_url_is_short_for_the_backend_that_sends_requests_to_it(folder):
     assert [one.location for one in check(agent)] == ["agent.yaml:2:10"]
 
 
+def _session(keys):
+    return (
+        f"  session: {{create: {{url: 'http://x', {keys}}}}}\n  headers: {{a: '{{session_id}}'}}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("keys", "finding"),
     [
@@ -506,6 +512,17 @@ def test_a_url_is_short_for_the_backend_that_sends_requests_to_it(folder):
          "backend.session.create.url: a URL must begin with http:// or https://"),
         ("  method: GET\n  request: {q: '{input}'}\n", "a GET request has no body; write 'query:"),
         ("  parse: shop:parse\n  answer: {text: a}\n", "'parse' reads the whole response; remove"),
+        ("  answer: {text: a..b}\n", "error: backend.answer.text: 'a..b' is not a path"),
+        ("  answer: {tool_calls: {path: a, name: 'b['}}\n",
+         "error: backend.answer.tool_calls.name: 'b[' is not a path"),
+        ("  request: {q: hi}\n", "error: backend.request: has no place for the input"),
+        (_session("id: 'a.['"), "error: backend.session.create.id: 'a.[' is not a path"),
+        (_session("id: id, method: GET, request: {a: b}"), "a GET request has no body; remove"),
+        (_session("id: id, request: {a: '{input}'}"),
+         "warning: backend.session.create.request: '{input}' is no placeholder here; known:"),
+        ("  request: {q: '{input}', c: '{masages}'}\n",
+         "warning: backend.request: '{masages}' is no placeholder here; did you mean 'messages'?"),
+        ("  headers: {a: 'Bearer {secret}'}\n", "backend.headers.a: a placeholder is unknown;"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_backend_behind_a_url_is_found_without_asking_it(

@@ -39,7 +39,7 @@ from holodeck.config.model_calls import (
 from holodeck.config.prices import require_prices
 from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.backends.selector import check_name
+from holodeck.lib.backends.selector import BACKENDS, check_name
 from holodeck.lib.evaluators.build import (
     RequiredInputs,
     is_installed,
@@ -51,6 +51,7 @@ from holodeck.lib.evaluators.build import (
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.observability.exporters import otlp_target
 from holodeck.lib.support.safe_paths import written_path
+from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.tools.base import Tool
 from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
@@ -60,6 +61,7 @@ from holodeck.models.agent import (
     Agent,
 )
 from holodeck.models.backend import (
+    PLACEHOLDERS,
     A2aBackendConfig,
     HttpBackendConfig,
     McpBackendConfig,
@@ -158,16 +160,46 @@ def _check_backend(context: CheckContext) -> None:
 
 def _check_http(context: CheckContext, backend: HttpBackendConfig) -> None:
     """Find what only building the backend would find; the user's code is not imported."""
-    check_url(context, backend.url, ("backend", "url"))
-    session = backend.session
-    if session is not None:
-        check_url(context, session.create.url, ("backend", "session", "create", "url"))
-        if session.close is not None:
-            check_url(context, session.close.url, ("backend", "session", "close", "url"))
+    requests: list[tuple[KeyPath, Any, set[str]]] = [(("backend",), backend, set())]
+    if backend.session is not None:
+        start, end = backend.session.create, backend.session.close
+        requests.append((("backend", "session", "create"), start, {"input", "session_id"}))
+        if end is not None:
+            requests.append((("backend", "session", "close"), end, {"input", "messages"}))
+    before = len(context.findings)
+    for path, request, _ in requests:
+        check_url(context, request.url, (*path, "url"))
+    if len(context.findings) == before:
+        without_code = backend.model_copy(update={"prepare": None, "parse": None})
+        try:
+            BACKENDS.load(backend.type)(without_code)
+        except ConfigError as error:
+            context.error(tuple(error.field.split(".")), error.message)
+    for path, request, without_value in requests:
+        _warn_of_placeholders(context, request, path, without_value)
     for key, target in backend.functions.items():
         path = ("backend", key)
         with context.reporting(path):
             check_target(context, target, path, f"backend.{key}", context.agent.own_code_folders)
+
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+def _warn_of_placeholders(
+    context: CheckContext, request: Any, path: KeyPath, without_value: Collection[str]
+) -> None:
+    """Find placeholders that nothing replaces, such as a misspelled one."""
+    known = [name for name in PLACEHOLDERS if name not in without_value]
+    for key in ("url", "query", "request"):
+        names = _PLACEHOLDER.findall(str(getattr(request, key, "")))
+        for name in dict.fromkeys(name for name in names if name not in known):
+            hint = did_you_mean_or_list(name, known)
+            context.warning((*path, key), f"'{{{name}}}' is no placeholder here{hint}")
+    for name, value in getattr(request, "headers", {}).items():
+        if set(_PLACEHOLDER.findall(value.get_secret_value())).difference(known):
+            hint = f"a placeholder is unknown; known: {', '.join(known)}"  # the value is secret
+            context.warning((*path, "headers", name), hint)
 
 
 def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:

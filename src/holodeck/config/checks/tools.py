@@ -217,7 +217,7 @@ def _warn_of_literal(context: CheckContext, value: Any, path: KeyPath) -> None:
     [key] = value
     meant = meant_word(str(key), MATCHERS)
     if key not in MATCHER_KEYS and (key == "type" or meant is not None):
-        hint = "" if meant is None else f"; did you mean {meant!r}?"
+        hint = ";" if meant is None else f"; did you mean {meant!r}?"
         context.warning(
             path,
             f"{key!r} is no condition{hint} known: {', '.join(MATCHER_KEYS)}; write '{{equals: …}}'"

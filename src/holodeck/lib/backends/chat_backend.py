@@ -24,7 +24,7 @@ from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
-from holodeck.lib.support.text import load_json
+from holodeck.lib.support.text import json_or_none
 from holodeck.lib.tools.base import (
     IMAGES_OF_TOOLS,
     MAX_CONCURRENT_TOOLS,
@@ -183,7 +183,7 @@ class ChatBackend(AgentBackend):
             shown = with_attempts(str(error), len(turn.attempts))
             raise kind(shown, turn.attempts, turn.result(), refusal=error.refusal) from error
         if self._has_schema:
-            result.structured_output = _parsed(result.response)
+            result.structured_output = json_or_none(result.response)
         return result, turn.messages
 
     def _opening(self, context: Sequence[Message] | None) -> list[Message]:
@@ -309,11 +309,3 @@ def _tool_definition(tool: Tool) -> dict[str, Any]:
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
-
-
-def _parsed(text: str) -> object | None:
-    """Return the JSON in a response; None if it is no JSON."""
-    try:
-        return load_json(text)  # type: ignore[no-any-return]
-    except (ValueError, RecursionError):
-        return None

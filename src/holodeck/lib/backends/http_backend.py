@@ -40,7 +40,7 @@ from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.text import describe
+from holodeck.lib.support.text import describe, to_text
 from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.backend import (
@@ -196,7 +196,7 @@ class HttpBackend(InContext, AgentBackend):
         is_begun = _SESSION in values
         return ServiceRequest(
             method=method,
-            url=fill_template(url, {key: quote(str(text), "") for key, text in values.items()}),
+            url=fill_template(url, {key: quote(to_text(text), "") for key, text in values.items()}),
             query=fill_template(query, values),
             headers={
                 name: fill_template(text, values)

@@ -1,7 +1,6 @@
 """Sends requests to the services of agents, and reads their JSON; the adapter for httpx2."""
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -23,7 +22,7 @@ from holodeck.lib.llm.errors import (
 from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body, too_large
 from holodeck.lib.llm.retry import parse_retry_after
 from holodeck.lib.observability import continue_trace
-from holodeck.lib.support.text import DuplicateKey, load_json, one_line
+from holodeck.lib.support.text import DuplicateKey, load_json, one_line, to_text
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -213,10 +212,7 @@ class ResponseBody:
 
 def _as_parameters(query: Mapping[str, Any]) -> dict[str, str]:
     """Return the parameters of a URL as text; what is not text, as JSON."""
-    return {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in query.items()
-    }
+    return {name: to_text(value) for name, value in query.items()}
 
 
 def _status_error(response: "Response", body: ResponseBody) -> RequestError:

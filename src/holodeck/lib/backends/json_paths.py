@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import BackendSessionError, ConfigError
+from holodeck.lib.support.text import to_text
 
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 
@@ -74,8 +75,8 @@ def format_path(steps: Sequence[Step]) -> str:
 def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
     """Return the template with `{name}` in its strings replaced by the value of that name.
 
-    A string that is just `{name}` becomes the value itself, whatever its type. Inserted values are
-    not searched for placeholders.
+    A string that is just `{name}` becomes the value itself, whatever its type; inside a longer
+    string, what is no text becomes JSON. Inserted values are not searched for placeholders.
     """
     if isinstance(template, Mapping):
         return {key: fill_template(value, values) for key, value in template.items()}
@@ -86,7 +87,7 @@ def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
     if template[:1] == "{" and template[1:-1] in values and template[-1] == "}":
         return values[template[1:-1]]
     placeholder = re.compile(r"\{(" + "|".join(map(re.escape, values)) + r")\}")
-    return placeholder.sub(lambda match: str(values[match[1]]), template)
+    return placeholder.sub(lambda match: to_text(values[match[1]]), template)
 
 
 def describe_json(value: Any) -> str:

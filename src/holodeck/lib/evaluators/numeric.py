@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import ComparingEvaluator, Score
-from holodeck.lib.support.text import quote
+from holodeck.lib.support.text import listed, quote
 from holodeck.models.metrics.text import NumericMetric, Pick
 
 # A run of digits, dots, commas and underscores that ends in a digit, with a sign, an exponent and a
@@ -125,8 +125,7 @@ def _select(numbers: Sequence[float], pick: Pick) -> Sequence[float]:
 
 
 def _list_numbers(numbers: Sequence[float], between: str) -> str:
-    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
-    return between.join(f"{number:.12g}" for number in numbers[:5]) + more
+    return listed([f"{number:.12g}" for number in numbers], 5, between)
 
 
 def _not_one_number(text: str) -> str:

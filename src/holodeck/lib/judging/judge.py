@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holodeck.errors import (
     BackendError,
@@ -35,9 +35,6 @@ from holodeck.lib.support.text import one_line
 from holodeck.lib.ui.activity import activity
 from holodeck.models.cases.messages import Message, text_of
 from holodeck.models.token_usage import TokenUsage, UsageMeter
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from holodeck.errors import NothingSelected
 from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory, SelectionRequest, Shard
-from holodeck.lib.support.text import nearest_word, one_line
+from holodeck.lib.support.text import listed, nearest_word, one_line
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 
@@ -185,9 +185,8 @@ def _near_tags(
         nearest = nearest_word(_without_digits(tag), wanted_tags, cutoff=_NEAR)
         has_digit = any(map(str.isdigit, tag))
         if nearest is not None and (nearest != _without_digits(tag) or not has_digit):
-            more = f" and {len(titles) - 3} more" if titles[3:] else ""
             messages.append(
-                f"{flag} {wanted_tags[nearest]}: leaves out {', '.join(titles[:3])}{more} with the"
+                f"{flag} {wanted_tags[nearest]}: leaves out {listed(titles, 3)} with the"
                 f" tag {one_line(tag, _MAX_NAME)!r}; did you mean {wanted_tags[nearest]!r} there?"
             )
     return tuple(messages)
@@ -203,9 +202,7 @@ def _suggest(name: str, known: Collection[str]) -> str:
     by_folded = {word.casefold(): word for word in known}
     nearest = nearest_word(name.casefold(), by_folded)
     hint = f"; did you mean {by_folded[nearest]!r}?" if nearest else ";"
-    shown = ", ".join(one_line(word, _MAX_NAME) for word in list(known)[:_MAX_NAMES])
-    more = len(known) - _MAX_NAMES
-    return f"{hint} known: {shown}{f' and {more} more' if more > 0 else ''}"
+    return f"{hint} known: {listed([one_line(word, _MAX_NAME) for word in known], _MAX_NAMES)}"
 
 
 def _order(

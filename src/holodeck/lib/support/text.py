@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
@@ -71,6 +71,14 @@ def value_in_text(value: Any) -> Any:
 def to_text(value: Any) -> str:
     """Return a text as it is, and another value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def json_or_none(text: str) -> object | None:
+    """Return the JSON value that a text is; None if it is not JSON."""
+    try:
+        return load_json(text)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        return None
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -225,6 +233,12 @@ def plural(number: float, thing: str, things: str | None = None, form: str = "")
     """Return `1 case` or `2 cases`; `things` is an irregular plural, `form` a format of digits."""
     word = thing if number == 1 else things or f"{thing}s"
     return f"{number:{form}} {word}"
+
+
+def listed(names: Sequence[str], most: int, between: str = ", ", count: int | None = None) -> str:
+    """Return the first names, such as `a, b and 3 more`; `count` says how many there are in all."""
+    more = (len(names) if count is None else count) - min(most, len(names))
+    return between.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def percent(rate: float, digits: int) -> str:

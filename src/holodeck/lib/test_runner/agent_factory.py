@@ -32,7 +32,7 @@ from holodeck.lib.support.environment import (
     process_variables,
     proxy_for,
 )
-from holodeck.lib.support.text import load_json
+from holodeck.lib.support.text import json_or_none
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
@@ -368,7 +368,7 @@ class AgentFactory:
         await self._open_tools()
         result = await self._thread_run(context or ()).send(message)
         if self._wants_structure:
-            result.structured_output = _parse_json(result.response)
+            result.structured_output = json_or_none(result.response)
         return result
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentThreadRun:
@@ -457,14 +457,6 @@ def _new_history(messages: Sequence[Message] = ()) -> "ChatHistory":
     from holodeck.lib.backends.frameworks.semantic_kernel.messages import new_history  # noqa: PLC0415
 
     return new_history(messages)
-
-
-def _parse_json(text: str) -> object | None:
-    """Return the JSON of a response; None if it is not JSON."""
-    try:
-        return load_json(text)  # type: ignore[no-any-return]
-    except (ValueError, RecursionError):
-        return None
 
 
 def _toolbox(agent: Agent, execution: ExecutionConfig | None, *, force_ingest: bool) -> Toolbox:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import one_line, to_text
 from holodeck.models.base import Json, Model, NonBlank, ReadPath
 
 _MAX_NAME = 100
@@ -110,7 +110,7 @@ def tool_arguments(call: Mapping[str, Any]) -> str:
     """Return the arguments of a call as text; usually JSON that the model wrote."""
     function = call.get("function")
     arguments = function.get("arguments", "") if isinstance(function, Mapping) else ""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return to_text(arguments)
 
 
 InstructionRole = Literal["system", "developer"]
@@ -130,9 +130,7 @@ class CalledFunction(Model):
     @property
     def arguments_text(self) -> str:
         """The arguments as JSON."""
-        if isinstance(self.arguments, str):
-            return self.arguments
-        return json.dumps(self.arguments, ensure_ascii=False)
+        return to_text(self.arguments)
 
     @model_validator(mode="after")
     def _arguments_are_json(self) -> "CalledFunction":

@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -60,6 +61,7 @@ async def test_the_request_is_filled_wherever_it_says_so(server, ask):
         "n": 1,
         "id": "{conversation_id}",
         "all": "{messages}",
+        "inside": "so far: {messages}",
     }
 
     await ask('a "{conversation_id}"', [{"role": "user", "content": "b"}], request=template)
@@ -70,6 +72,7 @@ async def test_the_request_is_filled_wherever_it_says_so(server, ask):
     assert (body["other"], body["n"]) == ("{unknown} {}", 1)
     assert len(body["id"]) == 32
     assert [m["content"] for m in body["all"]] == ["b", 'a "{conversation_id}"']
+    assert json.loads(body["inside"].removeprefix("so far: ")) == body["all"]
 
 
 async def test_the_answer_is_read_where_the_paths_point(server, ask):
