@@ -177,3 +177,17 @@ def test_ok_says_that_the_code_was_not_run(run, tmp_path):
         "agent.yaml: your code was not imported or run: bot:answer (--load does)\n"
         "agent.yaml: 1 test case, 0 tools, 1 metric: ok\n"
     )
+
+
+def test_loading_finds_approvals_that_the_agent_never_asks_for(run, tmp_path):
+    (tmp_path / "asks.py").write_text("def answer(message, context):\n    return message\n")
+    approval = "expect_approval: {tool: send_email, then: approve}"
+
+    result = run(
+        f"name: x\nbackend: 'asks:answer'\ntest_cases: [{{input: hi, {approval}}}]\n", "--load"
+    )
+
+    assert result.exit_code == 2
+    assert "test_cases[0].expect_approval: the agent's backend reports no approvals" in (
+        result.stdout
+    )

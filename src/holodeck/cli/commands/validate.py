@@ -18,7 +18,7 @@ from holodeck.config.model_calls import all_metrics
 from holodeck.config.secrets import collect
 from holodeck.config.trust import named_code
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError
-from holodeck.lib.backends.base import AgentDescription
+from holodeck.lib.backends.base import NO_APPROVALS, AgentDescription
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.evaluators.build import RequiredInputs
@@ -191,19 +191,31 @@ def describe_agent(agent: str | ProcessBackendConfig, folder: CodeFolders) -> Ag
         return asyncio.run(load())
 
 
-def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:
-    """Load the user's code; return a line for each part of it, and add what is wrong."""
-    context, lines = CheckContext(agent, RequiredInputs(agent), findings=findings), []
+def _load_agent(context: CheckContext) -> list[str]:
+    """Load the agent if it is the user's code; return a line about it, and add what is wrong."""
+    agent = context.agent
     process = agent.backend if isinstance(agent.backend, ProcessBackendConfig) else None
     named = process or agent.target
-    if named is not None:
-        try:
-            found = describe_agent(named, agent.own_code_folders)
-            lines.append(f"loaded {agent.target or 'the process'}: {found}")
-        except ConfigError as error:
-            context.config_error(("backend",), error)
-        except HoloDeckError as error:
-            context.error(("backend",), str(error))
+    if named is None:
+        return []
+    try:
+        found = describe_agent(named, agent.own_code_folders)
+    except ConfigError as error:
+        context.config_error(("backend",), error)
+        return []
+    except HoloDeckError as error:
+        context.error(("backend",), str(error))
+        return []
+    for index, case in enumerate(agent.test_cases or ()):
+        if case.expects_approvals and not found.answers_approvals:
+            context.error(("test_cases", index, "expect_approval"), NO_APPROVALS)
+    return [f"loaded {agent.target or 'the process'}: {found}"]
+
+
+def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:
+    """Load the user's code; return a line for each part of it, and add what is wrong."""
+    context = CheckContext(agent, RequiredInputs(agent), findings=findings)
+    lines = _load_agent(context)
     for index, tool in enumerate(agent.tools or ()):
         if not isinstance(tool, FunctionTool):
             continue

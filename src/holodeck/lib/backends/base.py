@@ -75,8 +75,6 @@ class ExecutionResult:
     tool_calls: list[RequestedCall] | None = None
     """None if the backend cannot see them: unknown, which is not the same as none ([])."""
     tool_results: list[ToolResult] = field(default_factory=list)
-    pending_approvals: list[RequestedCall] = field(default_factory=list)
-    """What the agent waits for a person to approve; an `ApprovalDecisions` continues the turn."""
     token_usage: TokenUsage | None = None
     """None if unknown."""
     structured_output: Any | None = None
@@ -102,6 +100,8 @@ class ExecutionResult:
     """The model that answered, as its provider calls it; None if unknown or several."""
     retrieval_context: list[str] | None = None
     """The passages that the agent says it retrieved; None if it does not say."""
+    pending_approvals: list[RequestedCall] = field(default_factory=list)
+    """What the agent waits for a person to approve; an `ApprovalDecisions` continues the turn."""
     waited_ms: int = 0
     """How long requests waited for a slot; not part of the agent's latency."""
 
@@ -120,7 +120,7 @@ class ExecutionResult:
         is_known = (self.tool_calls is not None, rest.tool_calls is not None)
         if any(is_known) and not all(is_known):
             problem = problem or "those of a part of the turn are not seen"
-        agents = [*(self.agents or ()), *(rest.agents or ())]
+        agents = _joined(self.agents, rest.agents)
         return replace(
             rest,
             tool_calls=calls if any(is_known) else None,
@@ -135,9 +135,15 @@ class ExecutionResult:
             tapped=self.tapped | rest.tapped,
             left_out=self.left_out | rest.left_out,
             model_requests=[*self.model_requests, *rest.model_requests],
-            agents=None if self.agents is None else [name for name, _ in groupby(agents)],
+            agents=None if agents is None else [name for name, _ in groupby(agents)],
+            retrieval_context=_joined(self.retrieval_context, rest.retrieval_context),
             waited_ms=self.waited_ms + rest.waited_ms,
         )
+
+
+def _joined(first: list[str] | None, rest: list[str] | None) -> list[str] | None:
+    """Return what both parts of a turn tell; None if one of them does not."""
+    return None if first is None or rest is None else [*first, *rest]
 
 
 @runtime_checkable
@@ -262,6 +268,8 @@ class AgentDescription:
     """The names of the tools that it can call; None if unknown."""
     history_problem: str | None
     """Why a conversation with it cannot begin with earlier messages; None if it can."""
+    answers_approvals: bool = False
+    """Whether it reports what waits for an approval."""
 
     def __str__(self) -> str:
         """`ChatCompletionAgent of Semantic Kernel; tools: lookup_order; keeps context`."""

@@ -251,7 +251,7 @@ class _Turn:
         if case.uses_judge or not (self.turn.checks_tool_calls or case.checks_tool_calls):
             return False
         calls = self.tool_invocations
-        return bool(calls) and (not calls[-1].is_result_known or not calls[-1].result)
+        return bool(calls) and (not calls[-1].is_result_known or calls[-1].result == "")
 
     def _add_failure(self, error: Exception) -> None:
         state, seen = self.state, getattr(error, "seen", None)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from holodeck.lib.support.text import one_line
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.metrics.base import MetricKind
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
@@ -140,7 +141,7 @@ class Approval(Model):
 
     def __str__(self) -> str:
         """`send_email({"to": "a@b.c"})`."""
-        return f"{self.tool}({json.dumps(self.args, ensure_ascii=False)})"
+        return f"{self.tool}({one_line(json.dumps(self.args, ensure_ascii=False), 200)})"
 
 
 class ToolCheck(Model):

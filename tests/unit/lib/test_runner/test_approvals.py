@@ -159,6 +159,16 @@ async def test_approvals_of_a_case_are_those_of_all_its_turns(tmp_path):
     assert (once.outcome, twice.outcome) == (Outcome.FAILED, Outcome.PASSED)
 
 
+async def test_a_script_answers_the_approvals_of_its_case(tmp_path):
+    script = [{"user": "Write"}, "agent", "succeed"]
+
+    [result] = await run(
+        tmp_path, Asking("a"), {"script": script, "expect_approval": expecting("a")}
+    )
+
+    assert result.outcome is Outcome.PASSED, result.reasons()
+
+
 async def test_a_turn_that_fails_after_an_approval_is_an_error(tmp_path):
     [result] = await run(
         tmp_path, Asking("a", fails=True), {"input": "Write", "expect_approval": expecting("a")}

@@ -121,8 +121,9 @@ class ProcessBackend(InContext, AgentBackend):
 
     def describe(self) -> AgentDescription:
         """Return what the agent is. Known once initialized."""
-        problem = self.capabilities.history_problems.get("create_session")
-        return AgentDescription("agent in a process", self.abilities.tools, problem)
+        can, tools = self.capabilities, self.abilities.tools
+        problem = can.history_problems.get("create_session")
+        return AgentDescription("agent in a process", tools, problem, can.answers_approvals)
 
     async def teardown(self) -> None:
         """End the processes; the next call starts new ones."""

@@ -176,13 +176,15 @@ class CallableBackend(InContext, AgentBackend):
 
     def describe(self) -> AgentDescription:
         """Return what the agent is. Known once initialized."""
-        problem = self.capabilities.history_problems.get("create_session")
+        can = self.capabilities
+        problem = can.history_problems.get("create_session")
         if self._host is None:
-            return AgentDescription(f"AgentBackend {type(self._backend).__name__}", None, problem)
+            kind = f"AgentBackend {type(self._backend).__name__}"
+            return AgentDescription(kind, None, problem, can.answers_approvals)
         agent, kind = self._host.agent, self._host.agent.kind
         if isinstance(agent, FunctionAgent) and inspect.isclass(self._factory):
             kind = f"class {self._factory.__name__}"
-        return AgentDescription(kind, agent.tools, problem)
+        return AgentDescription(kind, agent.tools, problem, can.answers_approvals)
 
     async def teardown(self) -> None:
         """Close the agent; the next call makes a new one."""
