@@ -9,6 +9,8 @@ from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.agents import an_agent, contains, executor_of
+from support.played import recorded
+from support.rescore import rescore
 
 USAGE = TokenUsage.of(10, 5)
 
@@ -177,6 +179,25 @@ async def test_a_turn_that_fails_after_an_approval_is_an_error(tmp_path):
     assert result.outcome is Outcome.AGENT_ERROR
     assert "the mail server is down" in result.errors[0]
     assert result.evidence.tool_calls is None
+
+
+@pytest.mark.parametrize(
+    ("recorded_with", "scored_with", "outcome"),
+    [
+        (expecting("a"), expecting("a"), Outcome.PASSED),
+        (expecting("a"), expecting("b"), Outcome.FAILED),
+        (None, expecting("a"), Outcome.METRIC_ERROR),
+    ],
+    ids=["the same", "another", "not recorded"],
+)
+async def test_recorded_approvals_are_graded_again(tmp_path, recorded_with, scored_with, outcome):
+    case = {"input": "Write", "evaluations": [contains("done")]}
+    backend = Asking(*("a" if recorded_with else ()))
+    [held] = await run(tmp_path, backend, case | {"expect_approval": recorded_with})
+
+    graded = await rescore(an_agent(case | {"expect_approval": scored_with}), recorded(held))
+
+    assert [result.outcome for result in graded.report.results] == [outcome]
 
 
 async def test_an_agent_that_reports_no_approvals_is_refused(tmp_path):
