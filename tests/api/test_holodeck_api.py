@@ -1,5 +1,8 @@
 """Python code that was written for HoloDeck: its names, arguments and small habits work here."""
 
+from types import SimpleNamespace
+from unittest.mock import Mock  # as tests for HoloDeck use it
+
 import pytest
 
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
@@ -18,6 +21,7 @@ from holodeck.lib.test_runner.agent_factory import (
     AgentFactory,
 )
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig, EvaluationMetric, GEvalMetric, RAGMetric
@@ -126,6 +130,55 @@ class Doubling(ConfigLoader):
             cli_config, yaml_config, project_config, user_config, defaults
         )
         return found.model_copy(update={"llm_timeout": found.llm_timeout * 2})
+
+
+class Loader:
+    """Has the methods of HoloDeck's loader, and nothing else."""
+
+    def load_agent_yaml(self, file_path):
+        return ConfigLoader().load_agent_yaml(file_path)
+
+    def load_project_config(self, project_dir):
+        return None
+
+    def load_global_config(self):
+        return None
+
+    def resolve_execution_config(
+        self, cli_config, yaml_config, project_config, user_config, defaults
+    ):
+        return ExecutionConfig(llm_timeout=7)
+
+
+def mocked_loader():
+    loader = Mock(spec=ConfigLoader)
+    loader.load_agent_yaml.return_value = ConfigLoader().load_agent_yaml("agent.yaml")
+    loader.resolve_execution_config.return_value = ExecutionConfig(llm_timeout=7)
+    return loader
+
+
+@pytest.mark.parametrize("loader", [Loader, mocked_loader])
+async def test_a_loader_is_whatever_has_the_methods_of_one(folder, loader):
+    executor = TestExecutor("agent.yaml", config_loader=loader(), backend=lambda _: "hi")
+
+    report = await executor.execute_tests()
+    await executor.shutdown()
+
+    assert (executor.config.llm_timeout, executor.config.max_retries) == (7, 5)
+    assert report.agent_name == "greeter"
+
+
+def test_progress_is_counted_of_whatever_has_a_verdict():
+    result = Mock(spec=TestResult)
+    result.test_name, result.passed, result.execution_time_ms = "greets", False, 5
+    progress = ProgressIndicator(2)
+
+    progress.update(SimpleNamespace(test_name="greets", passed=True))
+    progress.update(result)
+
+    assert (progress.passed, progress.failed) == (1, 1)
+    assert progress.get_progress_line() == "[Test 2/2] FAIL greets"
+    assert "Test Results: 1/2 passed" in progress.get_summary()
 
 
 def test_an_overridden_resolve_execution_config_is_used(folder):

@@ -439,6 +439,54 @@ def load_agent_with_config(
     return with_case_settings(agent, settings), settings, loader
 
 
+class DelegatingLoader(ConfigLoader):
+    """Reads with the documented methods of an object that is no ConfigLoader, such as a fake."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        self._given = given
+
+    def load_agent_yaml(self, file_path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:  # noqa: ARG002 - of `holodeck test`
+        agent: Agent = self._given.load_agent_yaml(file_path)
+        return agent
+
+    def load_global_config(self) -> GlobalConfig | None:
+        config: GlobalConfig | None = self._given.load_global_config()
+        return config
+
+    def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:
+        config: GlobalConfig | None = self._given.load_project_config(project_dir)
+        return config
+
+    def resolve_execution_config(
+        self,
+        cli_config: ExecutionConfig | None,
+        yaml_config: ExecutionConfig | None,
+        project_config: ExecutionConfig | None,
+        user_config: ExecutionConfig | None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> ExecutionConfig:
+        given: ExecutionConfig = self._given.resolve_execution_config(
+            cli_config=cli_config,
+            yaml_config=yaml_config,
+            project_config=project_config,
+            user_config=user_config,
+            defaults=defaults,
+        )
+        # HoloDeck's settings are a part of ours.
+        return resolve_settings(
+            [SettingsLayer(given)], self.environment(), DEFAULT_EXECUTION_CONFIG
+        )
+
+
+def loader_of(given: ConfigLoader | None) -> ConfigLoader:
+    """Return the loader that a caller gives, which may be any object with the same methods."""
+    if given is None:
+        return ConfigLoader()
+    # Not `isinstance`, which a mock with a spec passes.
+    return given if issubclass(type(given), ConfigLoader) else DelegatingLoader(given)
+
+
 def agent_file(path: str | Path) -> Path:
     """Return `path`, or the agent.yaml in it if it is a folder. Raises FileNotFoundError."""
     file = Path(path)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import holodeck
 from holodeck.config.agent_files import prompt_versions
 from holodeck.config.checks.agent import check_before_run, check_opened_tools, log_findings
-from holodeck.config.loader import ConfigLoader
+from holodeck.config.loader import ConfigLoader, loader_of
 from holodeck.config.prices import require_prices, with_list_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.errors import BackendInitError, HoloDeckError
@@ -74,7 +74,7 @@ class TestExecutor:
             and `shutdown`.
         evaluators: Evaluators by metric name. One with the name of a configured metric replaces
             the built-in evaluator; any other is computed for every case.
-        config_loader: Reads the configuration.
+        config_loader: Reads the configuration; whatever has the public methods of HoloDeck's.
         progress_callback: Called with each result as soon as it is known.
         on_test_start: Called with each case right before it runs.
         force_ingest: Whether tools embed all their documents again; the settings may say so, too.
@@ -121,7 +121,7 @@ class TestExecutor:
         self.options = options
         self.agent_config_path = agent_config_path
         self.cli_config = execution_config
-        self.config_loader = config_loader or ConfigLoader()
+        self.config_loader = loader_of(config_loader)
         self.progress_callback = progress_callback
         self.on_test_start = on_test_start
         agent = self._load_agent(agent_config)
@@ -167,11 +167,12 @@ class TestExecutor:
 
     def _load_agent(self, given: Agent | None) -> Agent:
         """Return the agent, with its relative paths starting from the folder of its file."""
-        if given is None:
-            return self.config_loader.load_agent_yaml(self.agent_config_path)
-        if given.has_base_dir:
-            return given
-        return given.with_base_dir(Path(self.agent_config_path).absolute().parent)
+        agent = given
+        if agent is None:
+            agent = self.config_loader.load_agent_yaml(self.agent_config_path)
+        if agent.has_base_dir:
+            return agent
+        return agent.with_base_dir(Path(self.agent_config_path).absolute().parent)
 
     def _backend_from(
         self, agent: object, factory: "AgentFactory | ThreadRunFactory | None"

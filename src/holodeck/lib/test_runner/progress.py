@@ -104,7 +104,11 @@ class ProgressIndicator(SpinnerMixin):
         self.live.start(test_name, runs)
 
     def update(self, result: TestResult) -> None:
-        """Add the result of a test, and keep it for the summary."""
+        """Add the result of a test, and keep it for the summary.
+
+        Of an object that is no TestResult, its name, verdict, time and errors count.
+        """
+        result = _result_of(result)
         self._results.append(result)
         self.count(result)
 
@@ -148,14 +152,15 @@ class ProgressIndicator(SpinnerMixin):
         return {"done": self.current_test, "failed": self.failed, "total": self.total_tests}
 
     def get_progress_line(self) -> str:
-        """Return the line of the last finished test; empty if quiet or there is none.
+        """Return the line of the last finished test; empty if there is none.
 
+        If quiet, only the last test of the run has one.
         Tests that the run did not reach have no line; the summary counts them.
 
         `Test 2/5: ✓ name (1.23s)` on a terminal, `[Test 2/5] PASS name (1.23s)` elsewhere.
         """
         result = self._last_to_show()
-        if result is None:
+        if result is None or (self.quiet and self.current_test < self.total_tests):
             return ""
         counter = f"Test {self.current_test}/{self.total_tests}"
         counter = f"{counter}:" if is_tty() else f"[{counter}]"
@@ -169,14 +174,14 @@ class ProgressIndicator(SpinnerMixin):
         Unless verbose, the recap at the end says why tests failed.
         """
         result = self._last_to_show()
-        if result is None or (result.outcome in NOT_PASSED and not self.verbose):
+        if result is None or self.quiet or (result.outcome in NOT_PASSED and not self.verbose):
             return []
         return [line for reason in result.detailed_reasons() for line in _reason_lines(reason)]
 
     def _last_to_show(self) -> TestResult | None:
         """Return the last result, unless only the summary counts it."""
         last = self._last
-        return None if last is None or last.is_unreached or self.quiet else last
+        return None if last is None or last.is_unreached else last
 
     def get_summary(self) -> str:
         """Return the run in a few lines; with `verbose`, also every test and metric."""
@@ -236,6 +241,23 @@ class ProgressIndicator(SpinnerMixin):
 
     def _elapsed_seconds(self) -> float:
         return self._clock() - self._began
+
+
+_READ = {"test_name": str, "test_input": str, "execution_time_ms": int, "errors": list}
+"""What is read of an object that stands for a result."""
+
+
+def _result_of(given: TestResult) -> TestResult:
+    """Return a result, or one with what is known of an object that stands for it."""
+    if issubclass(type(given), TestResult):  # not `isinstance`, which a mock with a spec passes
+        return given
+    known = {
+        name: value
+        for name, kind in _READ.items()
+        if isinstance(value := getattr(given, name, None), kind)
+    }
+    rest = {"test_input": "", "execution_time_ms": 0, "timestamp": ""}
+    return TestResult(**{**rest, **known, "passed": bool(given.passed)})
 
 
 def _reason_lines(reason: Reason) -> Iterator[str]:

@@ -343,7 +343,7 @@ class TestSession(RunSession[TestReport]):
 
     def _lines(self, index: int) -> Sequence[str]:  # noqa: ARG002 - it is the last
         progress = self.display.progress
-        line = progress.get_progress_line()
+        line = "" if progress.quiet else progress.get_progress_line()
         return [line, *progress.get_reason_lines()] if line else ()
 
     def _begin(self) -> None:

@@ -140,6 +140,11 @@ class ExpectedApproval(Model):
         """The call that waits."""
         return ExpectedTool(name=self.tool, args=self.args)
 
+    def renamed(self, names: Mapping[str, str]) -> "ExpectedApproval":
+        """Return the same with other names of tools and arguments."""
+        call = self.call.renamed(names)
+        return self.model_copy(update={"tool": call.name, "args": call.args})
+
 
 class ForbiddenTool(Model):
     """A tool that must not be called, and tools of nearly its name that may be."""
@@ -269,6 +274,7 @@ class Expectations(Model):
             "expected_tools": self.expected_tools,
             "forbidden_tools": self.forbidden_tools,
             "handoffs": self.handoffs,
+            "expect_approval": self.expected_approvals or None,
         }
         update = {
             key: [

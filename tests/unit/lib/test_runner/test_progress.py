@@ -104,10 +104,12 @@ def test_a_test_without_a_name_shows_its_input():
 
 
 @on_terminal
-def test_quiet_is_quiet_for_every_test_even_the_last():
-    progress = after(a_result(Outcome.FAILED, errors=["boom"]), quiet=True)
+def test_quiet_shows_only_the_line_of_the_last_test():
+    result = a_result(Outcome.FAILED, errors=["boom"])
+    progress = after(result, quiet=True)
 
-    assert progress.get_progress_line() == ""
+    assert after(result, total=2, quiet=True).get_progress_line() == ""
+    assert progress.get_progress_line() == after(result).get_progress_line()
     assert progress.get_reason_lines() == []
     assert progress.get_spinner_line() == ""
     assert progress.get_heartbeat_line() == ""
