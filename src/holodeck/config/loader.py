@@ -442,31 +442,31 @@ def load_agent_with_config(
 class DelegatingLoader(ConfigLoader):
     """Reads with the documented methods of an object that is no ConfigLoader, such as a fake."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, loader: Any) -> None:
         super().__init__()
-        self._given = given
+        self._loader = loader
 
     def load_agent_yaml(self, file_path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:  # noqa: ARG002 - of `holodeck test`
-        agent: Agent = self._given.load_agent_yaml(file_path)
+        agent: Agent = self._loader.load_agent_yaml(file_path)
         return agent
 
     def load_global_config(self) -> GlobalConfig | None:
-        config: GlobalConfig | None = self._given.load_global_config()
+        config: GlobalConfig | None = self._loader.load_global_config()
         return config
 
     def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:
-        config: GlobalConfig | None = self._given.load_project_config(project_dir)
+        config: GlobalConfig | None = self._loader.load_project_config(project_dir)
         return config
 
     def resolve_execution_config(
         self,
-        cli_config: ExecutionConfig | None,
-        yaml_config: ExecutionConfig | None,
-        project_config: ExecutionConfig | None,
-        user_config: ExecutionConfig | None,
+        cli_config: ExecutionConfig | None = None,
+        yaml_config: ExecutionConfig | None = None,
+        project_config: ExecutionConfig | None = None,
+        user_config: ExecutionConfig | None = None,
         defaults: Mapping[str, Any] | None = None,
     ) -> ExecutionConfig:
-        given: ExecutionConfig = self._given.resolve_execution_config(
+        given: ExecutionConfig = self._loader.resolve_execution_config(
             cli_config=cli_config,
             yaml_config=yaml_config,
             project_config=project_config,
