@@ -1,8 +1,11 @@
 """`holodeck init` writes a first agent.yaml; `holodeck validate --load` says what was found."""
 
-import pytest
+import re
 
-from fakes import run_cli
+import pytest
+import yaml
+
+from fakes import Reply, run_cli
 from support.checks import assert_one_error, assert_plain
 
 APP = """
@@ -84,16 +87,167 @@ def test_unfilled_cases_never_pass_and_filled_ones_are_valid(folder):
     run_cli("init", "shop.yaml", "--from", "bot:listens", cwd=folder)
     file = folder / "shop.yaml"
 
+    checked = run_cli("validate", "shop.yaml", "--load", cwd=folder)
     empty = run_cli("test", "shop.yaml", cwd=folder)
-    file.write_text(file.read_text().replace("input: #", "input: hello #"))
-    half = run_cli("test", "shop.yaml", cwd=folder)
-    file.write_text(file.read_text().replace("value: #", "value: hello #"))
+    file.write_text(re.sub(r"(?m)^    skip: .*\n", "", file.read_text()))
+    unwritten = run_cli("test", "shop.yaml", cwd=folder)
+    file.write_text(re.sub(r"(input|value): .*", r"\1: hello", file.read_text()))
     filled = run_cli("test", "shop.yaml", cwd=folder)
 
-    assert (empty.code, half.code, filled.code) == (2, 2, 0)
-    assert empty.stderr.count("input: found nothing") == 3
-    assert half.stderr.count("value: has no value") == 3
+    assert checked.code == 0
+    assert "shop.yaml: 3 test cases, 0 tools, 6 metrics: ok" in checked.stdout
+    assert (empty.code, unwritten.code, filled.code) == (5, 1, 0)
     assert "3/3 passed" in filled.stdout
+
+
+def ask(folder, question="Refund order 7", **options):
+    return run_cli("init", "--from", "app:agent", "--ask", question, cwd=folder, **options)
+
+
+def confirm(folder):
+    """Remove the `todo` of the test case."""
+    file = folder / "agent.yaml"
+    file.write_text(re.sub(r"(?m)^    todo: .*\n", "", file.read_text()))
+
+
+def test_what_the_agent_did_becomes_a_case_that_passes_once_confirmed(folder, fake_openai):
+    (folder / "app.py").write_text(APP.replace('raise AssertionError("no tool is called")', "..."))
+    fake_openai.otherwise(
+        lambda request: (
+            Reply("It is refunded.")
+            if request.messages[-1]["role"] == "tool"
+            else Reply(tool_calls=[("Orders-lookup", {"id": 7})])
+        )
+    )
+    env = {"OPENAI_BASE_URL": fake_openai.url}
+
+    ran = ask(folder, env=env)
+    written = yaml.safe_load((folder / "agent.yaml").read_text())
+    checked = run_cli("validate", "--load", cwd=folder, env=env)
+    unconfirmed = run_cli("test", cwd=folder, env=env)
+    confirm(folder)
+    confirmed = run_cli("test", cwd=folder, env=env)
+
+    assert_plain(ran)
+    assert ran.code == 0, ran.stderr
+    assert (written["name"], written["backend"]) == ("support", "app:agent")
+    [case] = written["test_cases"]
+    assert case.pop("todo").startswith("confirm the tool calls")
+    assert case == {
+        "name": "Refund order 7",
+        "input": "Refund order 7",
+        "expected_tools": [{"name": "Orders-lookup", "args": {"id": 7}}],
+        "ground_truth": "It is refunded.",
+        "evaluations": [
+            {"metric": "exact_match", "ignore_case": True, "normalize_whitespace": True}
+        ],
+    }
+    assert (checked.code, unconfirmed.code, confirmed.code) == (0, 5, 0)
+
+
+CLIENT = """
+from openai import OpenAI
+
+def agent(message):
+    messages = [{"role": "user", "content": message}]
+    client = OpenAI(api_key="none")
+    message = client.chat.completions.create(model="m", messages=messages).choices[0].message
+    calls = message.tool_calls or []
+    return ", ".join(call.function.name for call in calls) or message.content
+"""
+
+
+def test_tool_calls_that_only_the_tap_sees_are_written_with_the_tap(folder, fake_openai):
+    (folder / "app.py").write_text(CLIENT)
+    fake_openai.otherwise(lambda _request: Reply(tool_calls=[("refund", {"id": 7})]))
+    env = {"OPENAI_BASE_URL": fake_openai.url}
+
+    ran = ask(folder, env=env)
+    confirm(folder)
+    tested = run_cli("test", cwd=folder, env=env)
+
+    assert (ran.code, tested.code) == (0, 0), ran.stderr + tested.stdout
+    written = yaml.safe_load((folder / "agent.yaml").read_text())
+    assert written["backend"] == {"type": "python", "target": "app:agent", "tap": True}
+    assert written["test_cases"][0]["expected_tools"] == [{"name": "refund", "args": {"id": 7}}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("'hello'", {"ground_truth": "hello"}),
+        (
+            "{'response': 'k: ${X} #\\n- \\x1b[0m', 'tool_calls': []}",
+            {"ground_truth": "k: ${X} #\n- \x1b[0m", "expected_tools": []},
+        ),
+        ("{'response': '', 'tool_calls': [{'name': 'f'}]}", {"expected_tools": [{"name": "f"}]}),
+    ],
+    ids=["calls unknown", "no calls", "calls alone"],
+)
+def test_any_answer_is_written_so_that_it_passes_once_confirmed(folder, answer, expected):
+    (folder / "app.py").write_text(f"def agent(message):\n    return {answer}\n")
+
+    ran = ask(folder)
+    checked = run_cli("validate", "--load", cwd=folder)
+    confirm(folder)
+    tested = run_cli("test", cwd=folder)
+
+    assert (ran.code, checked.code, tested.code) == (0, 0, 0), ran.stderr + tested.stdout
+    [case] = yaml.safe_load((folder / "agent.yaml").read_text().replace("$${", "${"))["test_cases"]
+    facts = {key: case[key] for key in ("ground_truth", "expected_tools") if key in case}
+    assert facts == expected
+
+
+def test_a_secret_in_an_answer_is_not_written(folder):
+    (folder / "app.py").write_text("import os\ndef agent(message): return os.environ['MY_API_KEY']")
+
+    ran = ask(folder, env={"MY_API_KEY": "abc-not-a-key-123456"})
+
+    assert ran.code == 0
+    assert "abc-not-a-key" not in (folder / "agent.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("return {}['order']", 3, "the agent failed: KeyError: 'order' (app.py:2"),
+        ("return {'error': 'no database'}", 3, "no database"),
+        ("raise SystemExit(0)", 3, "SystemExit"),
+    ],
+)
+def test_an_agent_that_fails_when_asked_writes_nothing(folder, body, code, message):
+    (folder / "app.py").write_text(f"def agent(message):\n    {body}\n")
+
+    ran = ask(folder)
+
+    assert_one_error(ran, code, message)
+    assert not (folder / "agent.yaml").exists()
+
+
+def test_an_agent_that_waits_for_an_approval_when_asked_writes_nothing(folder):
+    (folder / "app.py").write_text("""
+from holodeck.lib.backends.base import AgentBackend, ExecutionResult
+
+class agent(AgentBackend):
+    async def initialize(self): ...
+    async def invoke_once(self, message, context=None):
+        return ExecutionResult(response="", pending_approvals=[{"name": "refund"}])
+    async def create_session(self, context=None): ...
+    async def teardown(self): ...
+""")
+
+    ran = ask(folder)
+
+    assert_one_error(ran, 3, "waits for an approval of refund", "'expect_approval'")
+    assert not (folder / "agent.yaml").exists()
+
+
+@pytest.mark.parametrize("args", [("--ask", "hi"), ("--from", "bot:answer", "--ask", " ")])
+def test_a_question_needs_an_agent_and_a_text(folder, args):
+    ran = run_cli("init", *args, cwd=folder)
+
+    assert (ran.code, (folder / "agent.yaml").exists()) == (2, False)
+    assert "--ask needs a text" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`holodeck init`: writes the first agent.yaml."""
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
@@ -12,7 +13,8 @@ from holodeck.cli.context import CliContext
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
-    from holodeck.lib.backends.base import AgentDescription
+    from holodeck.lib.backends.base import AgentDescription, ExecutionResult
+    from holodeck.lib.secrets.redact import Redactor
 
 _MAX_TOOLS = 50
 _AGENT_MODULE = "my_agent"
@@ -100,7 +102,7 @@ scenarios:
     metadata: {regex_pattern: "(?i)which day"}
 """
 _HEAD = """\
-# Fill in every 'input' and 'value', or remove the test case; until then, nothing runs.
+# {what_to_do}
 # Then run the test cases with: holodeck test FILE
 name: {name}
 backend: {backend} # {kind}
@@ -110,29 +112,46 @@ test_cases:
 """
 _CASE = """\
   - name: {name}
-    input: # what the user says{expected}
+    skip: write 'input' and 'value', then remove this line
+    input: what the user says{expected}
     evaluations:
       - metric: contains
-        value: # words that a right response contains
+        value: words that a right response contains
       - metric: latency
         max_ms: 60000
 """
+_FILL_IN = "Fill in 'input' and 'value' of each test case, and remove its 'skip'."
+_CONFIRM = (
+    "Confirm what the agent did, or correct it, and remove the 'todo'; until then, it cannot pass."
+)
+_TODO = "confirm the tool calls and the answer, or correct them, then remove this line"
 
 
 @click.command()
 @click.argument("agent_config", default="agent.yaml", type=click.Path(path_type=Path))
 @click.option("--from", "target", metavar="MODULE:OBJECT", help="The agent that you have.")
+@click.option("--ask", "question", metavar="INPUT", help="Ask it this, and write what it did.")
 @click.option("--suite", is_flag=True, help="Write a file of scenarios and an adapter instead.")
 @click.pass_context
-def init(context: click.Context, agent_config: Path, target: str | None, suite: bool) -> None:
+def init(
+    context: click.Context,
+    agent_config: Path,
+    target: str | None,
+    question: str | None,
+    suite: bool,
+) -> None:
     """Write a first AGENT_CONFIG, and never overwrite a file.
 
-    With --from, holodeck imports the agent and writes three test cases for you to fill in. Without
-    it, holodeck writes a small example that runs. With --suite, the example is a file of scenarios
-    for `holodeck test --adapter` (scenarios/example.yaml by default) and an adapter in Python.
+    With --from, holodeck imports the agent and writes three test cases for you to fill in; with
+    --ask, it calls the agent once, and writes its tool calls and its answer as a test case for you
+    to confirm. Without --from, holodeck writes a small example that runs. With --suite, the example
+    is a file of scenarios for `holodeck test --adapter` (scenarios/example.yaml by default) and an
+    adapter in Python.
     """
     from holodeck.config.cases.suite_files import is_yaml
 
+    if question is not None and (target is None or not question.strip()):
+        raise click.UsageError("--ask needs a text, and with --from the agent to ask")
     if suite:
         if target is not None:
             raise click.UsageError("--suite writes an example; remove it or --from")
@@ -141,24 +160,25 @@ def init(context: click.Context, agent_config: Path, target: str | None, suite: 
         return
     if not is_yaml(agent_config):
         raise click.UsageError(f"{str(agent_config)!r} is no YAML file; name it agent.yaml, say")
+    cli_context = context.ensure_object(CliContext)
     files = {agent_config: _EXAMPLE}
     found = None
     if target is None:
         files[agent_config.parent / f"{_AGENT_MODULE}.py"] = _AGENT_CODE
     _require_new(files)
     if target is not None:
-        found = _load(target, agent_config.absolute().parent)
-        files = {agent_config: render_cases(target, found)}
+        found, answer = _load(target, agent_config.absolute().parent, question)
+        files = {agent_config: _render(target, found, question, answer, cli_context.redactor)}
     shown = shlex.quote(str(agent_config))
     for file, text in files.items():
         _write(file, text.replace("holodeck test FILE", f"holodeck test {shown}"))
-    cli_context = context.ensure_object(CliContext)
     echo(cli_context.clean(f"Wrote {' and '.join(map(str, files))}"))
     if found is None:
         echo(cli_context.clean(f"Next: holodeck test {shown}"))
         return
     echo(cli_context.clean(f"Found {found}"))
-    echo(cli_context.clean(f"Next: fill in the three test cases, then run: holodeck test {shown}"))
+    to_do = "fill in the three test cases" if question is None else "confirm the test case"
+    echo(cli_context.clean(f"Next: {to_do}, then run: holodeck test {shown}"))
 
 
 def _write_suite(file: Path, context: click.Context) -> None:
@@ -186,20 +206,98 @@ def _require_new(files: "dict[Path, str]") -> None:
             raise ConfigError(str(file), "exists and is not overwritten; name another file")
 
 
-def _load(target: str, folder: Path) -> "AgentDescription":
+def _load(
+    target: str, folder: Path, question: str | None
+) -> "tuple[AgentDescription, ExecutionResult | None]":
+    """Return what the agent is, and what it did if it was asked. Raises HoloDeckError."""
     from holodeck.cli.commands.validate import describe_agent
     from holodeck.errors import ConfigError
 
     if ":" not in target:
         raise ConfigError("--from", f"found {target!r}; expected 'module:object', say 'app:agent'")
     try:
-        return describe_agent(target, folder)
+        if question is None:
+            return describe_agent(target, folder), None
+        return _ask(target, folder, question)
     except ConfigError as error:
         raise ConfigError("--from", error.message) from error
 
 
-def render_cases(target: str, agent: "AgentDescription") -> str:
-    """Return an agent.yaml with three test cases whose inputs and values are empty."""
+def _ask(
+    target: str, folder: Path, question: str
+) -> "tuple[AgentDescription, ExecutionResult | None]":
+    """Return what the agent is, and what it did in one turn, as it or the tap tells it."""
+    from holodeck.errors import BackendError, BackendInitError, ConfigError
+    from holodeck.lib.backends.python.backend import CallableBackend
+    from holodeck.lib.backends.tapped_backend import TappedPythonBackend
+    from holodeck.lib.processes.process_exit import process_exit_forbidden
+    from holodeck.lib.ui.live import protected_streams
+    from holodeck.lib.user_code.raised import with_location
+
+    backend = CallableBackend(target, folder)
+    tapped = TappedPythonBackend(backend)
+
+    async def ask() -> "tuple[AgentDescription, ExecutionResult]":
+        try:
+            await tapped.initialize()
+            return backend.describe(), await tapped.invoke_once(question)
+        finally:
+            await tapped.teardown()
+
+    try:
+        with protected_streams(), process_exit_forbidden():
+            description, answer = asyncio.run(ask())
+    except (BackendInitError, ConfigError):
+        raise
+    except Exception as error:
+        raise BackendError(f"the agent failed: {with_location(error)}") from error
+    if answer.is_error:
+        raise BackendError(f"the agent failed: {answer.error_reason}")
+    if answer.pending_approvals:
+        names = ", ".join(call["name"] for call in answer.pending_approvals)
+        raise BackendError(
+            f"the agent waits for an approval of {names}; ask it something else, or write a test"
+            " case with 'expect_approval'"
+        )
+    return description, answer
+
+
+def _render(
+    target: str,
+    agent: "AgentDescription",
+    question: str | None,
+    answer: "ExecutionResult | None",
+    redactor: "Redactor",
+) -> str:
+    """Return an agent.yaml with what the agent did, or else with test cases to fill in."""
+    is_tapped = answer is not None and "tool_calls" in answer.tapped
+    backend = _text(target)
+    if is_tapped:
+        backend = f"{{type: python, target: {backend}, tap: true}}"
+    head = _HEAD.format(
+        what_to_do=_FILL_IN if answer is None else _CONFIRM,
+        name=_text(agent.name or target.partition(":")[0].rpartition(".")[2]),
+        backend=backend,
+        kind=agent.kind,
+        tools=_comment(agent.tools, is_tapped=is_tapped),
+    )
+    if question is None or answer is None:
+        return head + _cases_to_fill_in(agent)
+    return head + _observed_case(question, answer, redactor)
+
+
+def _observed_case(question: str, answer: "ExecutionResult", redactor: "Redactor") -> str:
+    """Return a test case that expects what the agent did."""
+    from holodeck.lib.case_import.case import LoggedCall, LoggedTurn
+    from holodeck.lib.case_import.suite_text import redact_case, render_turn
+
+    calls = [LoggedCall(call["name"], call.get("arguments")) for call in answer.tool_calls or ()]
+    turn = redact_case(LoggedTurn(question, answer.response, calls), redactor.redact)
+    return render_turn(turn, _TODO, knows_calls=answer.tool_calls is not None)
+
+
+def _cases_to_fill_in(agent: "AgentDescription") -> str:
+    """Return three test cases, which are skipped as long as they say so."""
     tools = agent.tools or []
     expected = [
         ("uses a tool", f"\n    expected_tools: [{_text(tools[0])}]" if tools else ""),
@@ -209,19 +307,18 @@ def render_cases(target: str, agent: "AgentDescription") -> str:
     if not tools:
         names = ("a common question", "a difficult question", "a question to decline")
         expected = [(name, "") for name in names]
-    module = target.partition(":")[0].rpartition(".")[2]
-    head = _HEAD.format(
-        name=_text(module), backend=_text(target), kind=agent.kind, tools=_comment(agent.tools)
-    )
-    return head + "\n".join(_CASE.format(name=name, expected=part) for name, part in expected)
+    return "\n".join(_CASE.format(name=name, expected=part) for name, part in expected)
 
 
-def _comment(tools: list[str] | None) -> str:
+def _comment(tools: list[str] | None, *, is_tapped: bool) -> str:
     """Return a comment on the tools of the agent."""
+    if tools is None and is_tapped:
+        return "# 'tap: true' shows the tool calls: they are in the requests to the model."
     if tools is None:
         return (
             "# The agent's tools are unknown. To check its tool calls with 'expected_tools', let it"
-            "\n# return {'response': …, 'tool_calls': [{'name': …, 'arguments': {…}}]}."
+            "\n# return {'response': …, 'tool_calls': [{'name': …, 'arguments': {…}}]}, or let its"
+            "\n# client find the tap: {type: python, target: …, tap: true}."
         )
     if not tools:
         return "# The agent has no tools."

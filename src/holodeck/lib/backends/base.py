@@ -270,6 +270,8 @@ class AgentDescription:
     """Why a conversation with it cannot begin with earlier messages; None if it can."""
     answers_approvals: bool = False
     """Whether it reports what waits for an approval."""
+    name: str | None = None
+    """The agent's own name; None if it has none."""
 
     def __str__(self) -> str:
         """`ChatCompletionAgent of Semantic Kernel; tools: lookup_order; keeps context`."""

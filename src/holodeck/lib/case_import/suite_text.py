@@ -196,6 +196,20 @@ def render_suite(
     return SuiteText(text, sum("todo" in case for case in plain))
 
 
+def render_turn(turn: LoggedTurn, todo: str, *, knows_calls: bool) -> str:
+    """Return a test case that expects what an agent did in a turn, as an item of `test_cases`.
+
+    Without `knows_calls`, nothing is said about tool calls if the turn has none.
+    """
+    written = _turn(turn, "recorded")
+    if knows_calls and not turn.calls:
+        written["expected_tools"] = []
+    if not turn.answer:  # an agent may stop after its calls
+        del written["ground_truth"], written["evaluations"]
+    named = {"name": ImportedCase("", [turn]).label, "todo": todo, **written}
+    return "\n".join(_item(_escaped(named))) + "\n"
+
+
 def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
     """Return the case with the keys of a suite file."""
     todo = list(case.todo)
@@ -263,9 +277,7 @@ def _messages(turn: LoggedTurn) -> Iterator[dict[str, Any]]:
 
 def _block(case: ImportedCase, written: dict[str, Any], expect: Expect) -> Iterator[str]:
     yield f"  # {one_line(case.location, _MAX_COMMENT)}"
-    lines = _dumped(written)
-    yield f"  - {lines[0]}"
-    yield from (f"{_INDENT}{line}" if line else "" for line in lines[1:])
+    yield from _item(written)
     if expect == "recorded":
         return
     for number, turn in enumerate(case.turns, 1):
@@ -276,6 +288,13 @@ def _block(case: ImportedCase, written: dict[str, Any], expect: Expect) -> Itera
             shown = "unknown" if call.arguments is None else json.dumps(call.arguments)
             text = one_line(f"{call.name} {shown}", _MAX_COMMENT)
             yield f"{_INDENT}# recorded tool call{of_turn}: {text}"
+
+
+def _item(case: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of an item of `test_cases`."""
+    lines = _dumped(case)
+    yield f"  - {lines[0]}"
+    yield from (f"{_INDENT}{line}" if line else "" for line in lines[1:])
 
 
 def _dumped(value: dict[str, Any]) -> list[str]:

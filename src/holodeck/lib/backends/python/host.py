@@ -154,6 +154,8 @@ class HostedAgent(ABC):
 
     kind: str
     """What it is, such as `function answer`."""
+    name: str | None = None
+    """What the framework calls it; None if it has no name."""
     is_concurrent = True
     """Whether it may answer several conversations at a time, if they do not share it."""
     is_stateful_object = False
@@ -380,8 +382,12 @@ def recognize(agent: Any, read: ReadAnswer, *, tools_run_no_agents: bool = False
 
         adapter, framework = frameworks.adapt(agent), frameworks.find_framework(agent)
         if adapter is not None and framework is not None:
-            kind = f"{type(frameworks.base.split_run(agent)[0]).__name__} of {framework.name}"
-            return FrameworkAgent(adapter, kind, read, tools_run_no_agents=tools_run_no_agents)
+            user = frameworks.base.split_run(agent)[0]
+            kind = f"{type(user).__name__} of {framework.name}"
+            hosted = FrameworkAgent(adapter, kind, read, tools_run_no_agents=tools_run_no_agents)
+            name = getattr(user, "name", None)
+            hosted.name = name if isinstance(name, str) and name.strip() else None
+            return hosted
         unadapted = frameworks.find_unadapted(agent, METHODS)
         if unadapted is not None:
             raise UnusableAgent(unadapted.advice(agent))
