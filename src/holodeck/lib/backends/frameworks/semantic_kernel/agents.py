@@ -22,6 +22,7 @@ from holodeck.lib.backends.frameworks.base import (
 from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
     SemanticKernelTurnReader,
     answer_text,
+    invokes_functions,
     names_of_tools,
     new_history,
     service_tools,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.base import Message
 
+NOT_STREAMED = (
+    "Semantic Kernel does not stream calls that it does not invoke; name 'agent.invoke' instead of"
+    " 'agent.invoke_stream'"
+)
 WITH_SERVICE_THREADS = frozenset({"OpenAIAssistantAgent", "AzureAIAgent"})
 """Classes on the Assistants API, whose end OpenAI has announced, and on that of Azure."""
 
@@ -163,6 +168,8 @@ class ChatAgentSession(StreamingSession):
                     reader.read(response.message)
                     record.response += answer_text(response.message)
                 return
+            if not invokes_functions(self._agent, self._options.get("arguments")):
+                record.tool_calls_problem = NOT_STREAMED
             async for piece in self._agent.invoke_stream(**self._arguments(reader)):
                 usage = piece.message.metadata.get("usage") or usage
                 model = piece.message.ai_model_id or model

@@ -12,6 +12,7 @@ from holodeck.lib.backends.frameworks.base import TurnRecord
 if TYPE_CHECKING:
     from semantic_kernel import Kernel
     from semantic_kernel.contents import ChatHistory, ChatMessageContent, FunctionCallContent
+    from semantic_kernel.functions import KernelArguments
 
     from holodeck.lib.backends.base import Message
 
@@ -190,6 +191,16 @@ def service_tools(agent: Any) -> list[str]:
         for tool in getattr(tools, "tools", None) or ()
     ]
     return [kind for kind in dict.fromkeys(kinds) if kind != "function"]
+
+
+def invokes_functions(agent: Any, arguments: "KernelArguments | None") -> bool:
+    """Whether Semantic Kernel invokes whatever the model calls, with these arguments of a run."""
+    behaviors = [agent.function_choice_behavior]
+    for given in (agent.arguments, arguments):
+        settings = {} if given is None else given.execution_settings or {}
+        behaviors += [setting.function_choice_behavior for setting in settings.values()]
+    known = [behavior for behavior in behaviors if behavior is not None]
+    return all(behavior.auto_invoke_kernel_functions for behavior in known)
 
 
 def names_of_tools(agent: Any) -> list[str]:
