@@ -181,8 +181,12 @@ def test_tool_calls_that_only_the_tap_sees_are_written_with_the_tap(folder, fake
             {"ground_truth": "k: ${X} #\n- \x1b[0m", "expected_tools": []},
         ),
         ("{'response': '', 'tool_calls': [{'name': 'f'}]}", {"expected_tools": [{"name": "f"}]}),
+        (
+            "{'response': '', 'tool_calls': [{'name': 'f', 'arguments': {'at': {'regex': 1}}}]}",
+            {"expected_tools": [{"name": "f", "args": {"at": {"equals": {"regex": 1}}}}]},
+        ),
     ],
-    ids=["calls unknown", "no calls", "calls alone"],
+    ids=["calls unknown", "no calls", "calls alone", "arguments like matchers"],
 )
 def test_any_answer_is_written_so_that_it_passes_once_confirmed(folder, answer, expected):
     (folder / "app.py").write_text(f"def agent(message):\n    return {answer}\n")

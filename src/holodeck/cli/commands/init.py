@@ -223,9 +223,7 @@ def _load(
         raise ConfigError("--from", error.message) from error
 
 
-def _ask(
-    target: str, folder: Path, question: str
-) -> "tuple[AgentDescription, ExecutionResult | None]":
+def _ask(target: str, folder: Path, question: str) -> "tuple[AgentDescription, ExecutionResult]":
     """Return what the agent is, and what it did in one turn, as it or the tap tells it."""
     from holodeck.errors import BackendError, BackendInitError, ConfigError
     from holodeck.lib.backends.python.backend import CallableBackend
@@ -291,7 +289,10 @@ def _observed_case(question: str, answer: "ExecutionResult", redactor: "Redactor
     from holodeck.lib.case_import.case import LoggedCall, LoggedTurn
     from holodeck.lib.case_import.suite_text import redact_case, render_turn
 
-    calls = [LoggedCall(call["name"], call.get("arguments")) for call in answer.tool_calls or ()]
+    calls = [
+        LoggedCall(call["name"], None if "error" in call else call.get("arguments"))
+        for call in answer.tool_calls or ()
+    ]
     turn = redact_case(LoggedTurn(question, answer.response, calls), redactor.redact)
     return render_turn(turn, _TODO, knows_calls=answer.tool_calls is not None)
 

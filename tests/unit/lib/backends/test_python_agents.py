@@ -235,7 +235,7 @@ async def test_objects_of_frameworks_without_an_adapter_name_the_function_to_wri
         await CallableBackend(kind).initialize()
 
     message = str(raised.value)
-    assert f"holodeck cannot call a {kind.__name__} of " in message
+    assert f"holodeck has no adapter for {kind.__name__} of " in message
     assert function in message
     assert message.endswith('target: "module:answer", tap: true}\'; the tap sees its tool calls')
 

@@ -88,8 +88,8 @@ class UnadaptedFramework:
         answer = self.answers[kind]
         define = "async def" if "await " in answer else "def"
         return (
-            f"holodeck cannot call a {kinds[0]} of {self.name} itself; write a function that does,"
-            f" such as '{define} answer(message): return {answer}', and name it with"
+            f"holodeck has no adapter for {kinds[0]} of {self.name}; write a function that calls"
+            f" it, such as '{define} answer(message): return {answer}', and name it with"
             " 'backend: {type: python, target: \"module:answer\", tap: true}'; the tap sees its"
             " tool calls"
         )
@@ -102,6 +102,7 @@ UNADAPTED_FRAMEWORKS: tuple[UnadaptedFramework, ...] = (
         {
             "Crew": 'agent.kickoff({"message": message}).raw',
             "Agent": "agent.kickoff(message).raw",
+            "Flow": 'str(agent.kickoff({"message": message}))',
         },
     ),
     UnadaptedFramework(
