@@ -189,6 +189,8 @@ class TestResult(PartResult, CaseIdentity):
 
     def named(self) -> "TestResult":
         """Return the result with a name, also of its runs; secrets must be gone from the input."""
+        if self.test_name:  # that of its runs, too
+            return self
         update: dict[str, Any] = {"test_name": self.title}
         if self.repeats is not None:
             runs = [run.named() for run in self.repeats.runs]

@@ -81,7 +81,7 @@ def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPat
     target = metric.user_class
     if target is None or not isinstance(metric, ClassMetric):
         return
-    known = arguments_of_class(target, context.agent.code_folders, "metric")
+    known = arguments_of_class(target, context.agent.code_folders)
     if known is None:
         return
     for name in metric.args:
@@ -95,7 +95,7 @@ def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPat
 
 def _check_judge_of_grader(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
     """Check that a grader beside the agent.yaml takes a judge if, and only if, it gets one."""
-    names = parameters_of_target(metric.user_code or "", context.agent.code_folders, "metric")
+    names = parameters_of_target(metric.user_code or "", context.agent.code_folders)
     if names is None:
         return
     if needs_judge(metric) and "judge" not in names:

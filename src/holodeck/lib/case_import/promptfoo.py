@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from holodeck.config.yaml.source import KeyPath, Source
 from holodeck.errors import ConfigError
@@ -78,7 +78,7 @@ def _pattern(
     """Return what makes a metric of a pattern, or one that no part of a response may match."""
 
     def make(value: object, _threshold: object) -> Made:
-        if not isinstance(value, str) or not value.strip():
+        if not _is_filled(value):
             return "no text is given"
         try:
             re.compile(value if not is_text else "")
@@ -109,12 +109,10 @@ def _measured(name: str, default: float, **options: Any) -> Callable[..., Made]:
 
     def make(value: object, threshold: float | None) -> Made:
         texts = _texts(value, several=isinstance(value, list))
-        reached = default if threshold is None else threshold
         if isinstance(texts, str):
             return texts
-        if not 0 < reached <= 1:
-            return f"the threshold {reached!r} is not between 0 and 1"
-        return {"metric": name, "values": texts, "threshold": reached, **options}
+        metric = {"metric": name, "values": texts, **options}
+        return _with_threshold(metric, default if threshold is None else threshold)
 
     return make
 
@@ -130,7 +128,7 @@ def _rag(metric_type: str) -> Callable[..., Made]:
         metric = _with_threshold({"type": "rag", "metric_type": metric_type}, threshold)
         if isinstance(metric, str) or value is None:
             return metric
-        if not isinstance(value, str) or not value.strip():
+        if not _is_filled(value):
             return "the value is no text"
         return {**metric, "case": {"ground_truth": value}}
 
@@ -139,20 +137,24 @@ def _rag(metric_type: str) -> Callable[..., Made]:
 
 def _g_eval(value: object, threshold: float | None) -> Made:
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(map(_is_filled, texts)):
+    if not _are_filled(texts):
         return "the criteria are no text"
     inputs = {"evaluation_params": ["input", "actual_output"]}
     metric = {"type": "geval", "name": "g-eval", "criteria": "\n".join(texts), **inputs}
     return _with_threshold(metric, _G_EVAL if threshold is None else threshold)
 
 
-def _is_filled(text: object) -> bool:
+def _is_filled(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and bool(text.strip())
+
+
+def _are_filled(texts: object) -> TypeGuard[list[str]]:
+    return isinstance(texts, list) and bool(texts) and all(map(_is_filled, texts))
 
 
 def _tools_used(value: object, threshold: float | None) -> Made:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(map(_is_filled, names)):
+    if not _are_filled(names):
         return "the value is no name of a tool and no list of names"
     if threshold not in {None, 1}:
         return "its threshold accepts that some of the tools are not called"
@@ -180,7 +182,7 @@ def _latency(_value: object, threshold: object) -> Made:
 
 
 def _rubric(value: object, threshold: float | None) -> Made:
-    if not isinstance(value, str) or not value.strip():
+    if not _is_filled(value):
         return "the rubric is no text"
     return {"criterion": value.strip()} if threshold is None else _g_eval(value, threshold)
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.spans.documents import documents_in, holds_documents, text_of_document
+from holodeck.lib.support.text import is_blank
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.cases.messages import Image
 from holodeck.models.results.evidence import Evidence, Trace, Unknown, evidence, unknown_reason
@@ -216,8 +217,8 @@ class EvalKwargsBuilder:
         needs_passages = EvalParam.RETRIEVAL_CONTEXT in required or (
             EvalParam.CONTEXT in required and self._file_content is None
         )
-        if needs_passages and not self._retrieval_context:
-            _require_passages(observation.retrieval_context)
+        if needs_passages:
+            _require_passages(self._retrieval_context or observation.retrieval_context)
         if EvalParam.TOOLS in required and isinstance(observation.tools, Unknown):
             raise EvaluationError(unknown_reason("tools", observation.evidence))
         return {
@@ -230,11 +231,11 @@ class EvalKwargsBuilder:
         }
 
 
-def _require_passages(passages: tuple[str, ...] | Unknown) -> None:
+def _require_passages(passages: Sequence[str] | Unknown) -> None:
     """Raise EvaluationError if it is unknown what the agent retrieved, or if it is nothing."""
     if isinstance(passages, Unknown):
         raise EvaluationError(passages.reason)
-    if not passages:
+    if all(map(is_blank, passages)):  # a judge would find no contradiction
         raise EvaluationError(
             "the agent retrieved nothing: retrieval_context is empty, so that there is nothing to"
             " judge"

@@ -73,10 +73,10 @@ def short_reason(reason: Reason, limit: int = MAX_REASON) -> str:
     return f"{one_line(reason.text, limit - len(location) - 3)} ({location})"
 
 
-def excerpt_lines(reason: Reason, indent: str) -> Iterator[str]:
+def excerpt_lines(reason: Reason) -> Iterator[str]:
     """Yield the lines of the user's code around the line that raised, each on a row."""
     if reason.raised is not None:
-        yield from (clip(indent + line, _columns()) for line in reason.raised.excerpt)
+        yield from (clip(f"      {line}", _columns()) for line in reason.raised.excerpt)
 
 
 def recap_failures(results: Sequence[TestResult], *, brief: bool) -> str:
@@ -136,7 +136,7 @@ def _failure_lines(failure: Failure, shown: Sequence[Reason], whose: str) -> Ite
     """
     for reason in shown:
         yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
-        yield from excerpt_lines(reason, "      ")
+        yield from excerpt_lines(reason)
     for title, text in failure.unquoted(" ".join(reason.text for reason in shown)):
         line = f"{title}{whose}: {one_line(text, MAX_REASON) or '(empty)'}"
         yield from (f"    {row}" for row in wrapped(line, 4))

@@ -264,7 +264,7 @@ def _reason_lines(reason: Reason) -> Iterator[str]:
     yield from (f"    {line}" for line in wrapped(short_reason(reason), 4))
     if reason.raised is not None:
         yield from (f"      {one_line(frame, MAX_REASON)}" for frame in reason.raised.traceback)
-        yield from excerpt_lines(reason, "      ")
+        yield from excerpt_lines(reason)
 
 
 def _repetitions(result: TestResult) -> str:

@@ -131,15 +131,11 @@ class _Failure:
 
 
 async def run_tool(
-    tool: Tool,
-    arguments: dict[str, Any],
-    timeout: float | None = None,  # noqa: ASYNC109 - it limits the tool, not the caller
-    *,
-    call_id: str | None = None,
+    tool: Tool, arguments: dict[str, Any], *, call_id: str | None = None
 ) -> ToolOutcome:
     """Call a tool; an exception that it raises becomes the error of the outcome.
 
-    `timeout` overrides the tool's own. A cancellation of the caller is raised.
+    A cancellation of the caller is raised.
     """
     attributes = {
         names.OPERATION: names.EXECUTE_TOOL,
@@ -150,7 +146,7 @@ async def run_tool(
     with span(names.execute_tool(tool.name), attributes) as current:
         set_content(current, names.TOOL_ARGUMENTS, arguments)
         started = time.perf_counter()
-        returned = await _call(tool, arguments, tool.timeout if timeout is None else timeout)
+        returned = await _call(tool, arguments)
         duration_ms = round((time.perf_counter() - started) * 1000)
         if isinstance(returned, _Failure):
             current.fail(returned.kind, returned.message)
@@ -187,10 +183,10 @@ async def run_tool(
         )
 
 
-async def _call(tool: Tool, arguments: dict[str, Any], limit: float | None) -> Any:
+async def _call(tool: Tool, arguments: dict[str, Any]) -> Any:
     """Return what the tool returns, or a failure."""
     try:
-        async with asyncio.timeout(limit) as scope:
+        async with asyncio.timeout(tool.timeout) as scope:
             return await tool.call(arguments)
     except asyncio.CancelledError:
         if is_cancelled():
@@ -198,7 +194,7 @@ async def _call(tool: Tool, arguments: dict[str, Any], limit: float | None) -> A
         return _Failure("CancelledError", "the tool cancelled itself")
     except TimeoutError as error:
         if scope.expired():
-            return _Failure("TimeoutError", f"no result within {limit:g} s")
+            return _Failure("TimeoutError", f"no result within {tool.timeout:g} s")
         return _failure(error)
     except (ToolArgumentError, SideEffectsError) as error:
         is_prevented = isinstance(error, SideEffectsError)

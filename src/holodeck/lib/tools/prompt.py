@@ -9,6 +9,7 @@ from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.judging.judge import validate_against_schema
 from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
+from holodeck.lib.support.json_schemas import object_schema
 from holodeck.lib.support.text import did_you_mean, to_text
 from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
 from holodeck.lib.tools.toolbox import ToolContext
@@ -66,12 +67,7 @@ class PromptTemplate:
 def prompt_schema(config: PromptTool) -> dict[str, Any]:
     """Return the JSON schema of the arguments."""
     required = [name for name, schema in config.parameters.items() if "default" not in schema]
-    return {
-        "type": "object",
-        "properties": config.parameters,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {**object_schema(**config.parameters), "required": required}
 
 
 class PromptSource:

@@ -44,7 +44,7 @@ class Registry(Generic[T]):
     def load(self, name: str, *, location: str = "", base_dir: CodeFolders | None = None) -> T:
         """Return the value of a name of the table, an entry point, or `module:attribute`.
 
-        Errors begin with `where`, the location of the name. A module file in `base_dir` takes
+        Errors begin with `location`, by default the kind. A module file in `base_dir` takes
         precedence over an installed module. Raises ConfigError.
         """
         location = location or self.kind
