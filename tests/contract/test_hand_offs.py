@@ -5,6 +5,7 @@ from typing import Annotated
 import pytest
 from openai import AsyncOpenAI
 
+import holodeck
 from fakes import FakeOpenAI, Reply
 from holodeck.lib.backends.python.backend import CallableBackend
 from support.frameworks import lookup_order, results_of_turn
@@ -108,7 +109,7 @@ def langgraph(client):
     return graph.compile()
 
 
-@pytest.mark.parametrize(
+in_every_framework = pytest.mark.parametrize(
     ("build", "transfer"),
     [
         (semantic_kernel, "Handoff-transfer_to_billing"),
@@ -118,6 +119,9 @@ def langgraph(client):
     ],
     ids=["semantic_kernel", "agent_framework", "openai_agents", "langgraph"],
 )
+
+
+@in_every_framework
 async def test_a_transfer_is_a_tool_call_of_the_agent_that_hands_over(build, transfer):
     with FakeOpenAI(model) as server:
         client = AsyncOpenAI(
@@ -134,3 +138,18 @@ async def test_a_transfer_is_a_tool_call_of_the_agent_that_hands_over(build, tra
     assert (second["name"].endswith("lookup_order"), second["agent"]) == (True, "billing")
     assert result.agents == ["triage", "billing"]
     assert result.tools is None or transfer in result.tools
+
+
+@in_every_framework
+async def test_a_transfer_that_is_expected_has_run(build, transfer):
+    case = {"input": "Where is order 7?", "expected_tools": [transfer, "lookup_order"]}
+    with FakeOpenAI(model) as server:
+        client = AsyncOpenAI(
+            base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+        )
+        report = await holodeck.arun(build(client), [case])
+        await client.close()
+
+    [result] = report.results
+    assert report.passed, result.tool_checks
+    assert [call.error for call in result.tool_invocations] == [None, None]

@@ -17,7 +17,8 @@ Fact = Literal[
 _UNKNOWN: dict[Fact, str] = {
     "tool_calls": (
         "the agent's tool calls are unknown; return {'response': …, 'tool_calls': […]} from Python"
-        " code, or set 'backend.answer.tool_calls' for a URL"
+        " code, set 'backend.answer.tool_calls' for a URL, or write 'tap: true' in 'backend', which"
+        " reads them in the agent's requests to its model"
     ),
     "token_usage": (
         "the agent's token usage is unknown; return {'response': …, 'usage': {…}} from Python code,"

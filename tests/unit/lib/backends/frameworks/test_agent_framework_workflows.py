@@ -12,6 +12,7 @@ from agent_framework import (
     WorkflowBuilder,
     WorkflowContext,
     executor,
+    function_middleware,
     handler,
 )
 from agent_framework_openai import OpenAIChatCompletionClient
@@ -67,11 +68,12 @@ async def backend_of(agent):
     await backend.teardown()
 
 
+HAND_OFF = {"require_per_service_call_history_persistence": True}
+"""What the framework wants of agents that hand over."""
+
+
 def handoff(make):
-    members = [
-        make(name, lookup_order, require_per_service_call_history_persistence=True)
-        for name in ("triage", "billing")
-    ]
+    members = [make(name, lookup_order, **HAND_OFF) for name in ("triage", "billing")]
     return HandoffBuilder(participants=members).with_start_agent(members[0])
 
 
@@ -84,6 +86,21 @@ async def test_agents_that_hand_over_are_named_in_order(agents, is_built):
 
     assert result.agents == ["triage", "billing"]
     assert result.response == "billing: order 7 is shipped"
+
+
+async def test_a_transfer_that_middleware_of_the_user_refused_is_no_call_that_ran(agents):
+    @function_middleware
+    async def refuse(context, call_next):
+        context.result = "no handoff_to anybody"
+
+    members = [
+        agents(name, lookup_order, middleware=[refuse], **HAND_OFF)
+        for name in ("triage", "billing")
+    ]
+    async with backend_of(HandoffBuilder(participants=members).with_start_agent(members[0])) as one:
+        result = await one.invoke_once("Where is order 7?")
+
+    assert [call["blocked"] for call in result.tool_results] == [True]
 
 
 @pytest.mark.parametrize("is_built", [False, True], ids=["builder", "workflow"])

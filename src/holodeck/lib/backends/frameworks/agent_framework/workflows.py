@@ -43,6 +43,9 @@ LEADING_EXECUTORS = {"AgentBasedGroupChatOrchestrator", "MagenticOrchestrator"}
 """Classes of the framework's executors with an agent of their own, whose usage is unknown."""
 
 
+TRANSFER = "handoff_to"
+"""The key in the result of a transfer to another agent, and the beginning of its tool's name."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -313,10 +316,25 @@ class WorkflowConversation(FrameworkSession):
             elif type(executor).__name__ not in SILENT_EXECUTORS:
                 self.turn = TurnRecord(tool_calls=None)
                 return
+        note_transfers(self.turn)
         if leaders:
             self.turn.usage = None
         if any(tool_names(_agent_of(leader)) != [] for leader in leaders):
             self.turn.tool_calls, self.turn.tool_results = None, []
+
+
+def note_transfers(turn: TurnRecord) -> None:
+    """Take transfers to other agents as calls that ran.
+
+    Their functions never run: middleware of the framework makes the result, which no other
+    middleware makes.
+    """
+    transfers = {
+        result["call_id"]
+        for result in turn.tool_results
+        if result["name"].startswith(TRANSFER) and f'"{TRANSFER}"' in str(result["result"])
+    }
+    turn.traced_functions = [one for one in turn.traced_functions if one not in transfers]
 
 
 def _agent_of(leader: Any) -> Any:
