@@ -67,9 +67,15 @@ IN_PYTHON = "(a Python object)"
 """`backend` of an agent that is a Python object, which the executor gets as an argument."""
 
 
-KEYS_WITHOUT_EFFECT = ("claude", "chat", "deployment")
-"""Keys of HoloDeck's own format that belong to other commands than its tests."""
 NO_EFFECT = "belongs to other commands of HoloDeck; it has no effect here"
+KEYS_WITHOUT_EFFECT = {
+    "claude": "has no effect: these are settings of Claude Code, which HoloDeck starts, and"
+    " holodeck calls the model itself; to test an agent with them, web search included, write"
+    " 'backend: module:attribute' with an agent of the Claude Agent SDK",
+    "chat": NO_EFFECT,
+    "deployment": NO_EFFECT,
+}
+"""Keys of HoloDeck's own format that are not used, with the reason."""
 
 DUPLICATE_NAME = "duplicate_name"
 """The type of the validation error about two items with the same name."""
@@ -158,7 +164,7 @@ class Agent(Model):
     observability: Annotated[ObservabilityConfig, BuiltWhenUsed(ObservabilityConfig)] | None = None
     """Traces of the run."""
     claude: dict[str, Json] | None = None
-    """For other commands of HoloDeck; it has no effect here."""
+    """Settings of Claude Code, which HoloDeck starts and holodeck does not; they have no effect."""
     chat: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""
     deployment: dict[str, Json] | None = None

@@ -182,6 +182,11 @@ class UserMessageModel(Model):
 class TurnModel(Expectations, UserMessageModel):
     """One turn: the user's message and the checks of the response."""
 
+    not_supported_yet: ClassVar = {
+        "turn_config": "a key of HoloDeck 0.7, for its code graders; a metric of 'type: code' knows"
+        " the turn by its input"
+    }
+
     files: Annotated[list[FileInput], Field(max_length=10)] | None = None
     """Files whose text, or image, is sent to the agent before the input."""
 

@@ -57,7 +57,6 @@ from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
     IN_PYTHON,
     KEYS_WITHOUT_EFFECT,
-    NO_EFFECT,
     Agent,
 )
 from holodeck.models.backend import (
@@ -213,9 +212,9 @@ def _check_named_backend(context: CheckContext, backend: str | PythonBackendConf
 
 
 def _check_keys_without_effect(context: CheckContext) -> None:
-    for key in KEYS_WITHOUT_EFFECT:
+    for key, reason in KEYS_WITHOUT_EFFECT.items():
         if getattr(context.agent, key) is not None:
-            context.warning((key,), NO_EFFECT)
+            context.warning((key,), reason)
 
 
 def _check_instructions(context: CheckContext) -> None:

@@ -23,6 +23,10 @@ CUSTOM_PROMPT = "a question of your own is 'type: judge'"
 class MetricSettings(Model):
     """The settings that every metric has."""
 
+    not_supported_yet: ClassVar = {
+        "response_path": "a key of HoloDeck 0.7, with which a metric reads a part of a JSON"
+        " response; a metric of 'type: code' can read it"
+    }
     family: ClassVar[str]
     """The metrics that are computed in the same place; the user's code has none."""
     without_name: ClassVar[str] = ""
