@@ -54,6 +54,35 @@ def test_the_agent_is_the_second_and_its_tests_are_the_first_ones(agents):
     assert found.with_cases([0]).location("test_cases", 0).endswith("first/agent.yaml:7:14")
 
 
+def test_names_of_the_second_agent_are_expected_in_every_check(agents):
+    cases = """
+names: {look: find, id: number, Triage: triage}
+test_cases:
+  - input: hi
+    expected_tools: [look, {name: look, args: {id: 7, other: 1}, agent: Triage}]
+    forbidden_tools: [look_all, {name: '*look', allow: [look]}]
+    handoffs: [Triage, orders]
+    expect_approval: {tool: look, args: {id: 7}, then: approve}
+  - turns: [{input: hi, expected_tools: [look]}]
+  - script: [{user: hi}, agent, {check: {expected_tools: [look]}}, succeed]
+"""
+    first, second = agents(first=FIRST.partition("test_cases")[0] + cases)
+
+    case, conversation, scripted = with_tests_of(first, second).test_cases
+
+    [text, expected] = case.expected_tools
+    assert (text, expected.name, expected.agent) == ("find", "find", "triage")
+    assert expected.args == {"number": 7, "other": 1}
+    assert case.forbidden_tools[0] == "look_all"
+    assert (case.forbidden_tools[1].name, case.forbidden_tools[1].allow) == ("*look", ["find"])
+    assert case.handoffs == ["triage", "orders"]
+    [approval] = case.expected_approvals
+    assert (approval.tool, approval.args) == ("find", {"number": 7})
+    assert conversation.turns[0].expected_tools == ["find"]
+    assert scripted.script[2].check.expected_tools == ["find"]
+    assert first.test_cases[0].handoffs == ["Triage", "orders"]
+
+
 def test_the_judge_of_the_first_agent_judges_both(agents):
     first, second = agents()
 
