@@ -79,8 +79,25 @@ def test_an_agent_that_does_not_use_the_tap_neither_passes_nor_fails_a_tool_chec
     result = results_in(agent_dir.path / "r.json")["asks"]
     assert (ran.code, result["outcome"]) == (4, "metric_error")
     assert result["evidence"]["tool_calls"] is None
-    assert "no request came through the tap" in result["tool_checks"][0]["error"]
+    assert "no request of this turn came through the tap" in result["tool_checks"][0]["error"]
     assert "{tap_url}" in ran.stdout
+
+
+def test_an_agent_whose_client_takes_another_variable_and_fails_is_told_which_to_set(agent_dir):
+    agent_dir.write("orders.py", "def answer(message):\n    1 / 0\n")
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={"type": "process", "target": "orders:answer", "tap": True},
+        test_cases=[case("asks", "Hello.", forbidden_tools=["delete_order"])],
+    )
+
+    ran = run_tapped(agent_dir)
+
+    [check] = results_in(agent_dir.path / "r.json")["asks"]["tool_checks"]
+    assert ran.code == 3
+    assert "the agent answered" not in check["error"]
+    assert "if it takes it from OPENAI_API_BASE, set that" in check["error"]
 
 
 AGENT = """

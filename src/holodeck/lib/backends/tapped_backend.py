@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
 LOCATION = "backend"
 UNUSED_URL = (
-    "the agent answered, but no request came through the tap; the service must send its requests to"
-    " the URL that '{tap_url}' in the request gives it"
+    "no request of this turn came through the tap; the service must send its requests to the URL"
+    " that '{tap_url}' in the request gives it"
 )
 _NAMES = " or ".join(route.variable for route in ROUTES)
+_ALIASES = " or ".join(alias for route in ROUTES for alias in route.aliases)
 UNUSED_VARIABLE = (
-    "the agent answered, but no request came through the tap; its client must take its base URL"
-    f" from {_NAMES}, and not be given another one"
+    "no request of this turn came through the tap; its client must take its base URL from"
+    f" {_NAMES}, and not be given another one; if it takes it from {_ALIASES}, set that"
 )
 ONE_PER_PROCESS = (
     "another agent of this process has 'tap: true', and the environment variables are the same for"
