@@ -20,7 +20,7 @@ from holodeck.lib.reports.junit import case_title
 from holodeck.lib.reports.locations import place_of, short_location
 from holodeck.lib.reports.markdown import SourceLinks
 from holodeck.lib.reports.markdown_report import most_telling_first, overview
-from holodeck.lib.support.text import listed, one_line, plural
+from holodeck.lib.support.text import one_line, plural, shorten_list
 from holodeck.lib.ui.live import echo, write_raw
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -131,7 +131,7 @@ def _others(group: CheckGroup) -> str:
     if not named:
         return ""
     others = group.count - 1
-    names = listed(named, _MAX_NAMED, count=others)
+    names = shorten_list(named, _MAX_NAMED, count=others)
     return f"{group.checks}: also in {plural(others, 'test')}: {names}"
 
 

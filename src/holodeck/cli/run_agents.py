@@ -30,7 +30,7 @@ from holodeck.errors import (
 from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.support.safe_paths import note_input
-from holodeck.lib.support.text import listed
+from holodeck.lib.support.text import shorten_list
 from holodeck.lib.ui.live import echo, write_text
 from holodeck.models.agent import Agent
 from holodeck.models.base import PathUse, paths_used
@@ -101,10 +101,10 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     unread = {file: why_not_run(file) for file in found.others if Path(file).resolve() not in read}
     unnamed = [file for file, reason in unread.items() if reason is None]
     if unnamed:
-        names = listed(unnamed, _MAX_FILES)
+        names = shorten_list(unnamed, _MAX_FILES)
         _echo(f"Ignored, because no agent.yaml names them: {names}", context)
     if found.unused_agents:
-        names = listed(found.unused_agents, _MAX_FILES)
+        names = shorten_list(found.unused_agents, _MAX_FILES)
         _echo(f"Ignored, because --adapter names the agent: {names}", context)
     if len(agents) == 1:
         code = _run_agent(options, agents[0], context)

@@ -23,7 +23,7 @@ from holodeck.cli.context import CliContext
 from holodeck.config.loader import agent_file
 from holodeck.errors import ExitCode
 from holodeck.lib.support.source_files import is_users_file
-from holodeck.lib.support.text import listed
+from holodeck.lib.support.text import shorten_list
 from holodeck.lib.ui.live import echo
 
 FileState = tuple[int, int, int] | tuple[str, ...] | None
@@ -105,7 +105,7 @@ def _run_rounds(agent_config: Path, args: Sequence[str], read_file: Path) -> NoR
         edited = _wait_for_change(known)
         last = None if affects_every_case(edited) else last
         names = [os.path.relpath(path, agent_config.parent) for path in edited]
-        echo(f"{time.strftime('%H:%M:%S')} changed: {listed(names, _MAX_NAMES)}", err=True)
+        echo(f"{time.strftime('%H:%M:%S')} changed: {shorten_list(names, _MAX_NAMES)}", err=True)
 
 
 def _round_args(args: Sequence[str], read_file: Path, last: str | None) -> list[str]:

@@ -7,47 +7,20 @@ from pydantic import BaseModel, SecretStr
 
 from holodeck.config.addresses import Address, hosts_in
 from holodeck.config.checks.findings import Finding, raise_on_errors
+from holodeck.config.checks.programs import named_code
 from holodeck.config.environment import Environment, values_in
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
-from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
+from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used, walk
 from holodeck.models.config import GlobalConfig, Setting
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
-from holodeck.models.tool import FunctionTool, McpTool
+from holodeck.models.tool import McpTool
 from holodeck.models.tools.database import DatabaseConfig
 from holodeck.models.tools.knowledge import S3_ENDPOINTS, KnowledgeTool
-
-
-def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the user's code that a run imports, each with its path."""
-    yield from _code_of_backend(agent)
-    for index, tool in enumerate(agent.tools or ()):
-        if isinstance(tool, FunctionTool):
-            yield ("tools", index, "file"), tool.file
-        database = tool.database if isinstance(tool, KnowledgeTool) else None
-        if isinstance(database, DatabaseConfig) and database.named_class is not None:
-            yield ("tools", index, "database", "provider"), database.named_class
-    for path, metric in all_metrics(agent):
-        if metric.enabled and metric.user_code is not None:
-            yield path, metric.user_code
-        if metric.enabled and metric.user_class is not None:
-            yield (*path, "class"), metric.user_class
-    for number, case in enumerate(agent.test_cases or ()):
-        for target in case.called_functions:
-            yield ("test_cases", number, "script"), target
-
-
-def _code_of_backend(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
-    if agent.target is not None:
-        is_text = isinstance(agent.backend, str)
-        yield ("backend",) if is_text else ("backend", "target"), agent.target
-    if isinstance(agent.backend, HttpBackendConfig):
-        for key, function in agent.backend.functions.items():
-            yield ("backend", key), function
 
 
 def named_commands(agent: Agent) -> Iterator[tuple[KeyPath, str]]:

@@ -539,6 +539,18 @@ def test_what_is_wrong_with_a_backend_behind_a_url_is_found_without_asking_it(
     assert any(finding in one for one in findings), findings
 
 
+@pytest.mark.parametrize(
+    ("keys", "is_warned"), [("", True), ("  parse: shop:parse\n", False)], ids=["none", "parse"]
+)
+def test_a_folder_of_code_without_code_is_warned_of(folder, keys, is_warned):
+    folder.write("shop.py", "def parse(answer): ...\n")
+    folder.write("agent.yaml", f"name: a\ncode: .\n{HTTP}{keys}{case('expected_tools: []')}")
+
+    findings = [str(finding) for finding in check(ConfigLoader().load_agent_yaml("agent.yaml"))]
+
+    assert any("code: has no effect" in finding for finding in findings) is is_warned
+
+
 @pytest.mark.parametrize("name", ["messages", "conversation_id", "session_id"])
 def test_a_service_that_is_told_the_conversation_can_have_turns(folder, name):
     session = "  session: {create: {url: 'http://x', id: id}}\n" * (name == "session_id")

@@ -13,10 +13,10 @@ from holodeck.cli.options import allow_outside_option, untrusted_option
 from holodeck.config.cases.suite_files import why_not_run
 from holodeck.config.checks.agent import check
 from holodeck.config.checks.findings import CheckContext, Finding
+from holodeck.config.checks.programs import named_code
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.secrets import collect
-from holodeck.config.trust import named_code
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError
 from holodeck.lib.backends.base import NO_APPROVALS, AgentDescription
 from holodeck.lib.backends.process.backend import ProcessBackend

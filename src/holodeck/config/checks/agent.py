@@ -21,7 +21,7 @@ from holodeck.config.checks.metrics import (
     check_target,
     warn_of_no_threshold,
 )
-from holodeck.config.checks.programs import check_mcp_server, check_process
+from holodeck.config.checks.programs import check_mcp_server, check_process, named_code
 from holodeck.config.checks.tools import (
     check_model,
     check_pattern,
@@ -140,6 +140,9 @@ def _check_code(context: CheckContext) -> None:
     for folder in dict.fromkeys([*agent.code_folders[1:], *agent.own_code_folders[1:]]):
         if not folder.is_dir():
             context.error(("code",), f"folder not found: {folder}")
+    is_used = isinstance(agent.backend, ProcessBackendConfig) or any(named_code(agent))
+    if agent.code is not None and not is_used:
+        context.warning(("code",), "has no effect, because no Python code is named here")
 
 
 def _check_backend(context: CheckContext) -> None:

@@ -5,12 +5,13 @@ import codecs
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 from holodeck.config.checks.findings import CheckContext, Tools
+from holodeck.config.model_calls import all_metrics
 from holodeck.config.secrets import secrets_in_arguments
 from holodeck.config.yaml.source import KeyPath, read_text
 from holodeck.errors import ConfigError
@@ -20,8 +21,11 @@ from holodeck.lib.support.text import did_you_mean
 from holodeck.lib.support.trust import require_nameable
 from holodeck.lib.user_code.code_root import CodeFolders, code_hint, code_roots, folders_of
 from holodeck.lib.user_code.registry import module_place
-from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
-from holodeck.models.tool import McpTool, is_loopback
+from holodeck.models.agent import Agent
+from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
+from holodeck.models.tool import FunctionTool, McpTool, is_loopback
+from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import KnowledgeTool
 
 _CODE = "; 'code: …' names another folder, from which 'python -m' would import it"
 
@@ -325,3 +329,31 @@ def check_program(
         context.error(path, f"program not found: {program!r} in {folder}{hint}")
     elif not os.access(file, os.X_OK):
         context.error(path, f"{program!r} is not executable; try: chmod +x {program}")
+
+
+def named_code(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the user's code that a run imports, each with its path."""
+    yield from _code_of_backend(agent)
+    for index, tool in enumerate(agent.tools or ()):
+        if isinstance(tool, FunctionTool):
+            yield ("tools", index, "file"), tool.file
+        database = tool.database if isinstance(tool, KnowledgeTool) else None
+        if isinstance(database, DatabaseConfig) and database.named_class is not None:
+            yield ("tools", index, "database", "provider"), database.named_class
+    for path, metric in all_metrics(agent):
+        if metric.enabled and metric.user_code is not None:
+            yield path, metric.user_code
+        if metric.enabled and metric.user_class is not None:
+            yield (*path, "class"), metric.user_class
+    for number, case in enumerate(agent.test_cases or ()):
+        for target in case.called_functions:
+            yield ("test_cases", number, "script"), target
+
+
+def _code_of_backend(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
+    if agent.target is not None:
+        is_text = isinstance(agent.backend, str)
+        yield ("backend",) if is_text else ("backend", "target"), agent.target
+    if isinstance(agent.backend, HttpBackendConfig):
+        for key, function in agent.backend.functions.items():
+            yield ("backend", key), function

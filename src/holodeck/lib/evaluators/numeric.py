@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import ComparingEvaluator, Score
-from holodeck.lib.support.text import listed, quote
+from holodeck.lib.support.text import quote, shorten_list
 from holodeck.models.metrics.text import NumericMetric, Pick
 
 # A run of digits, dots, commas and underscores that ends in a digit, with a sign, an exponent and a
@@ -125,7 +125,7 @@ def _select(numbers: Sequence[float], pick: Pick) -> Sequence[float]:
 
 
 def _list_numbers(numbers: Sequence[float], between: str) -> str:
-    return listed([f"{number:.12g}" for number in numbers], 5, between)
+    return shorten_list([f"{number:.12g}" for number in numbers], 5, between)
 
 
 def _not_one_number(text: str) -> str:

@@ -11,7 +11,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import ComparingEvaluator, Score, ScoredEvaluator
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.patterns import compile_pattern, find
-from holodeck.lib.support.text import is_blank, listed, quote
+from holodeck.lib.support.text import is_blank, quote, shorten_list
 from holodeck.models.metrics.text import (
     ContainsMetric,
     ExactMatchMetric,
@@ -138,7 +138,7 @@ class NotContainsEvaluator(LiteralEvaluator, metric="not_contains"):
 
 
 def _list_texts(texts: Iterable[str], between: str) -> str:
-    return listed([quote(text) for text in texts], 5, between)
+    return shorten_list([quote(text) for text in texts], 5, between)
 
 
 def _first_difference(expected: str, response: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from holodeck.errors import ConfigError
 from holodeck.lib.records.fingerprint import Fingerprint, fingerprint_of
 from holodeck.lib.records.run_store import Run, RunStore, is_of_second_agent
-from holodeck.lib.support.text import listed, plural
+from holodeck.lib.support.text import plural, shorten_list
 from holodeck.lib.ui.live import echo
 from holodeck.models.agent import Agent
 from holodeck.models.records.record import CaseFinished, PlannedCase
@@ -165,7 +165,7 @@ def describe_changes(run: Run, present: Fingerprint, version: str) -> list[str]:
         ("removed", [name for name in removed if name not in changed]),
     ):
         if names:
-            lines.append(f"test cases {change}: {listed(names, _MAX_NAMES)}")
+            lines.append(f"test cases {change}: {shorten_list(names, _MAX_NAMES)}")
     recorded = run.started.versions.get("holodeck")
     if lines and recorded not in {None, version}:
         reason = "which alone can change the lines below"

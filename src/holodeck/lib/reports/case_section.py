@@ -15,7 +15,7 @@ from holodeck.lib.reports.markdown import (
     json_text,
     table,
 )
-from holodeck.lib.support.text import listed, one_line, plural
+from holodeck.lib.support.text import one_line, plural, shorten_list
 from holodeck.models.cases.messages import messages_of
 from holodeck.models.results.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
@@ -342,7 +342,7 @@ def _called_tools(part: Part) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    return listed([inline(name) for name in names], _MAX_ROWS) or "none"
+    return shorten_list([inline(name) for name in names], _MAX_ROWS) or "none"
 
 
 def _expectation(tool: ExpectedTool) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
 from holodeck.lib.reports.locations import split_location
 from holodeck.lib.reports.summary import exit_code, summarize
-from holodeck.lib.support.text import listed, one_line, plural
+from holodeck.lib.support.text import one_line, plural, shorten_list
 from holodeck.models.records.record import case_keys
 from holodeck.models.results.origin import MergedRun, RunOrigin, Selection
 from holodeck.models.test_result import TestReport, TestResult
@@ -224,7 +224,7 @@ def _common_cases(parts: Sequence[_Part]) -> Iterator[str]:
         seen.update(dict.fromkeys(keys, part.source))
     for sources, names in common.items():
         cases = plural(len(names), "case")
-        yield f"{' and '.join(sources)} share {cases}: {listed(names, _MAX_LISTED)}"
+        yield f"{' and '.join(sources)} share {cases}: {shorten_list(names, _MAX_LISTED)}"
 
 
 def _missing_shards(runs: Sequence[MergedRun]) -> Iterator[str]:
@@ -235,7 +235,7 @@ def _missing_shards(runs: Sequence[MergedRun]) -> Iterator[str]:
         count = int(present[0].partition("/")[2])
         missing = [f"{at}/{count}" for at in range(1, count + 1) if f"{at}/{count}" not in present]
         if missing[1:]:
-            yield f"{label}: shards {listed(missing, _MAX_LISTED)} are missing"
+            yield f"{label}: shards {shorten_list(missing, _MAX_LISTED)} are missing"
         elif missing:
             yield f"{label}: shard {missing[0]} is missing"
 

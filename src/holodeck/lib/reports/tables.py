@@ -10,7 +10,7 @@ from holodeck.lib.reports.costs import known_usage
 from holodeck.lib.reports.failures import NOT_PASSED, explain
 from holodeck.lib.reports.summary import count_outcomes
 from holodeck.lib.reports.terminal import MARKS, MAX_REASONS
-from holodeck.lib.support.text import listed, one_line, plural, replace_surrogates
+from holodeck.lib.support.text import one_line, plural, replace_surrogates, shorten_list
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
 from holodeck.models.token_usage import sum_of
@@ -279,7 +279,7 @@ def _metrics(rows: Sequence[MetricResult]) -> str:
         f"{row.metric_name} {'error' if row.score is None else format(row.score, '.2f')}"
         for row in rows
     ]
-    return listed(shown, _MAX_METRICS)
+    return shorten_list(shown, _MAX_METRICS)
 
 
 def _text(text: str) -> str:

@@ -15,7 +15,7 @@ from holodeck.lib.reports.failures import (
     group_failures,
 )
 from holodeck.lib.reports.locations import short_location
-from holodeck.lib.support.text import clip, columns_of, listed, one_line, plural, wrap
+from holodeck.lib.support.text import clip, columns_of, one_line, plural, shorten_list, wrap
 from holodeck.lib.ui.terminal import ANSIColors, can_show, colorize, is_tty, width
 from holodeck.models.results.outcome import Outcome, Reason
 from holodeck.models.test_result import MetricResult, TestResult
@@ -111,7 +111,7 @@ def _lines(group: FailureGroup) -> Iterator[str]:
     named = [*group.results[:_MAX_NAMED]]
     cases = [_place(result, MAX_NAME) for result in named]
     count = "" if len(cases) == 1 else f"{plural(len(group.numbers), 'case')}: "
-    names = listed(cases, _MAX_NAMED, count=len(group.numbers))
+    names = shorten_list(cases, _MAX_NAMED, count=len(group.numbers))
     mark = MARKS[group.outcome]
     head, *rest = wrapped(f"{count}{names}", 3 + len(mark.text))
     yield f"  {mark} {head}"

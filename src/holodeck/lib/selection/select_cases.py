@@ -9,7 +9,7 @@ from statistics import median
 
 from holodeck.errors import NothingSelected
 from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory, SelectionRequest, Shard
-from holodeck.lib.support.text import listed, nearest_word, one_line
+from holodeck.lib.support.text import nearest_word, one_line, shorten_list
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 
@@ -186,7 +186,7 @@ def _near_tags(
         has_digit = any(map(str.isdigit, tag))
         if nearest is not None and (nearest != _without_digits(tag) or not has_digit):
             messages.append(
-                f"{flag} {wanted_tags[nearest]}: leaves out {listed(titles, 3)} with the"
+                f"{flag} {wanted_tags[nearest]}: leaves out {shorten_list(titles, 3)} with the"
                 f" tag {one_line(tag, _MAX_NAME)!r}; did you mean {wanted_tags[nearest]!r} there?"
             )
     return tuple(messages)
@@ -202,7 +202,9 @@ def _suggest(name: str, known: Collection[str]) -> str:
     by_folded = {word.casefold(): word for word in known}
     nearest = nearest_word(name.casefold(), by_folded)
     hint = f"; did you mean {by_folded[nearest]!r}?" if nearest else ";"
-    return f"{hint} known: {listed([one_line(word, _MAX_NAME) for word in known], _MAX_NAMES)}"
+    return (
+        f"{hint} known: {shorten_list([one_line(word, _MAX_NAME) for word in known], _MAX_NAMES)}"
+    )
 
 
 def _order(

@@ -235,7 +235,9 @@ def plural(number: float, thing: str, things: str | None = None, form: str = "")
     return f"{number:{form}} {word}"
 
 
-def listed(names: Sequence[str], most: int, between: str = ", ", count: int | None = None) -> str:
+def shorten_list(
+    names: Sequence[str], most: int, between: str = ", ", count: int | None = None
+) -> str:
     """Return the first names, such as `a, b and 3 more`; `count` says how many there are in all."""
     more = (len(names) if count is None else count) - min(most, len(names))
     return between.join(names[:most]) + (f" and {more} more" if more > 0 else "")
