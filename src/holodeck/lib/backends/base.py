@@ -50,7 +50,8 @@ class ToolResult(_Named, total=False):
     refused: bool
     """Whether the call never reached a tool: unknown name, unreadable or invalid arguments."""
     blocked: bool
-    """Whether the tool did not run, because a filter or middleware of the agent kept it from it."""
+    """Whether the tool did not run, because a filter, middleware or a rejected approval kept it
+    from it."""
     duration_ms: int
     raised: RaisedError
     """Where the code of a function tool raised the error."""

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 LoadFile = Callable[[FileInput], Awaitable[LoadedFile]]
 """Reads a file for the agent."""
 
-BLOCKED = "not run, because a filter or middleware of the agent kept it from running"
+BLOCKED = "not run, because a filter, middleware or a rejected approval kept it from running"
 EMPTY_RESPONSE = "the agent returned an empty response"
 
 

@@ -113,8 +113,8 @@ class ToolInvocation(Model):
     prevented: bool = False
     """Whether the tool did not run, because it has side effects that are not allowed."""
     blocked: bool = False
-    """Whether the tool did not run, because a filter or middleware of the agent kept it from it;
-    `error` then says so."""
+    """Whether the tool did not run, because a filter, middleware or a rejected approval kept it
+    from it; `error` then says so."""
     model_cost: ModelCost | None = None
     """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []

@@ -102,6 +102,8 @@ async def test_a_rejected_call_is_not_one_of_an_expected_tool(tmp_path):
 
     assert result.outcome is Outcome.FAILED
     assert [check.passed for check in result.tool_checks] == [False, True]
+    [call] = result.tool_invocations
+    assert "a rejected approval kept it from running" in call.error
 
 
 async def test_an_approval_that_nobody_expects_is_an_error_that_says_what_waits(tmp_path):
