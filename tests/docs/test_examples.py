@@ -46,6 +46,7 @@ NOT_RUN = {
     "docs/guide/compare.md": 1,
     "docs/guide/frameworks/claude-agent-sdk.md": 2,
     "docs/guide/frameworks/google-adk.md": 2,
+    "docs/guide/process.md": 1,
     "docs/guide/scale.md": 1,
 }
 """Blocks without a comment: installation, diagrams, and what is not installed or not here."""

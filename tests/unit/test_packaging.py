@@ -17,12 +17,12 @@ from holodeck.lib.knowledge.stores.connectors import CONNECTORS as STORE_CONNECT
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
-STORES = {"azure-blob", "opensearch", "postgres", "qdrant", "s3"}
+STORES = {"azure-blob", "chroma", "opensearch", "postgres", "qdrant", "s3"}
 EXTRAS = {"a2a", "deepeval", "azure", "local", "files", "pandas", "all", "dev", "nlp", *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
 CONNECTORS = {"azure-ai-search", "azure-cosmos", "pinecone", "sql-server", "weaviate"}
 """Extras with the clients of Semantic Kernel's connectors, whose servers run nowhere here."""
-ALONE = {"litellm", "chroma", "ray", *CONNECTORS}
+ALONE = {"litellm", "ray", *CONNECTORS}
 """Extras that clash with the versions of others, or are large."""
 
 

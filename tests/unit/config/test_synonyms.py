@@ -66,7 +66,7 @@ def test_the_word_of_another_tool_leads_to_ours_before_one_that_is_spelled_like_
 
 @pytest.mark.parametrize(
     ("value", "hint"),
-    [("{contains: x}", "; did you mean 'regex'? known"), ("{type: integer}", " known: equals,")],
+    [("{contains: x}", "; did you mean 'regex'? known"), ("{type: integer}", "; known: equals,")],
 )
 def test_a_condition_of_another_tool_for_an_argument_is_not_compared_in_silence(
     folder, value, hint
