@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from holodeck.errors import ConfigError
 from holodeck.lib.processes.process_exit import note_user_code
 from holodeck.lib.support.safe_paths import is_file
-from holodeck.lib.support.text import describe, did_you_mean
+from holodeck.lib.support.text import describe, did_you_mean, shorten_list
 from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable, require_own
 from holodeck.lib.user_code.code_root import (
     CodeFolders,
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
+
+_DEFINITIONS = (type, types.FunctionType)
+_MAX_NAMES = 10
 
 
 class Registry(Generic[T]):
@@ -171,8 +174,22 @@ def _walk(module: types.ModuleType, attribute: str, target: str, location: str) 
     value: Any = module
     for part in attribute.split("."):
         if not hasattr(value, part):
-            hint = did_you_mean(part, dir(value))
+            hint = did_you_mean(part, dir(value), _listed_names(value))
             raise ConfigError(location, f"{target!r}: there is no {part!r} in it{hint}")
         value = getattr(value, part)
         require_own(value, location)
     return value
+
+
+def _listed_names(value: Any) -> str:
+    """Return `; it has …` with the public names that a module defines; nothing for other values."""
+    if not isinstance(value, types.ModuleType):
+        return ""
+    names = [
+        name
+        for name, content in vars(value).items()
+        if not name.startswith("_")
+        and not isinstance(content, types.ModuleType)
+        and (not isinstance(content, _DEFINITIONS) or content.__module__ == value.__name__)
+    ]
+    return f"; it has {shorten_list(names, _MAX_NAMES)}" if names else ""
