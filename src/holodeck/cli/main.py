@@ -45,7 +45,7 @@ COMMANDS = {
 """Command → its location, and its line in the help."""
 
 
-_NEW_OBJECTS = 10_000
+_NEW_OBJECTS = 2_000
 """So many new objects start a garbage collection: a command creates many at its start, and keeps
 most of them."""
 
