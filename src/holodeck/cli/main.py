@@ -114,11 +114,13 @@ def _run_program() -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by a simpler object, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    from holodeck.lib.processes.process_exit import forbid_process_exit, skip_last_collections
+    from holodeck.lib.processes import process_exit
 
-    forbid_process_exit()  # an agent's thread or exit handler could change the exit code
+    process_exit.note_command()
+    # an agent's thread or exit handler could change the exit code
+    process_exit.forbid_process_exit()
     code = _flush_stdout(run(sys.argv[1:]))
-    skip_last_collections()
+    process_exit.skip_last_collections()
     return code
 
 

@@ -121,6 +121,7 @@ def _caller() -> str:
 
 
 _WRITERS = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_is_command = False
 _has_user_code = False
 
 
@@ -130,7 +131,8 @@ def collector_paused() -> Iterator[None]:
 
     An import creates many objects and keeps them all; examining them again and again takes up to a
     third of the time. At the end they are moved to the oldest generation, because the next
-    collection of young objects would examine all of them.
+    collection of young objects would examine all of them. In a process that runs only our code,
+    no collection examines them.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -139,8 +141,15 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.freeze()
-            gc.unfreeze()  # moves what `freeze` took to the oldest generation
+            if _has_user_code or not _is_command:
+                gc.unfreeze()  # moves what `freeze` took to the oldest generation
             gc.enable()
+
+
+def note_command() -> None:
+    """Note that this process is the command, and not a program of the user that imports us."""
+    global _is_command  # noqa: PLW0603 - there is one process
+    _is_command = True
 
 
 def note_user_code() -> None:
