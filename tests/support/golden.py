@@ -74,7 +74,7 @@ HIDDEN_TEXT = [
 
 
 def normalize(value: Any, folder: Path, path: str = "") -> Any:
-    """Return a JSON value without ids, times, durations, versions, port and the folder's path."""
+    """Return a JSON value without ids, times, durations, versions, port and the user's folders."""
     if isinstance(value, dict):
         return {key: normalize(item, folder, f"{path}.{key}") for key, item in value.items()}
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def normalize(value: Any, folder: Path, path: str = "") -> Any:
         for end, pattern in HIDDEN_VALUES.items():
             if fnmatchcase(path, f"*.{end}"):
                 text = re.sub(pattern, "<hidden>", text)
-    text = text.replace(str(folder), "<folder>")
+    text = text.replace(str(folder), "<folder>").replace(f"{Path.home()}/", "<home>/")
     return value if text == str(value) else text
 
 
