@@ -334,7 +334,7 @@ def note_transfers(turn: TurnRecord) -> None:
         for result in turn.tool_results
         if result["name"].startswith(TRANSFER) and f'"{TRANSFER}"' in str(result["result"])
     }
-    turn.traced_functions = [one for one in turn.traced_functions if one not in transfers]
+    turn.traced_functions = [call for call in turn.traced_functions if call not in transfers]
 
 
 def _agent_of(leader: Any) -> Any:

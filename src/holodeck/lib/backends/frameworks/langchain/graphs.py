@@ -206,7 +206,7 @@ class GraphSession(StreamingSession):
                 async for namespace, mode, payload in events:
                     if mode == "updates":
                         waiting = payload.get("__interrupt__") or ()
-                        self._interrupts |= {one.id: one.value for one in waiting}
+                        self._interrupts |= {interrupt.id: interrupt.value for interrupt in waiting}
                         _note_update(reader, payload)
                     elif mode == "values" and not namespace:
                         state = payload
