@@ -89,6 +89,8 @@ class ExecutionResult:
     """The facts that the backend does not know but its tap saw."""
     tool_calls_problem: str | None = None
     """Why there may be more tool calls than `tool_calls`, so that none can be proved absent."""
+    ends_with_calls: bool = False
+    """Whether the agent says that it stopped after its tool calls, so that there is no answer."""
     left_out: frozenset[str] = frozenset()
     """Names of tools whose calls are no tool calls: they shape the answer."""
     model_requests: list[ModelRequest] = field(default_factory=list)

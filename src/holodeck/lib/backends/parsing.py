@@ -82,6 +82,7 @@ def parse_result(value: Any) -> ExecutionResult:
         agents=parse_agents(first_present(value, ("agents",), None)),
         retrieval_context=parse_passages(first_present(value, ("retrieval_context",), None)),
         tool_calls_problem=None if problem is None else str(problem),
+        ends_with_calls=_ends_with_calls(value),
         left_out=frozenset(map(str, first_present(value, ("left_out",), ()))),
         source="adapter",
     )
@@ -93,6 +94,14 @@ def _model_name(value: Any) -> str | None:
     if isinstance(value, Mapping) and not isinstance(name, str | None):
         raise BackendSessionError(f"'model' must be the name of a model, not {_describe(name)}")
     return name if isinstance(name, str) and name else None
+
+
+def _ends_with_calls(value: Any) -> bool:
+    """Whether an agent says that it stopped after its calls."""
+    ends = first_present(value, ("ends_with_calls",), False)
+    if isinstance(value, Mapping) and not isinstance(ends, bool):
+        raise BackendSessionError(f"'ends_with_calls' is true or false, not {_describe(ends)}")
+    return ends is True
 
 
 def complete_result(

@@ -25,7 +25,7 @@ ANSWER_KEYS = ("response", "output", "text")
 RESULT_KEYS = (
     *ANSWER_KEYS,
     *("tool_calls", "tool_results", "retrieval_context", "usage", "token_usage", "model", "agents"),
-    *("metadata", "tool_calls_problem", "left_out", "pending_approvals"),
+    *("metadata", "tool_calls_problem", "ends_with_calls", "left_out", "pending_approvals"),
 )
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 ContextPassing = Literal["left out", "second", "by name"]

@@ -239,19 +239,15 @@ class _Turn:
             self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
         elif answer.pending_approvals:
             self._note_waiting(answer)
-        elif is_blank(answer.response) and not self._only_selects_tools():
+        elif is_blank(answer.response) and not (
+            answer.ends_with_calls and self._checks_only_calls()
+        ):
             self.faults.append(EMPTY_RESPONSE)
 
-    def _only_selects_tools(self) -> bool:
-        """Whether the agent stops after calls that yielded nothing, and calls are what is checked.
-
-        Metrics about the answer say that there is none.
-        """
+    def _checks_only_calls(self) -> bool:
+        """Whether tool calls are what is checked; metrics about the answer fail without one."""
         case = self.state.case
-        if case.uses_judge or not (self.turn.checks_tool_calls or case.checks_tool_calls):
-            return False
-        calls = self.tool_invocations
-        return bool(calls) and (not calls[-1].is_result_known or calls[-1].result == "")
+        return not case.uses_judge and (self.turn.checks_tool_calls or case.checks_tool_calls)
 
     def _add_failure(self, error: Exception) -> None:
         state, seen = self.state, getattr(error, "seen", None)

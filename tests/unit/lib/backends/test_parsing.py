@@ -73,3 +73,12 @@ def test_an_agent_may_say_which_model_answered():
     assert parse_result(Completion()).model is None
     with pytest.raises(BackendSessionError, match="'model' must be the name of a model, not"):
         parse_result({"response": "ok", "model": 4})
+
+
+def test_an_agent_may_say_that_it_ended_with_its_calls():
+    said = {"response": "", "tool_calls": ["refund"]}
+
+    assert parse_result(said | {"ends_with_calls": True}).ends_with_calls
+    assert not parse_result(said).ends_with_calls
+    with pytest.raises(BackendSessionError, match="'ends_with_calls' is true or false, not"):
+        parse_result(said | {"ends_with_calls": "yes"})

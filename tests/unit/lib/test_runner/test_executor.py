@@ -101,35 +101,47 @@ NOT_CONTAINS = {"metric": "not_contains", "value": "sorry"}
 
 
 @pytest.mark.parametrize(
-    ("result", "case", "outcome"),
+    ("case", "outcome"),
     [
-        (None, {"expected_tools": ["lookup_order"]}, Outcome.PASSED),
-        (None, {"expected_tools": ["refund"]}, Outcome.FAILED),
-        ("", {"expected_tools": ["lookup_order"]}, Outcome.PASSED),
-        ("shipped", {"expected_tools": ["lookup_order"]}, Outcome.FAILED),
-        (None, {"evaluations": [NOT_CONTAINS]}, Outcome.FAILED),
-        (None, {"expected_tools": ["lookup_order"], "evaluations": [NOT_CONTAINS]}, Outcome.FAILED),
+        ({"expected_tools": ["lookup_order"]}, Outcome.PASSED),
+        ({"expected_tools": ["refund"]}, Outcome.FAILED),
+        ({"evaluations": [NOT_CONTAINS]}, Outcome.FAILED),
+        ({"expected_tools": ["lookup_order"], "evaluations": [NOT_CONTAINS]}, Outcome.FAILED),
         (
-            None,
             {"max_tool_calls": 1, "evaluations": [{"metric": "latency", "max_ms": 90_000}]},
             Outcome.PASSED,
         ),
     ],
-    ids=["calls", "other calls", "no result", "result", "answer", "both", "latency"],
+    ids=["calls", "other calls", "answer", "both", "latency"],
 )
-async def test_calls_without_an_answer_pass_where_only_calls_are_checked(
-    tmp_path, result, case, outcome
+async def test_an_agent_that_ends_with_its_calls_passes_where_only_calls_are_checked(
+    tmp_path, case, outcome
 ):
-    results = [] if result is None else [{**CALL, "result": result}]
+    answer = ExecutionResult(response="", tool_calls=[CALL], ends_with_calls=True)
+
+    result = await run_one(tmp_path, answer, case)
+
+    assert result.outcome is outcome, result.reasons()
+
+
+@pytest.mark.parametrize(
+    "results",
+    [[], [{**CALL, "result": ""}], [{**CALL, "result": "shipped"}]],
+    ids=["unknown", "empty", "text"],
+)
+async def test_an_empty_response_after_calls_fails_unless_the_agent_ended_with_them(
+    tmp_path, results
+):
     answer = ExecutionResult(response="", tool_calls=[CALL], tool_results=results)
 
-    found = await run_one(tmp_path, answer, case)
+    result = await run_one(tmp_path, answer, {"expected_tools": ["lookup_order"]})
 
-    assert found.outcome is outcome, found.reasons()
+    assert result.outcome is Outcome.FAILED
+    assert result.errors == ["the agent returned an empty response"]
 
 
 async def test_a_metric_about_an_answer_says_that_there_are_only_calls(tmp_path):
-    answer = ExecutionResult(response="", tool_calls=[CALL])
+    answer = ExecutionResult(response="", tool_calls=[CALL], ends_with_calls=True)
     case = {"expected_tools": ["lookup_order"], "evaluations": [NOT_CONTAINS]}
 
     [row] = (await run_one(tmp_path, answer, case)).metric_results

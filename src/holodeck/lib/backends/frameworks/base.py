@@ -118,6 +118,8 @@ class TurnRecord:
     """
     tool_calls_problem: str | None = None
     """Why there may be more calls than `tool_calls`."""
+    ends_with_calls: bool = False
+    """Whether the agent stopped after its calls, so that an empty response is no mistake."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
     """Each with `name`, `call_id`, `result` and perhaps `is_error`, `refused` or `blocked`."""
     pending_approvals: list[dict[str, Any]] = field(default_factory=list)
@@ -313,6 +315,8 @@ class FrameworkSession(ABC):
 
     def _note_other_work(self, trace: TurnTrace) -> None:
         turn = self.turn
+        if turn.tool_calls and turn.tool_calls[-1] in turn.open_calls():
+            turn.ends_with_calls = True
         work = trace.other_work(turn.tool_calls or (), turn.requests, turn.left_out)
         if turn.traced_functions and (ran := trace.tools_that_ran()) is not None:
             for result in turn.tool_results:  # middleware answered instead of the function

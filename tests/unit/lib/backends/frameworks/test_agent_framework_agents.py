@@ -165,6 +165,7 @@ async def test_what_middleware_ends_a_run_with_is_the_answer(make, result, respo
         answer = await backend.invoke_once("Where is order 7?")
 
     assert answer.response == response
+    assert answer.ends_with_calls
     assert [call["name"] for call in answer.tool_calls] == ["lookup_order"]
 
 

@@ -273,6 +273,7 @@ async def test_the_result_of_a_function_is_the_answer_if_a_filter_ends_the_turn_
         await subject.close()
 
     assert result.response == "order 7 is shipped"
+    assert result.ends_with_calls
     assert [call["name"] for call in result.tool_calls] == ["OrderPlugin-lookup_order"]
     assert result.token_usage.total_tokens == 15
 
@@ -309,6 +310,7 @@ async def test_a_function_that_is_not_invoked_is_a_call_without_an_answer(kind, 
         await subject.close()
 
     assert (result.response, result.tool_results) == ("", [])
+    assert result.ends_with_calls == (method == "invoke")
     if method == "invoke_stream":  # the framework drops the call
         assert "does not stream calls that it does not invoke" in result.tool_calls_problem
         return

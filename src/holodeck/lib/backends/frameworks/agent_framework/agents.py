@@ -11,6 +11,7 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     OWN_OPTIONS,
     answer,
     has_client,
+    last_results,
     new_text,
     note_agent_tools,
     note_approvals,
@@ -155,6 +156,7 @@ class AgentFrameworkConversation(StreamingSession):
         note_agent_tools(self.turn, self._agent)
         self.turn.add_agent(self._agent.name)
         self.turn.response = answer(response)
+        self.turn.ends_with_calls = bool(last_results(response))
         self._requests = note_approvals(self.turn, response)
         self._session, self._earlier = session, []
 

@@ -82,9 +82,13 @@ def answer(response: Any) -> Any:
         for message in response.messages
         if message.role == "assistant" and message.text
     ]
+    return "\n".join(last_results(response)) or (texts[-1] if texts else "")
+
+
+def last_results(response: Any) -> list[str]:
+    """Return the results of tools in the last message, after which middleware ended the run."""
     last = response.messages[-1].contents if response.messages else ()
-    results = [str(content.result) for content in last if content.type == "function_result"]
-    return "\n".join(results) or (texts[-1] if texts else "")
+    return [str(content.result) for content in last if content.type == "function_result"]
 
 
 def new_text(update: Any) -> str:

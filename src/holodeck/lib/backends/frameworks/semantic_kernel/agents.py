@@ -167,6 +167,7 @@ class ChatAgentSession(StreamingSession):
                 async for response in self._agent.invoke(**self._arguments(reader)):
                     reader.read(response.message)
                     record.response += answer_text(response.message)
+                    record.ends_with_calls = response.message.role.value == "tool"
                 return
             if not invokes_functions(self._agent, self._options.get("arguments")):
                 record.tool_calls_problem = NOT_STREAMED
@@ -179,6 +180,7 @@ class ChatAgentSession(StreamingSession):
                     yield text
             if not record.response and self._history.messages[-1].role.value == "tool":
                 record.response = answer_text(self._history.messages[-1])
+                record.ends_with_calls = True
                 yield record.response
             reader.count(usage, model)
             record.add_agent(self._agent.name if self._is_named else None)
