@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from configuration_reference import reference_text
+from configuration_reference import anchor, reference_pages
 from jsonschema import Draft7Validator
 
-from holodeck.config.schema import agent_schema, schema_text
+from holodeck.config.schema import agent_schema, schema_of, schema_text
 from holodeck.config.settings import OTHER_VARIABLES
-from holodeck.models.config import ExecutionConfig, setting_fields
+from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
+from holodeck.models.suite import AgentFile, SuiteFile
 
 ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
@@ -24,7 +25,7 @@ def schema():
 
 @pytest.fixture(scope="module")
 def reference():
-    return reference_text()
+    return reference_pages()
 
 
 @pytest.fixture
@@ -36,12 +37,18 @@ def committed(name):
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
 
 
+def headings_of(text):
+    return re.findall(r"(?m)^#+ (.+)$", text)
+
+
 def test_the_committed_schema_is_up_to_date():
     assert committed("agent.schema.json") == schema_text(), "run scripts/docs"
 
 
 def test_the_committed_reference_is_up_to_date(reference):
-    assert committed("configuration.md") == reference, "run scripts/docs"
+    committed_pages = {name: committed(f"configuration/{name}.md") for name in reference}
+
+    assert committed_pages == reference, "run scripts/docs"
 
 
 def test_the_schema_is_a_schema(schema):
@@ -94,29 +101,52 @@ def test_the_schema_says_what_the_settings_say(schema):
 
 def test_the_reference_names_every_setting_and_variable(reference):
     for name, field in setting_fields().items():
-        assert f"`{name}` | {', '.join(f'`{flag}`' for flag in field.flags)} |" in reference
-        assert f"`{field.variable}`" in reference
+        assert f"\n- `{name}`" in reference["execution"]
+        assert all(f"`{flag}`" in reference["execution"] for flag in field.flags)
     for name in OTHER_VARIABLES:
-        assert f"`{name}`" in reference
+        assert f"`{name}`" in reference["index"]
 
 
-def test_links_of_the_reference_lead_to_headings(reference):
-    headings = {line.lstrip("# ") for line in reference.splitlines() if line.startswith("#")}
+def test_no_two_headings_of_the_reference_are_equal(reference):
+    headings = [heading for text in reference.values() for heading in headings_of(text)]
+
+    assert sorted(headings) == sorted(set(headings))
+
+
+def test_every_link_of_the_reference_leads_to_a_heading(reference):
     anchors = {
-        "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
-        for heading in headings
+        f"{page}.md#{anchor(heading)}"
+        for page, text in reference.items()
+        for heading in headings_of(text)
+    }
+    links = {
+        f"{page or name}.md#{heading}"
+        for name, text in reference.items()
+        for page, heading in re.findall(r"\]\((?:([a-z-]+)\.md)?#([^)]*)\)", text)
     }
 
-    assert {part.partition(")")[0] for part in reference.split("](#")[1:]} <= anchors
+    assert links
+    assert links <= anchors
 
 
-def test_every_link_of_the_reference_leads_to_the_shape_of_its_key(reference):
-    headings = re.findall(r"(?m)^#+ (.+)$", reference)
-    anchors = {re.sub(r"[^a-z0-9_ -]", "", one.lower()).replace(" ", "-") for one in headings}
+@pytest.mark.parametrize("file", [AgentFile, GlobalConfig, SuiteFile])
+def test_the_reference_has_every_key_of_the_files(reference, file):
+    schema = schema_of(file)
+    keys = {
+        (name, key)
+        for name, definition in {file.__name__: schema, **schema["definitions"]}.items()
+        for key in definition.get("properties", {})
+        if name != "ExecutionConfig"
+    }
+    text = "\n".join(reference.values())
 
-    linked = re.findall(r"\]\(#([^)]*)\)", reference)
+    missing = {
+        (name, key)
+        for name, key in keys
+        if not re.search(rf"(?m)^- .*`{key}`(?: or `\w+`)* ", text)
+    }
 
-    assert set(linked) <= anchors
+    assert missing == set()
 
 
 @pytest.mark.parametrize(
@@ -129,8 +159,10 @@ def test_every_link_of_the_reference_leads_to_the_shape_of_its_key(reference):
     ],
 )
 def test_what_a_metric_holds_is_documented_with_its_keys(reference, key, keys):
-    anchor = f"metrics{key.removesuffix('[]')}"
-    section = reference.partition(f"\n### metrics[].{key}\n")[2].partition("\n#")[0]
+    anchor_of_key = f"metrics{key.removesuffix('[]')}"
+    section = reference["metrics"].partition(f"\n## metrics[].{key}\n")[2].partition("\n#")[0]
 
-    assert re.search(rf"\| `{key.removesuffix('[]')}` \|[^|]*\(#{anchor}\)", reference)
-    assert all(f"\n| `{one}` |" in section for one in keys), section
+    assert re.search(
+        rf"(?m)^- `{key.removesuffix('[]')}` \([^)]*\(#{anchor_of_key}\)", reference["metrics"]
+    )
+    assert all(f"\n- `{one}`" in section for one in keys), section
