@@ -8,6 +8,7 @@ from openai import AsyncOpenAI
 import holodeck
 from fakes import FakeOpenAI, Reply
 from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.compare.trajectories import compare_trajectories
 from support.frameworks import lookup_order, results_of_turn
 from support.server import PATIENT_S
 
@@ -136,6 +137,7 @@ async def test_a_transfer_is_a_tool_call_of_the_agent_that_hands_over(build, tra
     first, second = result.tool_calls
     assert (first["name"], first["agent"]) == (transfer, "triage")
     assert (second["name"].endswith("lookup_order"), second["agent"]) == (True, "billing")
+    assert (first["transfer_to"], second.get("transfer_to")) == ("billing", None)
     assert result.agents == ["triage", "billing"]
     assert result.tools is None or transfer in result.tools
 
@@ -153,3 +155,17 @@ async def test_a_transfer_that_is_expected_has_run(build, transfer):
     [result] = report.results
     assert report.passed, result.tool_checks
     assert [call.error for call in result.tool_invocations] == [None, None]
+
+
+@pytest.mark.parametrize("build", [agent_framework, openai_agents, langgraph])
+async def test_a_hand_off_is_the_same_as_that_of_semantic_kernel(build):
+    with FakeOpenAI(model) as server:
+        client = AsyncOpenAI(
+            base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+        )
+        agents = semantic_kernel(client), build(client)
+        reports = [await holodeck.arun(agent, [{"input": "Where is order 7?"}]) for agent in agents]
+        await client.close()
+
+    compared = compare_trajectories(*(report.results[0] for report in reports))
+    assert (compared.state, compared.agents, compared.divergence) == ("same", "same", None)

@@ -35,6 +35,8 @@ class RequestedCall(_Named, total=False):
     """Why the arguments could not be parsed."""
     agent: str
     """Name of the agent that requested the call, where several take part."""
+    transfer_to: str
+    """Name of the agent to which the call transferred the conversation."""
 
 
 class ToolResult(_Named, total=False):

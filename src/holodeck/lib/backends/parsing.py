@@ -20,7 +20,13 @@ _ARGUMENTS_KEYS = ("arguments", "args", "input")
 _CALL_ID_KEYS = ("call_id", "id", "tool_call_id")
 _RESULT_KEYS = ("result", "output", "content")
 _OUTCOME_KEYS = ("is_error", "error", "type", "metadata")
-CALL_KEYS = (*NAME_KEYS, *_ARGUMENTS_KEYS, *_CALL_ID_KEYS, "agent", "result", *_OUTCOME_KEYS)
+CALL_KEYS = (
+    *NAME_KEYS,
+    *_ARGUMENTS_KEYS,
+    *_CALL_ID_KEYS,
+    *("agent", "transfer_to", "result"),
+    *_OUTCOME_KEYS,
+)
 """Keys of a tool call in such a mapping; holodeck reads neither `type` nor `metadata`."""
 RETURNED_KEYS = (
     *NAME_KEYS,
@@ -255,6 +261,9 @@ def _tool_call(item: Any, location: str) -> RequestedCall:
     agent = first_present(item, ("agent",), None)
     if agent is not None:
         call["agent"] = str(agent)
+    transfer_to = first_present(item, ("transfer_to",), None)
+    if transfer_to is not None:
+        call["transfer_to"] = str(transfer_to)
     return call
 
 

@@ -58,6 +58,7 @@ def observed_names(results: Iterable[TestResult]) -> set[str]:
     names: set[str] = set()
     for part in (part for result in results for run in repetitions(result) for part in run.parts):
         names.update(part.agents or ())
+        names.update(call.transfer_to for call in part.tool_invocations if call.transfer_to)
         for call in part.tool_invocations:
             names.update((call.name, *unprefixed(call.name), *call.args))
     return names
@@ -147,8 +148,10 @@ def _renamed(call: ToolInvocation, names: Mapping[str, str]) -> ToolInvocation:
     tool = next(
         (names[name] for name in (call.name, *unprefixed(call.name)) if name in names), call.name
     )
-    args = {names.get(name, name): value for name, value in call.args.items()}
-    return call.model_copy(update={"name": tool, "args": args})
+    agent = names.get(call.transfer_to or "", call.transfer_to)
+    values = (value if value != call.transfer_to else agent for value in call.args.values())
+    args = {names.get(name, name): value for name, value in zip(call.args, values, strict=True)}
+    return call.model_copy(update={"name": tool, "args": args, "transfer_to": agent})
 
 
 @dataclass
@@ -196,7 +199,10 @@ class _Comparison:
         self, number: int, first: ToolInvocation, second: ToolInvocation, ours: _Turn, theirs: _Turn
     ) -> Divergence | None:
         called = _called(first), _called(second)
+        is_same_transfer = _is_same_transfer(first, second)
         if not _is_same_tool(first.name, second.name, ours.calls, theirs.calls):
+            if is_same_transfer:
+                return None
             kind = "order" if _are_reordered(ours.calls, theirs.calls) else "tool"
             return self._divergence(number, kind, *called)
         unknown = [who for who, call in (("A", first), ("B", second)) if "args" in call.unknown]
@@ -206,7 +212,7 @@ class _Comparison:
             )
         elif not equal_json(first.args, second.args):
             return self._divergence(number, "arguments", *called)
-        return self._compare_results(number, first, second)
+        return None if is_same_transfer else self._compare_results(number, first, second)
 
     def _compare_results(
         self, number: int, first: ToolInvocation, second: ToolInvocation
@@ -226,6 +232,14 @@ class _Comparison:
 
     def _divergence(self, call: int, kind: Any, first: str, second: str) -> Divergence:
         return Divergence(turn=self._number, call=call, kind=kind, first=first, second=second)
+
+
+def _is_same_transfer(first: ToolInvocation, second: ToolInvocation) -> bool:
+    """Whether both transferred the conversation to the same agent.
+
+    Each framework has its own tool for that, and its own words for the result.
+    """
+    return first.transfer_to is not None and first.transfer_to == second.transfer_to
 
 
 def _continuation(turn: _Turn) -> str:
@@ -263,8 +277,11 @@ def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocati
         same = [
             candidate
             for candidate in left
-            if _is_same_tool(call.name, candidate.name, ours, theirs)
-            and equal_json(call.args, candidate.args)
+            if _is_same_transfer(call, candidate)
+            or (
+                _is_same_tool(call.name, candidate.name, ours, theirs)
+                and equal_json(call.args, candidate.args)
+            )
         ]
         if not same:
             return False

@@ -357,6 +357,7 @@ def _invocation(call: RequestedCall, result: ToolResult | None) -> ToolInvocatio
         error=_error(call, result),
         raised=known.get("raised"),
         agent=call.get("agent"),
+        transfer_to=call.get("transfer_to"),
         server=known.get("server"),
         passages=known.get("passages"),
         model_cost=known.get("model_cost"),

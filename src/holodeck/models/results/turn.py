@@ -106,6 +106,9 @@ class ToolInvocation(Model):
     """Where the tool raised the error; None if it did not."""
     agent: str | None = None
     """Name of the agent that requested the call; None if unknown."""
+    transfer_to: str | None = None
+    """The agent to which the call transferred the conversation; None if it is not known to have
+    done so."""
     server: str | None = None
     """Name of the MCP server whose tool it is; None for other tools."""
     passages: list[str] | None = None

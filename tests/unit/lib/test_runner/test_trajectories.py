@@ -31,6 +31,10 @@ def repeated(*runs):
     return a_result(repeats=repeats)
 
 
+def transfer(name, result, to="billing", **args):
+    return ToolInvocation(name=name, args=args, result=result, transfer_to=to)
+
+
 NO_ARGS = ToolInvocation(name="lookup", unknown=["args"])
 LOOKUP, REFUND = call("lookup", id=7), call("refund", id=7)
 
@@ -45,8 +49,12 @@ LOOKUP, REFUND = call("lookup", id=7), call("refund", id=7)
         (run(call("lookup", id=7)), run(call("lookup", id=7.0))),
         (run(call("lookup", {"a": 1})), run(call("lookup", '{"a": 1}'))),
         (talk(turn(), turn(LOOKUP)), talk(turn(), turn(LOOKUP))),
+        (run(transfer("Handoff-to", None)), run(transfer("hand_over", "{}", agent="billing"))),
     ],
-    ids=["no call", "calls", "plugin of A", "plugin of B", "numbers", "JSON result", "turns"],
+    ids=[
+        *("no call", "calls", "plugin of A", "plugin of B", "numbers", "JSON result", "turns"),
+        "transfer",
+    ],
 )
 def test_the_same_calls_are_the_same(first, second):
     assert compare_trajectories(first, second).state == "same"
@@ -67,6 +75,10 @@ def test_the_same_calls_are_the_same(first, second):
         (run(call("get"), call("get")), run(call("A-get"), call("B-get")), (1, 1), "tool"),
         (run(call("order")), run(call("get_order")), (1, 1), "tool"),
         (run(LOOKUP, REFUND), run(NO_ARGS), (1, 2), "missing"),
+        (run(transfer("a", 1)), run(transfer("b", 1, to="refunds")), (1, 1), "tool"),
+        (run(transfer("a", 1, why="x")), run(transfer("a", 1, why="y")), (1, 1), "arguments"),
+        (run(transfer("a", 1)), run(call("a", 2)), (1, 1), "result"),
+        (run(LOOKUP, transfer("a", 1)), run(transfer("b", 2), LOOKUP), (1, 1), "order"),
     ],
     ids=[
         "fewer",
@@ -81,6 +93,10 @@ def test_the_same_calls_are_the_same(first, second):
         "vague",
         "part of a name",
         "after unknown arguments",
+        "transfer to another agent",
+        "transfer for another reason",
+        "transfer of A alone",
+        "transfer before a call",
     ],
 )
 def test_the_first_step_that_differs_is_found(first, second, at, kind):
@@ -159,6 +175,14 @@ def test_steps_are_described_in_one_short_line():
 
     assert "\n" not in found.first
     assert len(found.first) < 200
+
+
+def test_a_transfer_is_compared_with_the_names_of_the_second_agent():
+    first = run(transfer("transfer", 1, to="BillingAgent", agent="BillingAgent"))
+    second = run(transfer("transfer", 2, to="billing", agent="billing"))
+
+    assert compare_trajectories(first, second).divergence.kind == "arguments"
+    assert compare_trajectories(first, second, {"BillingAgent": "billing"}).state == "same"
 
 
 def spoken(*agents, **fields):

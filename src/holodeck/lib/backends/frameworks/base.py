@@ -114,7 +114,7 @@ class TurnRecord:
     tool_calls: list[dict[str, Any]] | None = field(default_factory=list)
     """Each with `name`, `arguments`, `call_id` and perhaps `agent`; None if unknown.
 
-    What a model requests is a tool call, a transfer to another agent included.
+    What a model requests is a tool call. A transfer to another agent is one with `transfer_to`.
     """
     tool_calls_problem: str | None = None
     """Why there may be more calls than `tool_calls`."""
@@ -166,6 +166,12 @@ class TurnRecord:
         call_id = call_id or f"call_{len(calls) + 1}"
         call = {"name": name, "arguments": arguments, "call_id": call_id}
         calls.append({**call, "agent": agent} if agent else call)
+
+    def add_transfer(self, call_id: str | None, agent: str) -> None:
+        """Note that the call with this id transferred the conversation to an agent."""
+        for call in self.tool_calls or ():
+            if call["call_id"] == call_id:
+                call["transfer_to"] = agent
 
     def add_agent_tool(self, name: str) -> None:
         """Note that an agent was called as a tool, whose own tool calls are not seen."""

@@ -167,6 +167,8 @@ class AdkConversation(StreamingSession):
             result, is_error = result_of(response.response)
             refused = is_error and REFUSAL.match(str(result)) is not None
             self.turn.add_result(response.id, result, is_error=is_error, is_refused=refused)
+            if response.name == TRANSFER and event.actions.transfer_to_agent:
+                self.turn.add_transfer(response.id, event.actions.transfer_to_agent)
         if event.content is None or event.content.role != "model":
             return
         self.turn.add_agent(event.author)

@@ -252,7 +252,10 @@ class _TurnReader:
         for item in run.new_items:
             if item.type in {"tool_call_output_item", "handoff_output_item"}:
                 output = getattr(item, "output", _get(item.raw_item, "output"))
-                self.note_output(_get(item.raw_item, "call_id"), output)
+                call_id = _get(item.raw_item, "call_id")
+                self.note_output(call_id, output)
+                if item.type == "handoff_output_item":
+                    self._turn.add_transfer(call_id, item.target_agent.name)
 
     def note_usage(self) -> None:
         """Note the tokens of all requests; the SDK counts a request of unknown usage as 0."""

@@ -56,9 +56,10 @@ async def test_google_adk_agents_that_hand_over_are_named_in_order(model, is_app
     result = await ask(App(name="shop", root_agent=triage) if is_app else triage)
 
     assert result.agents == ["triage", "billing"]
-    assert [(call["name"], call["agent"]) for call in result.tool_calls] == [
-        ("transfer_to_agent", "triage"),
-        ("lookup_order", "billing"),
+    calls = [(call["name"], call["agent"], call.get("transfer_to")) for call in result.tool_calls]
+    assert calls == [
+        ("transfer_to_agent", "triage", "billing"),
+        ("lookup_order", "billing", None),
     ]
     assert result.response == "said: order 7 is shipped"
     assert result.tools == ["lookup_order", "transfer_to_agent"]

@@ -6,9 +6,11 @@ time: before each, the state in which the conversation left it is restored from 
 """
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -329,12 +331,11 @@ def note_transfers(turn: TurnRecord) -> None:
     Their functions never run: middleware of the framework makes the result, which no other
     middleware makes.
     """
-    transfers = {
-        result["call_id"]
-        for result in turn.tool_results
-        if result["name"].startswith(TRANSFER) and f'"{TRANSFER}"' in str(result["result"])
-    }
-    turn.traced_functions = [call for call in turn.traced_functions if call not in transfers]
+    for result in turn.tool_results:
+        if result["name"].startswith(TRANSFER):
+            with suppress(ValueError, TypeError, KeyError):  # another tool with such a name
+                turn.add_transfer(result["call_id"], json.loads(result["result"])[TRANSFER])
+                turn.traced_functions.remove(result["call_id"])
 
 
 def _agent_of(leader: Any) -> Any:

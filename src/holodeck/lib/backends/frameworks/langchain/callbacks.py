@@ -103,8 +103,10 @@ class LangChainTurnReader:
             call_id = self._end_tool(run)
             if getattr(output, "type", None) == "tool":
                 self._note_result(output, call_id)
-            elif call_id is not None and type(output).__module__ != "langgraph.types":
+            elif call_id is not None and not _is_command(output):
                 self._turn.add_result(call_id, output)
+            elif target := _target_of(output):
+                self._turn.add_transfer(call_id, target)
 
     def note_tool_error(self, run: Any, error: BaseException) -> None:
         with self._lock:
@@ -221,6 +223,20 @@ class LangChainTurnReader:
 
 def _calls_in(message: Any) -> list[Any]:
     return [*message.tool_calls, *message.invalid_tool_calls]
+
+
+def _is_command(output: Any) -> bool:
+    """Whether a tool says where its graph goes on."""
+    return type(output).__module__ == "langgraph.types"
+
+
+def _target_of(command: Any) -> str | None:
+    """Return the agent, a node of the graph around it, that a tool hands over to; None without."""
+    if not _is_command(command) or command.graph != command.PARENT:
+        return None
+    places = command.goto if isinstance(command.goto, (list, tuple)) else [command.goto]
+    names = {getattr(place, "node", place) for place in places}
+    return names.pop() if len(names) == 1 else None
 
 
 def _is_refusal(content: Any) -> bool:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 HANDOFF = "Handoff"
 """Semantic Kernel's name for the group of functions that hand over to other agents."""
+TRANSFER = f"{HANDOFF}-transfer_to_"
+"""Begins the name of a function that hands over to the agent after it."""
 SILENT_MANAGER = "RoundRobinGroupChatManager"
 """The manager that sends no requests of its own, whose tokens nobody reports."""
 
@@ -71,7 +73,7 @@ class OrchestrationAdapter(FrameworkAdapter):
         names = [name for member in members for name in names_of_tools(member) or ()]
         if is_handoff(self._agent):
             targets = {to: None for others in self._agent._handoffs.values() for to in others}
-            names += [f"{HANDOFF}-transfer_to_{name}" for name in targets]
+            names += [TRANSFER + name for name in targets]
             names.append(f"{HANDOFF}-complete_task")
         return list(dict.fromkeys(names))
 
@@ -91,6 +93,8 @@ class OrchestrationSession(FrameworkSession):
         except BaseException:
             reader.read_interrupted()
             raise
+        if is_handoff(self._agent):
+            note_transfers(reader.record)
         texts = [
             response
             for response in spoken
@@ -165,6 +169,13 @@ class OrchestrationSession(FrameworkSession):
 
 def is_handoff(orchestration: Any) -> "TypeGuard[HandoffOrchestration[Any, Any]]":
     return "HandoffOrchestration" in _kinds(orchestration)
+
+
+def note_transfers(turn: TurnRecord) -> None:
+    """Note the calls that handed over to another agent."""
+    for result in turn.tool_results:
+        if result["name"].startswith(TRANSFER) and not result.get("is_error"):
+            turn.add_transfer(result["call_id"], result["name"].removeprefix(TRANSFER))
 
 
 def plain_value(value: Any) -> Any:
