@@ -29,7 +29,7 @@ def block(table: Table) -> str:
         ours = [cell(found.get(who) or found.get(EITHER)) for who in BACKENDS]
         cells = [*ours, *(cell(found.get(who)) for who in peers)]
         lines.append(f"| {number} {what} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *_beneath(table)])
+    return "\n".join([*lines, "", _origin(table)])
 
 
 def cell(row: Row | None) -> str:
@@ -47,29 +47,13 @@ def cell(row: Row | None) -> str:
     return " ".join(parts)
 
 
-def _beneath(table: Table) -> list[str]:
-    ours = [row for row in table.rows if not row.is_peer and row.value is not None]
+def _origin(table: Table) -> str:
     wider = f", {table.slack:g} times wider" if table.slack != 1 else ""
-    made = (
+    return (
         f"Made by `{table.command}` with Python {table.python} on {table.cores} cores."
         f" In brackets the goals{wider}; {len(table.missed)} missed,"
         f" {len(table.undecided)} undecided because others used the machine."
     )
-    lines = [
-        made,
-        "",
-        "What the ratios are made of:",
-        "",
-        "| | | measured | from | others |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    return lines + [_source(row) for row in ours]
-
-
-def _source(row: Row) -> str:
-    others = "" if row.others is None else f"{row.others:.2f}"
-    raw = row.raw.replace("|", "\\|")
-    return f"| {row.id} {row.what} | {row.who} | {row.shown} | {raw} | {others} |"
 
 
 def pasted(text: str, table: Table) -> str:
