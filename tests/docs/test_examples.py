@@ -41,13 +41,13 @@ MULTILINE = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
 NOT_RUN = {
     "README.md": 2,
     "docs/architecture.md": 1,
-    "docs/guide/a2a.md": 1,
     "docs/guide/ci.md": 1,
     "docs/guide/compare.md": 1,
     "docs/guide/frameworks/claude-agent-sdk.md": 2,
     "docs/guide/frameworks/google-adk.md": 2,
     "docs/guide/process.md": 1,
     "docs/guide/scale.md": 1,
+    "docs/index.md": 1,
 }
 """Blocks without a comment: installation, diagrams, and what is not installed or not here."""
 
@@ -190,6 +190,19 @@ def test_the_commands_of_the_readme_work_as_written_in_a_new_shell(tmp_path):
     assert (tmp_path / "called").read_text().splitlines() == [
         line.rpartition("&& ")[2] for line in lines.splitlines() if "holodeck " in line
     ]
+
+
+def test_only_the_readme_says_how_to_install_holodeck():
+    """A release changes one place; `scripts/docs` copies it to the home page."""
+    files = [*DOCUMENTS, *(ROOT / "examples").rglob("*.yaml"), *(ROOT / "examples").rglob("*.md")]
+    elsewhere = [
+        f"{name_of(file)}: {line}"
+        for file in files
+        for line in file.read_text().splitlines()
+        if re.search(r"install\b.*holodeck-harness", line)
+    ]
+
+    assert elsewhere == []
 
 
 def test_every_link_between_documents_leads_somewhere():
