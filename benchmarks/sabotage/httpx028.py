@@ -12,8 +12,7 @@ import httpx
 
 from holodeck.cli.main import main
 from holodeck.lib.llm import http_client
-from holodeck.lib.llm.http_connection import Server
-from holodeck.lib.llm.http_parser import Response
+from holodeck.lib.llm.http_connection import Response, Server
 
 SLOW = "0.28."
 SKIPPED = {"host", "content-length"}

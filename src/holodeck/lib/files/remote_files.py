@@ -18,14 +18,15 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from holodeck.errors import ConfigError, ExecutionError
 from holodeck.lib.llm.errors import TRANSIENT_STATUS
+from holodeck.lib.llm.http_body import MalformedHttp, TooLarge
 from holodeck.lib.llm.http_client import connection_error
 from holodeck.lib.llm.http_connection import (
     ConnectionPool,
     ProxyRefused,
+    Response,
     Server,
     basic_credentials,
 )
-from holodeck.lib.llm.http_parser import MalformedHttp, Response, TooLarge
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, parse_retry_after, retry
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.support.environment import proxy_for

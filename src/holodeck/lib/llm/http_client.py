@@ -13,8 +13,14 @@ from holodeck.lib.llm.errors import (
     no_connection_message,
     unreachable_reason,
 )
-from holodeck.lib.llm.http_connection import Connection, ConnectionPool, Server
-from holodeck.lib.llm.http_parser import Decoder, MalformedHttp, Response, ResponseReader, TooLarge
+from holodeck.lib.llm.http_body import Decoder, MalformedHttp, TooLarge
+from holodeck.lib.llm.http_connection import (
+    Connection,
+    ConnectionPool,
+    Response,
+    ResponseReader,
+    Server,
+)
 from holodeck.lib.support.text import one_line
 
 

@@ -1,28 +1,25 @@
-"""Pooled HTTP/1.1 connections to a server."""
+"""Pooled HTTP/1.1 connections to a server; h11 reads the responses."""
 
 import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from ipaddress import ip_address
 from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from holodeck.lib.llm.http_parser import (
-    Head,
-    MalformedHttp,
-    Response,
-    ResponseReader,
-    TooLarge,
-    decode_body,
-)
+import h11
+
+from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body, too_large
+from holodeck.lib.support.text import one_line
 
 MAX_IDLE_S = 30.0
 """Load balancers drop idle connections without closing them."""
-
-
+MAX_HEAD_BYTES = 64_000
+"""Of a head, of the trailers, and of the line before a chunk."""
 BUFFER_BYTES = 65_536
 MAX_WAITING_BYTES = 256_000
 """Of what a server may send before its response is read."""
@@ -84,6 +81,105 @@ class Server:
         if self.proxy is not None and not self.is_secure:
             lines += proxy_header(self.proxy)
         return lines
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a response."""
+
+    status: int
+    headers: dict[str, str]
+    """Names in lower case; of several headers of a name, the last one."""
+    event: h11.Response
+    """The head as h11 read it: with the reason, and all headers in their order."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """A complete response."""
+
+    status: int
+    headers: dict[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+_REQUESTS = {
+    method: h11.Request(method=method, target="/", headers=[("Host", "")])
+    for method in ("POST", "HEAD", "CONNECT")
+}
+"""Requests as h11 tells their responses apart: by the method, and only these three differ."""
+
+
+class ResponseReader:
+    """Reads a response, fed with bytes as they arrive, and gives its body piece by piece.
+
+    Args:
+        max_bytes: The largest body; more raises TooLarge.
+        method: The method of the request.
+    """
+
+    def __init__(self, max_bytes: int, method: str = "POST") -> None:
+        self.head: Head | None = None
+        self.has_begun = False
+        """Whether any data has arrived."""
+        self.is_complete = False
+        self._max_bytes = max_bytes
+        self._method = method
+        self._size = 0
+        """Bytes of the body so far."""
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        # The request itself is written without h11, since most of it is the same each time.
+        self._http.send(_REQUESTS.get(method, _REQUESTS["POST"]))
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the connection may be used again, once the response is complete."""
+        return self._http.their_state is h11.DONE and self._http.trailing_data == (b"", False)
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the next piece of the body, "" if the data holds none.
+
+        A coding of the content is not decoded. Raises MalformedHttp, TooLarge.
+        """
+        self.has_begun = True
+        return self._read(data)
+
+    def end(self) -> bool:
+        """Note the end of the data, and return whether the response is complete."""
+        with suppress(MalformedHttp):
+            self._read(b"")
+        return self.is_complete
+
+    def _read(self, data: bytes) -> bytes:
+        body = bytearray()
+        try:
+            self._http.receive_data(data)
+            while not self.is_complete:
+                match self._http.next_event():
+                    case h11.Data(data=piece):
+                        self._check_size(self._size + len(piece))
+                        self._size += len(piece)
+                        body += piece
+                    case h11.Response() as event:
+                        self._begin(event)
+                    case h11.EndOfMessage() | h11.PAUSED:  # paused: a proxy has connected
+                        self.is_complete = True
+                    case h11.NEED_DATA | h11.ConnectionClosed():
+                        break
+        except h11.RemoteProtocolError as error:
+            raise MalformedHttp(one_line(str(error), 100)) from error
+        return bytes(body)
+
+    def _begin(self, event: h11.Response) -> None:
+        names = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers)
+        self.head = head = Head(event.status_code, dict(names), event)
+        if self._method != "HEAD" and head.status not in {204, 304}:
+            self._check_size(int(head.headers.get("content-length", 0)))
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise TooLarge(too_large(self._max_bytes))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -305,7 +401,7 @@ class ConnectionPool:
     async def _tunnel(self, connection: Connection, server: Server, proxy: str) -> None:
         target = f"{server.host}:{server.port}"
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{proxy_header(proxy)}\r\n"
-        await connection.begin(head.encode(), ResponseReader(self._max_bytes, has_body=False))
+        await connection.begin(head.encode(), ResponseReader(self._max_bytes, "CONNECT"))
         if connection.head.status != 200:
             raise ProxyRefused(f"the proxy answered HTTP {connection.head.status}")
         await connection.start_tls(self._tls(), server.host)

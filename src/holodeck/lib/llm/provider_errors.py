@@ -20,7 +20,7 @@ from holodeck.lib.llm.errors import (
     redirect_message,
     unreachable_reason,
 )
-from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge
+from holodeck.lib.llm.http_body import MalformedHttp, TooLarge
 from holodeck.lib.llm.retry import parse_retry_after
 from holodeck.lib.support.text import one_line
 

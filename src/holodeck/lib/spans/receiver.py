@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
+from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.observability import names
 from holodeck.lib.spans.store import SpanCollector
 from holodeck.lib.support.text import one_line

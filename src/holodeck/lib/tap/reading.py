@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from holodeck.lib.llm.http_parser import Decoder, MalformedHttp, TooLarge
+from holodeck.lib.llm.http_body import Decoder, MalformedHttp, TooLarge
 from holodeck.lib.tap.exchange import Request, TappedResponse, header
 from holodeck.lib.tap.formats import (
     AnthropicMessage,

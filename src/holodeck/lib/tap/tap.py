@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.endpoint import ProxyFor, is_usable_url
 from holodeck.lib.llm.errors import unreachable_reason
+from holodeck.lib.llm.http_body import MalformedHttp
 from holodeck.lib.llm.http_connection import (
     Connection,
     ConnectionPool,
+    ResponseReader,
     Server,
     basic_credentials,
 )
-from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel
 from holodeck.lib.tap.exchange import (
@@ -59,10 +60,10 @@ class Forwarder:
             yield error_response(502, "upstream_error", _describe_failure(error, request))
             return
         try:
-            head = response.head
-            lines = [(_bytes(name), _bytes(value)) for name, value in head.lines]
+            head = response.head.event
+            headers = end_to_end(head.headers.raw_items())
             pieces = _or_upstream_error(response.pieces())
-            yield TappedResponse(head.status, end_to_end(lines), pieces, _bytes(head.reason))
+            yield TappedResponse(head.status_code, headers, pieces, head.reason)
         finally:
             response.finish()
 
@@ -81,7 +82,7 @@ class Forwarder:
             self._pools[upstream] = ConnectionPool(server, sys.maxsize)
         pool = self._pools[upstream]
         server = replace(pool.server, url=upstream.url_of(request.path))
-        reader = ResponseReader(sys.maxsize, has_body=request.method != "HEAD")
+        reader = ResponseReader(sys.maxsize, request.method)
         return await pool.begin(_encode(request, server), reader)
 
 

@@ -18,7 +18,7 @@ from holodeck.lib.backends.process.messages import (
     answer_error,
     parse_abilities,
 )
-from holodeck.lib.llm.http_parser import too_large
+from holodeck.lib.llm.http_body import too_large
 from holodeck.lib.processes.channel import BadMessage, LineReader
 from holodeck.lib.processes.child_process import MAX_LINE_SHOWN, ChildProcess, Launch
 from holodeck.lib.support.text import DuplicateKey, load_json, one_line

@@ -16,7 +16,7 @@ from holodeck.lib.backends.frameworks.semantic_kernel.messages import token_coun
 from holodeck.lib.backends.parsing import requested_call, unique_call_id
 from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
 from holodeck.lib.llm.client import RequestSender
-from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
+from holodeck.lib.llm.http_body import Decoder, TooLarge, too_large
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
 from holodeck.lib.llm.provider_errors import (
     NOT_A_COMPLETION,

@@ -5,7 +5,8 @@ import zlib
 
 import pytest
 
-from holodeck.lib.llm.http_parser import MalformedHttp, ResponseReader, TooLarge, decode_body
+from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body
+from holodeck.lib.llm.http_connection import ResponseReader
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -49,7 +50,8 @@ def test_an_answer_without_a_length_ends_with_the_connection():
 @pytest.mark.parametrize("cut", [0, 10, len(PLAIN) - 1])
 def test_half_an_answer_is_none(cut):
     reader = ResponseReader(100)
-    reader.feed(PLAIN[:cut])
+    for byte in PLAIN[:cut]:
+        reader.feed(bytes([byte]))
 
     assert not reader.end()
     assert reader.has_begun == bool(cut)
@@ -85,7 +87,7 @@ def test_a_connection_that_is_no_good_any_more_is_not_used_again(data):
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 2000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 70_000,
         b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000,
     ],
     ids=[
@@ -104,7 +106,10 @@ def test_what_is_no_http_is_refused(data):
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 101,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n" + b"x" * 64 + b"\r\n40\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n"
+        + b"x" * 64
+        + b"\r\n40\r\n"
+        + b"x" * 37,
     ],
     ids=["announced", "without length", "in chunks"],
 )
