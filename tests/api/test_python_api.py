@@ -172,7 +172,7 @@ def test_an_unknown_option_is_a_type_error_with_the_nearest_one(option, message)
         ({"metrics": ["bleuu"]}, "unknown metric 'bleuu'; did you mean 'bleu'?"),
         ({"metrics": [{"metric": "regex", "pattern": ".*"}]}, "matches every text"),
         ({"cases": "none.csv"}, "none.csv"),
-        ({"path_or_agent": 3}, "a int is not an agent"),
+        ({"path_or_agent": 3}, "an int is not an agent"),
         ({"path_or_agent": "none.yaml"}, "none.yaml: file not found"),
         ({"path_or_agent": "none:agent"}, "none"),
         ({"metrics": [Loud(), Loud()]}, "two evaluators have the name 'Loud'"),

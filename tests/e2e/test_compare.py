@@ -163,7 +163,7 @@ def test_main_is_the_baseline_on_that_branch(folder):
 @pytest.mark.parametrize(
     ("base", "said"),
     [
-        ("nonsense", "is not a run recorded in"),
+        ("nonsense", "is neither a file nor a run recorded in"),
         ("main", "git finds no baseline.json on the branch main"),
         ("agent.json", "is neither a baseline nor a JSON report"),
     ],

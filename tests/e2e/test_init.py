@@ -261,7 +261,7 @@ def test_a_question_needs_an_agent_and_a_text(folder, args):
         ("nowhere:agent", 2, "No module named 'nowhere'"),
         ("bot", 2, "expected 'module:object'"),
         ("bot:breaks", 3, "ZeroDivisionError: division by zero (bot.py:13"),
-        ("bot:number", 2, "a int is not an agent"),
+        ("bot:number", 2, "an int is not an agent"),
     ],
 )
 def test_an_agent_that_cannot_be_loaded_writes_nothing(folder, target, code, message):
@@ -307,7 +307,7 @@ def test_validate_shows_what_it_loaded(folder, target, found):
     ("target", "message"),
     [
         ("bot:breaks", "error: backend: the agent cannot be created: ZeroDivisionError"),
-        ("bot:number", "error: backend: a int is not an agent"),
+        ("bot:number", "error: backend: an int is not an agent"),
     ],
 )
 def test_code_that_cannot_be_loaded_is_an_error_with_its_place(folder, target, message):

@@ -101,6 +101,23 @@ def test_reports_of_one_run_agree_and_are_named_on_stdout(bot_dir, write_bot):
         assert f" · {result['execution_time_ms']} ms\n" in markdown
 
 
+def test_a_report_on_stdout_has_it_for_itself(bot_dir, write_bot):
+    write_bot()
+    bot_dir.write(
+        "bot.py",
+        "import os\ndef answer(message):\n"
+        "    print('PRINTED')\n    os.system('echo CHILD')\n    return message\n",
+    )
+
+    ran = bot_dir.run("test", "-o", "-", "--format", "json", "-o", "report.json")
+
+    assert ran.code == 0
+    assert ran.stdout == (bot_dir.path / "report.json").read_text()
+    for text in ("PRINTED", "CHILD", "1/1 passed", "Report saved to report.json"):
+        assert text in ran.stderr
+    assert bot_dir.run("report", "-o", "-").stdout == bot_dir.run("report").stdout
+
+
 def test_a_name_without_a_known_ending_takes_the_format_it_is_given(bot_dir, write_bot):
     write_bot()
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +16,7 @@ from holodeck.cli.options import confirm_endpoints
 from holodeck.config.cases.suite_files import (
     DEFAULT_AGENT_FILE,
     current_invalid_suites,
+    default_agent,
     find_agent_above,
     is_suite_file,
     is_yaml,
@@ -53,6 +54,8 @@ class AgentTarget:
     """Suite files to run with it; none means all test cases of the agent."""
     adapter: str | None = None
     """The agent as `module:attribute`, which is then `path`, too; None if an agent.yaml has it."""
+    names: tuple[str, ...] = ()
+    """The cases of `PATH::NAME`, as `SelectionRequest` has them; none means all."""
 
     @property
     def args(self) -> tuple[str, ...]:
@@ -107,36 +110,82 @@ def find_agents(
     A folder without an agent.yaml contains every suite below it. A suite runs with `agent`, else
     with the nearest agent.yaml beside or above its file; unless `needs_agent`, suites without it
     are a target with an adapter that cannot be called. Without paths, the agent.yaml of the working
-    folder is used. Raises FileNotFoundError for a folder without both; missing files are reported
-    when they are read.
+    folder is used, else the nearest above it. `PATH::NAME` means one case of a file. Raises
+    FileNotFoundError for a folder without both; missing files are reported when they are read.
     """
     agents: dict[Path, str] = {}
     suites: dict[Path, list[str]] = {}
     alone: list[str] = []
     others: list[str] = []
-    for path in _each_file(paths or (DEFAULT_AGENT_FILE,), others):
+    names: dict[Path, set[str | None]] = {}
+    for path, name in _named_files(paths or (default_agent(),), others):
+        file = Path(os.path.realpath(path))
+        names.setdefault(file, set()).add(name)
         if not needs_agent and is_suite_file(path) and find_agent_above(path) is None:
             alone.append(path)
         elif is_suite_file(path):
             suites.setdefault(Path(agent or _agent_above(path)), []).append(path)
+        elif Path(path).suffix == ".py":
+            raise ConfigError(
+                path,
+                "is Python code and not an agent.yaml; `holodeck init --from"
+                f" {Path(path).stem}:OBJECT` writes one for an agent in it",
+            )
         elif Path(path).suffix in _DATA_SUFFIXES:
             raise ConfigError(
                 path,
                 "is not an agent; name it in 'test_cases_file' of an agent.yaml or a suite",
             )
         else:
-            agents.setdefault(Path(os.path.realpath(path)), path)
+            agents.setdefault(file, path)
     if agent is not None and not suites:
         raise click.UsageError("--agent needs suite files, and no PATH is one; remove --agent")
-    targets = [AgentTarget(path) for path in agents.values()]
-    for owner, files in suites.items():
-        targets.append(AgentTarget(str(owner), tuple(dict.fromkeys(files))))
+    targets = [AgentTarget(path, names=_names(names[file])) for file, path in agents.items()]
+    for owner, members in suites.items():
+        parts = tuple(dict.fromkeys(members))
+        targets.append(AgentTarget(str(owner), parts, names=_names_in_suites(parts, names)))
     if alone:
         from holodeck.models.agent import IN_PYTHON
 
-        files = list(dict.fromkeys(alone))
-        targets.append(AgentTarget(", ".join(files), tuple(files), IN_PYTHON))
+        parts = tuple(dict.fromkeys(alone))
+        named = _names_in_suites(parts, names)
+        targets.append(AgentTarget(", ".join(parts), parts, IN_PYTHON, named))
     return FoundAgents(targets, others)
+
+
+def _named_files(paths: Sequence[str], others: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield the files that the paths contain, with the NAME of `FILE::NAME`; see `_each_file`."""
+    for path in paths:
+        file, separator, name = path.partition("::")
+        if not separator or os.path.lexists(path):
+            yield from ((found, None) for found in _each_file((path,), others))
+            continue
+        file = file or default_agent()
+        if not name.strip():
+            raise click.UsageError(f"{path!r} names no test case; write {file}::NAME, or {file}")
+        if os.path.isdir(file):  # noqa: PTH112 - a Path would raise for a name too long
+            raise click.UsageError(f"{file!r} is a folder; write FILE::NAME for a test case")
+        yield file, name
+
+
+def _names(wanted: Set[str | None]) -> tuple[str, ...]:
+    """Return the names of the wanted cases; none if the file is wanted as a whole, too."""
+    return () if None in wanted else tuple(sorted(filter(None, wanted)))
+
+
+def _names_in_suites(
+    files: Sequence[str], wanted: Mapping[Path, Set[str | None]]
+) -> tuple[str, ...]:
+    """Return the cases of suites that are run together; none if all of them are wanted."""
+    names = {file: _names(wanted[Path(os.path.realpath(file))]) for file in files}
+    if not any(names.values()):
+        return ()
+    return tuple(
+        name
+        for file, parts in names.items()
+        for suite in [suite_name(Path(file))]
+        for name in [f"{suite}::{part.removeprefix(f'{suite}::')}" for part in parts] or [suite]
+    )
 
 
 def find_checked(path: str) -> FoundAgents:
@@ -285,10 +334,11 @@ def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]
 
 
 def _request_for(request: "SelectionRequest", target: AgentTarget) -> "SelectionRequest":
-    """Return the request, limited to the suites whose files are the target."""
+    """Return the request, limited to the suites whose files are the target, and to its cases."""
+    if target.names:
+        request = replace(request, names=(*request.names, *target.names))
     if not target.suites:
         return request
-
     left_out = current_invalid_suites()
     errors = left_out.errors if left_out is not None else {}
     files = [file for file in target.suites if display_path(Path(file).absolute()) not in errors]

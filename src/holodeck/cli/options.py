@@ -1,7 +1,6 @@
 """Options that several commands share, and what the commands do with them."""
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holodeck.cli.context import CliContext
+from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, default_agent
 from holodeck.errors import ConfigError
 from holodeck.lib.ui.help import GroupedOption
 
@@ -26,8 +26,8 @@ def agent_option(command: F) -> F:
     return click.option(
         "--agent",
         "-a",
-        default="agent.yaml",
-        show_default=True,
+        default=default_agent,
+        show_default=DEFAULT_AGENT_FILE,
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="The agent.yaml, or its folder, whose runs to use.",
@@ -153,7 +153,8 @@ def check_inputs(
     from holodeck.lib.support.safe_paths import refuse_input
 
     for target in targets:
-        refuse_input(target.path, "--output", ["report"])
+        if target.stream is None:
+            refuse_input(target.path, "--output", ["report"])
     for path, location in events:
         if path is not None:
             refuse_input(path, location, ["events"])
@@ -162,26 +163,33 @@ def check_inputs(
 def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[ReportTarget]":
     """Return the reports to write. Raises ConfigError for a file that cannot be written.
 
-    The files that the command reads from now on are noted, for `check_inputs`.
+    The files that the command reads from now on are noted, for `check_inputs`. For `-`, everything
+    but the report goes to stderr from now on.
     """
     from holodeck.lib.reports.formats import ReportTarget, check_writable, format_for
     from holodeck.lib.support.safe_paths import inputs_noted
+    from holodeck.lib.ui.live import stdout_for_report
 
-    click.get_current_context().with_resource(inputs_noted())
+    context = click.get_current_context()
+    context.with_resource(inputs_noted())
 
     if report_format is not None and not outputs:
         raise click.UsageError("--format needs a file to write; add --output FILE")
     if report_format is None:
         outputs = [_new_file(output) for output in outputs if str(output) != _TERMINAL]
-    targets = [
-        ReportTarget(output, format_for(output, report_format), output.absolute())
-        for output in outputs
-    ]
-    for target in targets:
-        check_writable(target.path)
+    targets = []
+    for output in outputs:
+        if str(output) == _STDOUT:
+            stream = context.with_resource(stdout_for_report())
+            targets.append(ReportTarget(output, report_format or "markdown", output, stream))
+            continue
+        check_writable(output)
+        format_of_file = format_for(output, report_format)
+        targets.append(ReportTarget(output, format_of_file, output.absolute()))
     return targets
 
 
+_STDOUT = "-"
 _TERMINAL = "cli"
 _NEW_FILES = {"html": "report", "json": "results"}
 """Formats that `--output` takes in place of a file, as AgenticAssure does, and what they name."""
@@ -208,17 +216,6 @@ def check_formats(report_formats: Iterable[str]) -> None:
                 f"{report_format!r} shows one run; a comparison is written as"
                 f" {' or '.join(COMPARISON_FORMATS)}",
             )
-
-
-def print_report(text: str, report_format: str) -> None:
-    """Write a report to stdout so that no text in it is obeyed, and each format stays valid."""
-    from holodeck.lib.support.text import inert, inert_json, inert_xml
-    from holodeck.lib.ui.live import write_raw
-
-    # The texts of a page are references or compressed; scripts and styles must stay as they are.
-    escapes: dict[str, Callable[[str], str]]
-    escapes = {"json": inert_json, "codequality": inert_json, "junit": inert_xml, "html": str}
-    write_raw(sys.stdout, escapes.get(report_format, inert)(text))
 
 
 def confirm_endpoints(agent: "Agent", context: CliContext) -> None:

@@ -33,6 +33,7 @@ def selection_request(options: Mapping[str, Any]) -> SelectionRequest:
         _require_stable_shards(options)
     return SelectionRequest(
         ids=options["ids"],
+        names=options["names"],
         suites=options["suites"],
         tags=options["tags"],
         excluded_tags=options["excluded_tags"],

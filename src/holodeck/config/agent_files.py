@@ -10,6 +10,7 @@ from typing import Any
 
 from holodeck.config.yaml.source import Source, read_text
 from holodeck.errors import ConfigError
+from holodeck.lib.support.text import instance_of
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import PromptVersion
 from holodeck.models.tool import PromptTool
@@ -188,5 +189,5 @@ def _from_file(agent: Agent, name: str, location: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(location, f"{name!r} is not JSON: {error}") from error
     if not isinstance(schema, dict):
-        raise ConfigError(location, f"{name!r} holds a {type(schema).__name__}; expected an object")
+        raise ConfigError(location, f"{name!r} holds {instance_of(schema)}; expected an object")
     return schema

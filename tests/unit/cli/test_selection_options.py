@@ -59,6 +59,58 @@ def test_whoever_reads_of_a_part_is_told_of_the_whole(folder):
     assert f"selected:      {chosen}\n" in run_cli("runs", "show", cwd=folder).stdout
 
 
+@pytest.mark.parametrize(
+    ("args", "names"),
+    [
+        (["agent.yaml::greets"], ["greets"]),
+        (["agent.yaml::r1", "./agent.yaml::small talk::weather"], ["refund", "weather"]),
+        (["agent.yaml::small talk"], ["weather"]),
+        (["::greets", "--name", "r1"], ["refund", "greets"]),
+        (["agent.yaml::greets", "."], ["refund", "greets", "weather"]),
+        (["more.suite.yaml::rain", "other.suite.yaml"], ["rain", "snow"]),
+    ],
+)
+def test_a_case_can_be_named_behind_its_file(folder, args, names):
+    for suite, cases in (("more", ["sun", "rain"]), ("other", ["snow"])):
+        written = [{"name": name, "input": "hello"} for name in cases]
+        (folder / f"{suite}.suite.yaml").write_text(yaml.safe_dump({"test_cases": written}))
+
+    ran = run_cli("test", *args, "--list", "--json", cwd=folder)
+
+    assert [case["name"] for case in json.loads(ran.stdout)] == names
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("agent.yaml::refunds", 5, "no case has the name 'refunds'; did you mean 'refund'?"),
+        ("agent.yaml::", 2, "names no test case; write agent.yaml::NAME"),
+        (".::refund", 2, "'.' is a folder; write FILE::NAME"),
+        ("mine.py", 2, "`holodeck init --from mine:OBJECT` writes one"),
+    ],
+)
+def test_a_path_that_names_no_case_says_what_to_write(folder, path, code, said):
+    ran = run_cli("test", path, cwd=folder)
+
+    assert ran.code == code
+    assert said in ran.stderr.replace("\\", "")
+
+
+def test_the_agent_above_the_working_folder_is_the_default(folder):
+    below = folder / "cases" / "old"
+    below.mkdir(parents=True)
+
+    ran = run_cli("test", "--lf", "--allow-empty", cwd=below)
+    assert ran.code == 0
+    ran = run_cli("test", "--ff", "-n", "1", cwd=below)
+    assert "1/1 passed" in ran.stdout
+    assert "refund" in run_cli("report", "--format", "json", cwd=below).stdout
+    assert run_cli("validate", cwd=below).code == 0
+
+    folder.chmod(0o777)
+    assert "agent.yaml: file not found" in run_cli("test", cwd=below).stderr
+
+
 def test_choosing_nothing_is_not_success_unless_that_is_allowed(folder):
     ran = run_cli("test", "--tag", "smok", "-o", "r.json", cwd=folder)
     allowed = run_cli("test", "--tag", "smok", "--allow-empty", "-o", "r.json", cwd=folder)

@@ -224,5 +224,5 @@ def test_a_misspelt_attribute_is_answered_with_the_nearest(tmp_path):
 def test_what_cannot_be_called_is_refused(tmp_path):
     write(tmp_path, graders="LIMIT = 3")
 
-    with pytest.raises(ConfigError, match="is a int and cannot be called"):
+    with pytest.raises(ConfigError, match="is an int and cannot be called"):
         load_callable("graders:LIMIT", tmp_path)

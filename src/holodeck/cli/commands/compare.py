@@ -1,6 +1,7 @@
 """`holodeck compare` and `holodeck bless`: is it still right, compared with an earlier run?"""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from holodeck.cli.options import (
     check_inputs,
     confirm_endpoints,
     output_option,
-    print_report,
     report_targets,
     run_store_of,
     trust_option,
@@ -32,6 +32,7 @@ from holodeck.lib.compare.run_comparison import (
 from holodeck.lib.reports.against import comparison_exit_code, render_terminal
 from holodeck.lib.reports.formats import (
     generate_json_report,
+    print_report,
     write_report_text,
     write_reports,
 )
@@ -91,7 +92,7 @@ def compare(
     if options["arena"] is not None:
         report = _with_preferences(report, agent, options["arena"], cli_context)
     if report_format is not None and not targets:
-        print_report(report.rendered(report_format), report_format)
+        print_report(report.rendered(report_format), report_format, sys.stdout)
     else:
         text = render_terminal(report, verbose=options["verbose"]).removeprefix("\n")
         echo(cli_context.clean(text))

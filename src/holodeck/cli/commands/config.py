@@ -8,7 +8,7 @@ import click
 
 from holodeck.cli.agents import find_target
 from holodeck.cli.context import CliContext
-from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
+from holodeck.config.cases.suite_files import default_agent
 from holodeck.config.flags import format_default
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
@@ -35,13 +35,14 @@ def config() -> None:
 def show(context: click.Context, agent_config: str | None, report_format: str) -> None:
     """List every setting of a run of AGENT_CONFIG, and every key of its model.
 
-    The default is the agent.yaml in the current folder, if there is one. Secrets are masked. The
-    first source that sets a value wins: flag, agent.yaml, the project's config.yaml, the user's
-    config.yaml, environment variable, default.
+    The default is the agent.yaml in the current folder or above it, if there is one. Secrets are
+    masked. The first source that sets a value wins: flag, agent.yaml, the project's config.yaml,
+    the user's config.yaml, environment variable, default.
     """
     loader, agent = ConfigLoader(), None
-    if agent_config is not None or Path(DEFAULT_AGENT_FILE).is_file():
-        target = find_target(agent_config or DEFAULT_AGENT_FILE)
+    file = agent_config or default_agent()
+    if agent_config is not None or Path(file).is_file():
+        target = find_target(file)
         agent = loader.load_agent_yaml(target.path, target.suites)
     settings = loader.settings_in_use(agent)
     cli_context = context.ensure_object(CliContext)

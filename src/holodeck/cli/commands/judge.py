@@ -17,6 +17,7 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
+from holodeck.config.cases.suite_files import default_agent
 from holodeck.config.loader import load_agent_with_config
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, ExitCode, NothingSelected
@@ -67,8 +68,8 @@ def judge() -> None:
 @click.option(
     "--agent",
     "agent_config",
-    default="agent.yaml",
-    show_default=True,
+    default=default_agent,
+    show_default="agent.yaml",
     metavar="FILE",
     help="Check the judge of this agent.",
 )
@@ -281,8 +282,8 @@ class _Progress:
 @click.option(
     "--agent",
     "agent_config",
-    default="agent.yaml",
-    show_default=True,
+    default=default_agent,
+    show_default="agent.yaml",
     metavar="FILE",
     help="The agent with the metric.",
 )

@@ -9,6 +9,7 @@ from holodeck.lib.support.text import inert_json
 from holodeck.lib.ui.live import echo
 
 if TYPE_CHECKING:
+    from holodeck.lib.local_models.catalog import KnownModel
     from holodeck.lib.local_models.store import ModelStore, Source
 
 
@@ -60,6 +61,7 @@ def pull(name: str, source: "Source", offline: bool) -> None:
     """Download NAME; if it is present, verify it."""
     from holodeck.lib.ui.live import DownloadProgress
 
+    name = _known(name).name
     store = _store(offline)
     with DownloadProgress() as progress:
         path = store.pull(name, progress, source)
@@ -71,13 +73,22 @@ def pull(name: str, source: "Source", offline: bool) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 def remove(name: str, yes: bool) -> None:
     """Remove NAME from this machine."""
-    from holodeck.lib.local_models.catalog import known_model
-
-    size = known_model(name).size
+    model = _known(name)
     if not yes:
-        click.confirm(f"Remove {name} ({_megabytes(size)})?", abort=True, err=True)
+        click.confirm(f"Remove {name} ({_megabytes(model.size)})?", abort=True, err=True)
     freed = _store().remove(name)
     echo(f"{name}: {f'removed, {_megabytes(freed)} freed' if freed else 'was not present'}")
+
+
+def _known(name: str) -> "KnownModel":
+    """Return the model of that name. Raises ConfigError, which names the argument."""
+    from holodeck.errors import ConfigError
+    from holodeck.lib.local_models.catalog import known_model
+
+    try:
+        return known_model(name)
+    except ConfigError as error:
+        raise ConfigError("NAME", error.message) from error
 
 
 def _store(offline: bool = False) -> "ModelStore":

@@ -1,5 +1,6 @@
 """`holodeck report`: the report of recorded runs, in any format, without running anything."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from holodeck.cli.options import (
     check_inputs,
     github_step,
     output_option,
-    print_report,
     read_run,
     report_targets,
     run_store_of,
@@ -19,7 +19,7 @@ from holodeck.cli.options import (
 from holodeck.config.flags import option
 from holodeck.errors import ConfigError, ExitCode, ReportError
 from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.reports.formats import FORMATS, render_report, write_reports
+from holodeck.lib.reports.formats import FORMATS, print_report, render_report, write_reports
 from holodeck.lib.reports.merge import NamedReport, merge_reports
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.support.text import plural
@@ -75,7 +75,7 @@ def report(
     shown = cli_context.redactor.redact_report(whole)
     if not targets:
         text = render_report(shown, report_format or "markdown", report_detail)
-        print_report(text, report_format or "markdown")
+        print_report(text, report_format or "markdown", sys.stdout)
     failures = write_reports(shown, targets, cli_context.clean, report_detail, links)
     if github is not None and merge:
         github.summarize(shown)

@@ -37,4 +37,4 @@ def schema(output: Path | None) -> None:
         output.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise ReportError(f"{output} cannot be written: {error.strerror}") from error
-    echo(f"wrote {output}", err=True)
+    echo(f"Wrote {output}", err=True)

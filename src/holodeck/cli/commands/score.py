@@ -17,6 +17,7 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
+from holodeck.config.cases.suite_files import default_agent
 from holodeck.config.checks.agent import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
 from holodeck.config.secrets import collect
@@ -34,7 +35,7 @@ _SAME_KEYS = ("suite", "name", "input", "history", "script")
 
 @click.command()
 @click.argument("run", default="last")
-@click.argument("agent_config", default="agent.yaml", type=click.Path())
+@click.argument("agent_config", default=default_agent, type=click.Path())
 @output_options
 @allow_outside_option
 @trust_option

@@ -110,9 +110,18 @@ _OPTIONS = (
     _select(
         "--id", "ids", metavar="ID", multiple=True, help="Run the case with an id; repeatable."
     ),
-    _select("--last-failed", is_flag=True, help="Run cases that did not pass last time."),
+    _select(
+        "--name",
+        "names",
+        metavar="NAME",
+        multiple=True,
+        help="Run the cases of a name; repeatable.",
+    ),
+    _select("--last-failed", "--lf", is_flag=True, help="Run cases that did not pass last time."),
     _select("--new", is_flag=True, help="Run cases without a recorded result."),
-    _select("--failed-first", is_flag=True, help="Run cases that did not pass last time first."),
+    _select(
+        "--failed-first", "--ff", is_flag=True, help="Run cases that did not pass last time first."
+    ),
     _select(
         "--limit",
         "-n",
@@ -172,8 +181,8 @@ def test(
 ) -> None:
     """Run the test cases of each PATH.
 
-    A PATH is an agent.yaml, a suite file, or a folder that contains them. The default is the
-    agent.yaml in the current folder.
+    A PATH is an agent.yaml, a suite file, or a folder that contains them; FILE::NAME is one test
+    case. The default is the agent.yaml in the current folder, else the nearest one above it.
 
     Results go to stdout, logs to stderr. Exit codes: 0 all tests passed, 1 a test failed, 2 invalid
     configuration or usage, 3 the agent could not be run, 4 a metric could not be computed, 5 no

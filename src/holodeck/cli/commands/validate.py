@@ -10,7 +10,7 @@ from holodeck.cli.agents import AgentTarget, find_checked
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error
 from holodeck.cli.options import allow_outside_option, untrusted_option
-from holodeck.config.cases.suite_files import why_not_run
+from holodeck.config.cases.suite_files import default_agent, why_not_run
 from holodeck.config.checks.agent import check
 from holodeck.config.checks.findings import CheckContext, Finding
 from holodeck.config.checks.programs import named_code
@@ -39,7 +39,7 @@ _MAX_NAME_CHARACTERS = 80
 
 
 @click.command()
-@click.argument("agent_config", default="agent.yaml", type=click.Path())
+@click.argument("agent_config", default=default_agent, type=click.Path())
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--load", is_flag=True, help="Import your code, too, and show what was found.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
@@ -51,7 +51,8 @@ def validate(
 ) -> None:
     """Check AGENT_CONFIG without calling a model or running your code.
 
-    AGENT_CONFIG is an agent.yaml, a suite file, or a folder that contains them. A suite is checked
+    AGENT_CONFIG is an agent.yaml, a suite file, or a folder that contains them; by default the
+    agent.yaml in the current folder, else the nearest one above it. A suite is checked
     with the agent.yaml beside or above it, or alone without one. With --load, holodeck imports your
     code and creates the agent, but does not call it.
 

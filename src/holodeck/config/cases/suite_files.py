@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -96,11 +97,24 @@ def _has_misspelt_suite_key(text: bytes) -> bool:
 
 
 def find_agent_above(path: str | Path) -> str | None:
-    """Return the nearest agent.yaml beside or above a file, or None if there is none."""
-    for folder in Path(os.path.realpath(path)).parents:
-        if (folder / DEFAULT_AGENT_FILE).is_file():
+    """Return the nearest agent.yaml beside or above a file, or None if there is none.
+
+    Folders above in which every user can write are left out: an agent.yaml in /tmp may be anyone's.
+    """
+    beside, *above = Path(os.path.realpath(path)).parents
+    for folder in (beside, *above):
+        if (folder / DEFAULT_AGENT_FILE).is_file() and (
+            folder == beside or not folder.stat().st_mode & stat.S_IWOTH
+        ):
             return os.path.relpath(folder / DEFAULT_AGENT_FILE)
     return None
+
+
+def default_agent() -> str:
+    """Return the agent.yaml of the working folder, else the nearest one above it."""
+    if os.path.lexists(DEFAULT_AGENT_FILE):
+        return DEFAULT_AGENT_FILE
+    return find_agent_above(DEFAULT_AGENT_FILE) or DEFAULT_AGENT_FILE
 
 
 _ERROR_LOCATION = re.compile(r"(?P<file>.*?)(:\d+:\d+(: .*)?)?", re.DOTALL)

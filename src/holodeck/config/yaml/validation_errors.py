@@ -248,7 +248,10 @@ class _Reader:
             return _not_a_choice(found, str(context.get("expected", "")))
         if kind in ("value_error", "assertion_error"):
             return detail["msg"].removeprefix("Value error, ")
-        return f"found {found}; expected {_describe_expected(kind, context, detail['msg'])}"
+        expected = _describe_expected(kind, context, detail["msg"])
+        if isinstance(node.value, dict | list):
+            expected = expected.removesuffix("; put it in quotes")
+        return f"found {found}; expected {expected}"
 
     def _duplicate_name_message(self, context: Mapping[str, Any]) -> str:
         """Return a message about two items with the same name, each with its origin."""

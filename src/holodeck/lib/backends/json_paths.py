@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import BackendSessionError, ConfigError
-from holodeck.lib.support.text import to_text
+from holodeck.lib.support.text import instance_of, to_text
 
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 
@@ -98,4 +98,4 @@ def describe_json(value: Any) -> str:
         return f"an object with {shown}" if keys else "an empty object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return "null" if value is None else f"a {type(value).__name__}"
+    return "null" if value is None else instance_of(value)

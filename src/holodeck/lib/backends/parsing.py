@@ -11,7 +11,7 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, RequestedCall, ToolResult
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS
 from holodeck.lib.support.synonyms import did_you_mean_key
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import instance_of, one_line
 from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, require_json, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
@@ -333,7 +333,7 @@ def _describe(value: Any) -> str:
         return "None"
     if isinstance(value, Mapping):
         return f"a mapping with {', '.join(map(repr, value)) or 'nothing in it'}"
-    return f"a {type(value).__name__} ({one_line(as_text(value), 100)})"
+    return f"{instance_of(value)} ({one_line(as_text(value), 100)})"
 
 
 MAX_DIGITS = 4_000

@@ -32,7 +32,7 @@ from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.llm.model import record_cache_hit
 from holodeck.lib.support.files import claim, make_folder, release, replace_file
-from holodeck.lib.support.text import one_line
+from holodeck.lib.support.text import instance_of, one_line
 from holodeck.models.llm import LLMProvider
 
 logger = logging.getLogger(__name__)
@@ -422,7 +422,7 @@ def _pack(value: Any, function: str) -> dict[str, Any]:
         return {"mapping": {key: _pack(item, function) for key, item in value.items()}}
     raise ConfigError(
         function,
-        f"returns a {type(value).__name__}, which @scenario.cache cannot record; return a text, a"
+        f"returns {instance_of(value)}, which @scenario.cache cannot record; return a text, a"
         " number, a message, a pydantic model, or a list or mapping of these",
     )
 

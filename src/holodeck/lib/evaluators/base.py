@@ -17,7 +17,7 @@ from holodeck.lib.judging.judge import Judge
 from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
-from holodeck.lib.support.text import describe
+from holodeck.lib.support.text import describe, instance_of
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import JudgedMetric, MetricSettings, class_of_metric
 from holodeck.models.metrics.text import ComparingMetric
@@ -400,7 +400,7 @@ class ScoredEvaluator(BaseEvaluator):
         response = kwargs[EvalParam.RESPONSE]
         if not isinstance(response, str):
             raise EvaluationError(
-                f"{self.name} compares text, and response is a {type(response).__name__}"
+                f"{self.name} compares text, and response is {instance_of(response)}"
             )
         return response
 

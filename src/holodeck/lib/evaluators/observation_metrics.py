@@ -24,7 +24,7 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.param_spec import EvalParam, takes
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.text import describe, is_blank, quote
+from holodeck.lib.support.text import describe, instance_of, is_blank, quote
 from holodeck.lib.support.tool_names import did_you_mean_tool, find_tool
 from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert
 from holodeck.lib.user_code.code_root import CodeFolders
@@ -220,7 +220,7 @@ def _to_score(value: Any, name: str) -> Score:
         case Mapping():
             score = _score_from_mapping(value, name)
         case _:
-            raise EvaluationError(f"{name} returned a {type(value).__name__}; {_ALLOWED_RESULTS}")
+            raise EvaluationError(f"{name} returned {instance_of(value)}; {_ALLOWED_RESULTS}")
     if not math.isfinite(score.score) or not 0 <= score.score <= 1:
         raise EvaluationError(f"{name} returned the score {score.score}; it must be from 0 to 1")
     return score

@@ -119,7 +119,8 @@ def read_labels(path: Path) -> list[Label]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise errors.FileNotFoundError(str(path), f"cannot be read: {error.strerror}") from error
+        reason = f"cannot be read: {error.strerror}; `holodeck judge label` writes labels"
+        raise errors.FileNotFoundError(str(path), reason) from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
     labels: list[Label] = []

@@ -29,7 +29,7 @@ from holodeck.lib.knowledge.documents import (
     sections_of,
 )
 from holodeck.lib.knowledge.objects import StoredObject
-from holodeck.lib.support.text import did_you_mean_or_list, to_text
+from holodeck.lib.support.text import did_you_mean_or_list, instance_of, to_text
 from holodeck.models.tools.knowledge import KnowledgeTool, VectorstoreTool
 
 MOST_RECORDS = 200_000
@@ -180,7 +180,7 @@ def _items(value: Any, path: str | None) -> list[Any]:
         return value
     if path is not None or not isinstance(value, dict):
         shown = f"record_path {path!r} leads to" if path else "contains"
-        raise ValueError(f"{shown} a {type(value).__name__}; a list of records is needed")
+        raise ValueError(f"{shown} {instance_of(value)}; a list of records is needed")
     lists = [key for key, item in value.items() if isinstance(item, list)]
     hint = f", such as 'record_path: {lists[0]}'" if lists else ""
     raise ValueError(f"contains an object; write where its list of records is{hint}")
@@ -189,7 +189,7 @@ def _items(value: Any, path: str | None) -> list[Any]:
 def _require_object(value: Any, place: str) -> JsonObject:
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - an error of the file
-            f"{place}: is a {type(value).__name__} instead of an object"
+            f"{place}: is {instance_of(value)} instead of an object"
         )
     return value
 

@@ -29,6 +29,7 @@ from holodeck.lib.llm.provider_errors import request_error
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span
 from holodeck.lib.processes.threads import run_in_thread
+from holodeck.lib.support.text import instance_of
 from holodeck.lib.ui.activity import loading
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -249,7 +250,7 @@ def create_with_client(options: RequestOptions) -> Create:
     if create is None:
         raise ConfigError(
             "client",
-            f"a {type(client).__name__} has no chat.completions.create(); give an OpenAI,"
+            f"{instance_of(client)} has no chat.completions.create(); give an OpenAI,"
             " AsyncOpenAI, AzureOpenAI or AsyncAzureOpenAI of the package openai",
         )
     known = inspect.signature(create).parameters

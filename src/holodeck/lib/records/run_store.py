@@ -136,7 +136,8 @@ class RunStore:
         hint = did_you_mean(wanted, ids, "; see `holodeck runs list`")
         if wanted.endswith((".yaml", ".yml")):
             hint = f"; write 'last {wanted}' to mean the last run of that file"
-        raise errors.FileNotFoundError(wanted, f"is not a run recorded in {self.folder}{hint}")
+        reason = f"is neither a file nor a run recorded in {self.folder}{hint}"
+        raise errors.FileNotFoundError(wanted, reason)
 
     def read(self, run: str | None) -> Run:
         """Read a run; see `path` for what `run` means, and `read_run` for the rest."""

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from pydantic import BaseModel
 
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.support.files import replace_file
 from holodeck.lib.support.model_json import model_json
-from holodeck.lib.ui.live import write_text
+from holodeck.lib.support.text import inert, inert_json, inert_xml
+from holodeck.lib.ui.live import write_raw, write_text
 from holodeck.lib.user_code.registry import Registry, unknown_name
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import TestReport
@@ -81,6 +82,8 @@ class ReportTarget:
     report_format: str
     file: Path
     """The absolute path: code under test may change the working directory."""
+    stream: TextIO | None = None
+    """What stands for stdout in place of the file, for the path `-`."""
 
 
 def write_reports(
@@ -97,12 +100,35 @@ def write_reports(
     failures = []
     for target in targets:
         try:
+            if target.stream is not None:
+                text = render_report(report, target.report_format, detail, links)
+                print_report(text, target.report_format, target.stream)
+                _flush(target.stream)
+                continue
             write_report(target.report_format, report, target.file, target.path, detail, links)
         except ReportError as error:
             failures.append(str(error))
         else:
             write_text(sys.stdout, clean(f"Report saved to {target.path}\n"))
     return failures
+
+
+def print_report(text: str, report_format: str, stream: TextIO) -> None:
+    """Write a report so that no text in it is obeyed, and each format stays valid."""
+    # The texts of a page are references or compressed; scripts and styles must stay as they are.
+    escapes: dict[str, Callable[[str], str]]
+    escapes = {"json": inert_json, "codequality": inert_json, "junit": inert_xml, "html": str}
+    write_raw(stream, escapes.get(report_format, inert)(text))
+
+
+def _flush(stream: TextIO) -> None:
+    """Raise ReportError if the report cannot be written, unless its reader has read enough."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        raise ReportError(f"the report cannot be written to stdout: {error.strerror}") from error
 
 
 def write_report(

@@ -173,6 +173,8 @@ class SelectionRequest:
     """Filters, all of which a case must match; then the order, the limit and the shard."""
 
     ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """Each is the name or id of cases, a suite, or `SUITE::NAME`."""
     suites: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     """A case needs any of them."""
@@ -201,6 +203,7 @@ class SelectionRequest:
         """Return the options that request this selection, without `--allow-empty`."""
         options = (
             *(("--id", case_id) for case_id in self.ids),
+            *(("--name", name) for name in self.names),
             *(("--suite", suite) for suite in self.suites),
             *(("--tag", tag) for tag in self.tags),
             *(("--exclude-tag", tag) for tag in self.excluded_tags),

@@ -109,6 +109,8 @@ def build_filters(
             unknown = _unknown_names(flag, kind, wanted, filter(None, names))
             matches = [name in wanted for name in names]
             filters.append(Filter(flag, matches, unknown, is_strict=True))
+    if request.names:
+        filters.append(_by_name(request.names, cases))
     for flag, wanted, is_excluded in (
         ("--tag", request.tags, False),
         ("--exclude-tag", request.excluded_tags, True),
@@ -128,6 +130,23 @@ def build_filters(
         message = "--new: every case has a result in a recorded run"
         filters.append(Filter("--new", matches, () if any(matches) else (message,)))
     return filters
+
+
+def _by_name(wanted: Sequence[str], cases: Sequence[TestCaseModel]) -> Filter:
+    names = [_names_of(case) for case in cases]
+    known = [case_title(case) for case in cases]
+    unknown = [name for name in wanted if not any(name in part for part in names)]
+    messages = _unknown_names("--name", "the name", unknown, known)
+    matches = [not part.isdisjoint(wanted) for part in names]
+    return Filter("--name", matches, messages, is_strict=True)
+
+
+def _names_of(case: TestCaseModel) -> set[str]:
+    """Return what `--name` and `FILE::NAME` may call a case."""
+    own = {name for name in (case_title(case), case.id) if name}
+    if case.suite is None:
+        return own
+    return own | {case.suite} | {f"{case.suite}::{name}" for name in own}
 
 
 def _by_keyword(request: SelectionRequest, cases: Sequence[TestCaseModel]) -> Filter:

@@ -1,7 +1,7 @@
 """How the user's agents are called: their functions, what these receive, and what they return.
 
 The worker of a process backend loads this module in environments without holodeck, so it imports
-only the standard library and runs on Python 3.9.
+little and runs on Python 3.9.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from typing import Any, Literal
+
+from holodeck.lib.support.text import instance_of
 
 METHODS = ("run", "invoke_once", "__call__")
 SHAPES = (
@@ -79,7 +81,7 @@ def find_method(agent: Any) -> Callable[..., Any]:
             return function
     if agent is None:
         raise UnusableAgent(f"None is not an agent; name {SHAPES}")
-    raise UnusableAgent(f"a {type(agent).__name__} is not an agent; name {SHAPES}")
+    raise UnusableAgent(f"{instance_of(agent)} is not an agent; name {SHAPES}")
 
 
 def find_call(agent: Any) -> AgentCall:

@@ -68,6 +68,12 @@ def value_in_text(value: Any) -> Any:
     return value
 
 
+def instance_of(value: object) -> str:
+    """Return the type of a value with its article, such as `a list` or `an int`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
 def to_text(value: Any) -> str:
     """Return a text as it is, and another value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

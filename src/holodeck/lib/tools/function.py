@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
 
 from holodeck.errors import ConfigError
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.text import did_you_mean
+from holodeck.lib.support.text import did_you_mean, instance_of
 from holodeck.lib.tools.base import Tool, ToolArgumentError
 from holodeck.lib.user_code.code_root import CodeFolders, import_file
 from holodeck.models.tool import FunctionTool
@@ -58,8 +58,8 @@ def _function(module: Any, config: FunctionTool, location: str) -> Callable[...,
             location, f"there is no function {name!r} in {file}{did_you_mean(name, known)}"
         )
     if not callable(value) or inspect.isclass(value):
-        kind = "class" if inspect.isclass(value) else type(value).__name__
-        raise ConfigError(location, f"{name!r} in {file} is a {kind}, not a function")
+        kind = "a class" if inspect.isclass(value) else instance_of(value)
+        raise ConfigError(location, f"{name!r} in {file} is {kind}, not a function")
     if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
         raise ConfigError(location, f"{name!r} in {file} yields; a tool returns one value")
     function: Callable[..., Any] = value

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TextIO
 
 from holodeck.lib.support.text import clip, columns_of, inert, inert_but_colored, one_line
@@ -330,6 +330,30 @@ def protected_streams() -> Iterator[TextIO]:
                 copy.close()
         for name in closed:
             echo(f"WARNING: code under test closed {name}; holodeck reopened it", err=True)
+
+
+@contextmanager
+def stdout_for_report() -> Iterator[TextIO]:
+    """Yield a stream to stdout, to which nothing else can write: all other output goes to stderr.
+
+    That holds for code under test and its processes, too.
+    """
+    stdout = sys.stdout
+    try:
+        target, instead = stdout.fileno(), sys.stderr.fileno()
+    except OSError:  # they were replaced by objects without files
+        with redirect_stdout(sys.stderr):
+            yield stdout
+        return
+    copy = _StreamCopy(stdout)
+    os.dup2(instead, target)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield copy
+    finally:
+        os.dup2(copy.fileno(), target)
+        with suppress(OSError):  # whoever wrote the report has said so
+            copy.close()
 
 
 def _copy_of(stream: TextIO | None) -> _StreamCopy | None:

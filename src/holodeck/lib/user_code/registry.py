@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from holodeck.errors import ConfigError
 from holodeck.lib.processes.process_exit import note_user_code
 from holodeck.lib.support.safe_paths import is_file
-from holodeck.lib.support.text import describe, did_you_mean, shorten_list
+from holodeck.lib.support.text import describe, did_you_mean, instance_of, shorten_list
 from holodeck.lib.support.trust import refuse_untrusted_code, require_nameable, require_own
 from holodeck.lib.user_code.code_root import (
     CodeFolders,
@@ -86,7 +86,7 @@ def load_callable(
     """Return the callable that `module:attribute` names. Raises ConfigError."""
     value = load_attribute(target, base_dir, location=location)
     if not callable(value):
-        raise ConfigError(location, f"{target!r} is a {type(value).__name__} and cannot be called")
+        raise ConfigError(location, f"{target!r} is {instance_of(value)} and cannot be called")
     return cast(Callable[..., Any], value)
 
 

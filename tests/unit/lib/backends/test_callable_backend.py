@@ -167,7 +167,7 @@ async def test_half_of_the_tokens_are_not_taken_for_all(usage):
     ("given", "said"),
     [
         (None, "the agent returned None; return the answer as text, or a mapping with 'response'"),
-        (3, r"the agent returned a int \(3\); return"),
+        (3, r"the agent returned an int \(3\); return"),
         ({"answer": "a"}, "the agent returned a mapping with 'answer'; return"),
         ({}, "a mapping with nothing in it"),
         ({"response": None}, "a mapping with 'response'"),
@@ -338,7 +338,7 @@ async def test_an_agent_that_makes_backends_is_used_as_one():
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (3, "a int is not an agent; name a function"),
+        (3, "an int is not an agent; name a function"),
         (lambda *, x: x, "takes no input"),
         (lambda _, _b, c: c, "needs 'c' besides the input and the context"),
         (lambda _, *, key: key, "needs 'key' besides"),

@@ -233,7 +233,7 @@ async def test_a_stream_without_tool_calls_does_not_say_that_there_were_none(ser
     [
         (events({"text": "a"}, {"text": "b"}), ("none of the 2 events of the answer has 'response';"
          " the first is an object with text; write in 'backend.answer.text' where it is")),
-        (events({"response": 7}), "the answer's text (backend.answer.text) is a int"),
+        (events({"response": 7}), "the answer's text (backend.answer.text) is an int"),
         ("", "none of the 0 events of the answer has 'response'"),
         ('data: {"response": "hel', ('the answer is not JSON (text/event-stream; charset=utf-8): '
          '{"response": "hel')),

@@ -109,7 +109,7 @@ async def test_the_answer_is_read_where_the_paths_point(server, ask):
         ({"a": None}, "a", r"the answer's text \(backend.answer.text\) is null"),
         ({"a": []}, "a", r"the answer's text \(backend.answer.text\) is a list of 0"),
         ({"a": {"n": 1}}, "a", r"the answer's text \(backend.answer.text\) is an object with n"),
-        ({"a": 7}, "a", r"the answer's text \(backend.answer.text\) is a int"),
+        ({"a": 7}, "a", r"the answer's text \(backend.answer.text\) is an int"),
     ],
 )
 async def test_a_path_that_leads_nowhere_says_what_is_there(server, ask, answer, path, said):

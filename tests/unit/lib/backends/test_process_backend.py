@@ -125,8 +125,8 @@ async def test_whatever_the_agent_returns_arrives(reach, returned):
     ("returned", "said"),
     [
         ("None", "the agent returned None"),
-        ("5", r"the agent returned a int \(5\)"),
-        ("object()", "the agent returned a object; return the answer as text"),
+        ("5", r"the agent returned an int \(5\)"),
+        ("object()", "the agent returned an object; return the answer as text"),
         ("{'response': 'x', 'toolCalls': []}", "unknown key 'toolCalls'"),
     ],
 )
@@ -459,7 +459,7 @@ async def agent(message):
     [
         ("import no_such_module", r"ModuleNotFoundError: .*no_such_module.*bot.py:1: import"),
         ("other = 1", "'bot:agent': there is no 'agent' in it"),
-        ("agent = 5", "a int is not an agent; name a function of the input"),
+        ("agent = 5", "an int is not an agent; name a function of the input"),
         ("def agent(a, b, c): ...", "agent needs 'c' besides the input and the context"),
         (
             "class agent:\n    initialize = invoke_once = create_session = teardown = print\n",

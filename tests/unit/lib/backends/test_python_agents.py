@@ -179,7 +179,7 @@ def broken():
     [
         (
             "number",
-            "a int is not an agent; .*: Semantic Kernel, .*; module 'support' has 'agent'",
+            "an int is not an agent; .*: Semantic Kernel, .*; module 'support' has 'agent'",
         ),
         (
             "thread",

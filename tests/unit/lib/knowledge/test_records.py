@@ -70,7 +70,7 @@ def test_a_path_leads_through_lists_and_objects_around_have_further_fields():
         ("a.csv", "id,text\n ,a\n", "line 2: the id is empty"),
         ("a.csv", "id,text\n1\n", "line 2: has 1 columns, and the header 2"),
         ("a.json", '{"rows": []}', "write where its list of records is, such as 'record_path: ro"),
-        ("a.json", "[1]", "record 1: is a int instead of an object"),
+        ("a.json", "[1]", "record 1: is an int instead of an object"),
         ("a.json", "{", "line 1: is not JSON"),
         ("a.json", "[" * 100_000, "is nested too deep"),
         ("a.jsonl", '{"id": 1, "text": "a"}\n{', "line 2: is not JSON"),

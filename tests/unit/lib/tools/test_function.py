@@ -297,7 +297,7 @@ def test_a_function_that_hangs_does_not_keep_the_loop_from_closing(load):
     [
         ({"file": "tol.py"}, r"tol\.py: file not found in .*did you mean 'tool\.py'"),
         ({"function": "weathr"}, r"t\.function: there is no .* 'weathr'.*did you mean 'weather'"),
-        ({"function": "number"}, "'number' in tool.py is a int, not a function"),
+        ({"function": "number"}, "'number' in tool.py is an int, not a function"),
         ({"function": "Kind"}, "'Kind' in tool.py is a class, not a function"),
         ({"function": "pieces"}, "'pieces' in tool.py yields; a tool returns one value"),
         ({"function": "method"}, "'method' takes 'self'"),

@@ -26,7 +26,7 @@ from holodeck.lib.support.signatures import (
     is_async,
     is_factory,
 )
-from holodeck.lib.support.text import describe
+from holodeck.lib.support.text import describe, instance_of
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession
@@ -104,7 +104,7 @@ async def _joined(pieces: Any, on_piece: OnPiece | None) -> str:
     def add(piece: Any) -> None:
         if not isinstance(piece, str):
             raise TypeError(
-                f"the agent yielded a {type(piece).__name__}; yield the pieces of the answer as"
+                f"the agent yielded {instance_of(piece)}; yield the pieces of the answer as"
                 " text, or return the answer"
             )
         texts.append(piece)

@@ -40,6 +40,7 @@ from holodeck.lib.processes.channel import LineReader, Parent
 from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.signatures import ANSWER_KEYS, RESULT_KEYS, UnusableAgent
 from holodeck.lib.support.source_files import is_users_file
+from holodeck.lib.support.text import instance_of
 
 PROTOCOL = 1
 EXIT_S = 5.0
@@ -146,7 +147,7 @@ def plain_answer(value: Any) -> Json:
         del result["model"]  # such as the object that calls the model
     if result.keys().isdisjoint(ANSWER_KEYS):
         raise AgentError(
-            f"the agent returned a {type(value).__name__}; return the answer as text, or a mapping"
+            f"the agent returned {instance_of(value)}; return the answer as text, or a mapping"
             " with 'response', 'output', 'text'"
         )
     require_data(result)
@@ -163,7 +164,7 @@ def require_data(result: Mapping[str, Any]) -> None:
         is_data = False
     if not is_data:
         raise AgentError(
-            f"the agent returned a mapping whose answer is a {type(response).__name__}"
+            f"the agent returned a mapping whose answer is {instance_of(response)}"
             f" ({repr(response)[:100]}); return the answer as text, or as data that JSON holds"
         )
 
@@ -196,7 +197,7 @@ def to_known(value: Any) -> Json:
             return convert(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise TypeError(f"a {type(value).__name__}")
+    raise TypeError(instance_of(value))
 
 
 _CONVERSIONS: tuple[tuple[Any, Callable[[Any], Json]], ...] = (

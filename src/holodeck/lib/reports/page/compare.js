@@ -26,7 +26,7 @@ function loneView(head, { first, second, pair }) {
   if (!only) return [head, make("p", { class: "dim" }, "Not run.")];
   const why = [...(pair?.first_reasons ?? []).map((one) => `A: ${one}`), ...(pair?.second_reasons ?? [])];
   const outcome = pair?.first && OUTCOMES.get(pair.first).label.toLowerCase();
-  const note = outcome ? `A ${outcome}, and has no answer here.` : "A did not run.";
+  const note = outcome ? `A: ${outcome}; its answer is not in the baseline.` : "A did not run.";
   return [
     head,
     pair && make("p", { class: "dim" }, note),

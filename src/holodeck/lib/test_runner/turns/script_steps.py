@@ -28,7 +28,7 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
 )
 from holodeck.lib.processes.threads import call_user_function
-from holodeck.lib.support.text import describe
+from holodeck.lib.support.text import describe, instance_of
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn
 from holodeck.lib.test_runner.grading.checks import Check
 from holodeck.lib.test_runner.grading.grade import ObservationBuilder, grade_turn
@@ -317,5 +317,5 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
     if returned is False:
         raise AssertionError(f"{name} returned False")
     raise TypeError(
-        f"{name} returned a {type(returned).__name__}; return None, and assert what must hold"
+        f"{name} returned {instance_of(returned)}; return None, and assert what must hold"
     )
