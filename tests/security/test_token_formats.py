@@ -111,7 +111,15 @@ TOKENS = {
 
 
 def test_the_tokens_of_each_service_are_masked(tally):
-    shapes = ["it is {}, ok", "{}", '{{"k": "{}"}}', "key={}\n", "(`{}`)", "https://h/x?y={}&z=1"]
+    shapes = [
+        "it is {}, ok",
+        "{}",
+        '{{"k": "{}"}}',
+        "key={}\n",
+        "(`{}`)",
+        "https://h/x?y={}&z=1",
+        "10:45:{}:x",
+    ]
     redact = Redactor().redact
 
     shown = [

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from holodeck.lib.secrets.secret_names import UNMISTAKABLE, names_a_secret, names_a_secret_in_data
 from holodeck.lib.secrets.token_formats import may_hold_token, replace_tokens
 
+MASK = "***"
 MIN_SECRET_LENGTH = 6
 """Shorter values are ordinary words; redacting them would garble reports."""
 _MIN_LENGTH_FOR_HINT = 12
@@ -147,7 +148,7 @@ class Redactor:
             if any(needle in lower for needle in needles):
                 text = pattern.sub(lambda match: _mask(match[0]), text)
         if any(needle in lower for needle in _WHOLE_NEEDLES):
-            text = _WHOLE.sub("***", text)
+            text = _WHOLE.sub(MASK, text)
         if any(needle in lower for needle in _NAME_NEEDLES):
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
             text = _NAMED.sub(_mask_named_in_data, text)
@@ -245,11 +246,11 @@ def _is_empty(value: Any) -> bool:
 
 
 def _gather(value: Any, texts: list[str]) -> bool:
-    """Collect every text in `value`; False if a key marks its value as a secret."""
+    """Collect every text in `value`; False if a key marks its value as a secret that is shown."""
+    if _is_empty(value) or isinstance(value, _NEVER_SECRET):
+        return True
     if isinstance(value, str):
         texts.append(value)
-        return True
-    if _is_empty(value) or isinstance(value, _NEVER_SECRET):
         return True
     parts: Iterable[Any] = ()
     if isinstance(value, BaseModel):
@@ -257,7 +258,10 @@ def _gather(value: Any, texts: list[str]) -> bool:
     elif isinstance(value, list | tuple):
         parts = value
     elif isinstance(value, dict):
-        if any(is_secret_entry(key, item) for key, item in value.items()):
+        # A value that is masked already, as models show keys, is nothing to search a report for.
+        if any(
+            is_secret_entry(key, item) and not item.startswith(MASK) for key, item in value.items()
+        ):
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
@@ -282,9 +286,9 @@ def _is_suspicious(lower: str) -> bool:
 
 
 def _mask(secret: str) -> str:
-    if secret.startswith("***"):  # a known value that a pattern matches, too
+    if secret.startswith(MASK):  # a known value that a pattern matches, too
         return secret
-    return "***" + (secret[-4:] if len(secret) >= _MIN_LENGTH_FOR_HINT else "")
+    return MASK + (secret[-4:] if len(secret) >= _MIN_LENGTH_FOR_HINT else "")
 
 
 def _mask_value(match: re.Match[str]) -> str:

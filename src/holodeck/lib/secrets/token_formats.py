@@ -104,6 +104,8 @@ FORMATS = {
 
 _RUN = re.compile(r"[\w.:~$%+/=-]{15,}", re.ASCII)
 """What may hold a token. Few texts have such a run, and the search for each format is slow."""
+_COLONLESS = re.compile(r"[\w.~$%+/=-]{15,}", re.ASCII)
+"""What a token has at least, as only Telegram's has a colon, before more than that. No time has."""
 _TOKENS = re.compile(
     rf"(?<![A-Za-z0-9])(?:{'|'.join(f'(?:{one})' for one in FORMATS.values())})", re.ASCII
 )
@@ -111,9 +113,15 @@ _TOKENS = re.compile(
 
 def may_hold_token(text: str) -> bool:
     """Whether there is a run of characters in which a token may stand."""
-    return _RUN.search(text) is not None
+    return _COLONLESS.search(text) is not None
 
 
 def replace_tokens(text: str, mask: Callable[[str], str]) -> str:
     """Return the text with each token replaced by what `mask` gives for it."""
-    return _RUN.sub(lambda run: _TOKENS.sub(lambda token: mask(token[0]), run[0]), text)
+
+    def replace_in(run: re.Match[str]) -> str:
+        if not may_hold_token(run[0]):
+            return run[0]
+        return _TOKENS.sub(lambda token: mask(token[0]), run[0])
+
+    return _RUN.sub(replace_in, text)
