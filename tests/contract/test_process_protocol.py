@@ -134,14 +134,6 @@ def test_the_example_in_node_passes_with_the_golden_reports(tmp_path, golden):
     golden("node", folder, "report.json", "report.md")
 
 
-def test_the_documentation_shows_the_example_in_node():
-    page = (REFERENCE / "process-protocol.md").read_text()
-
-    [block] = re.findall(r"^```js\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-
-    assert block == (NODE / "agent.js").read_text()
-
-
 def test_the_messages_in_the_documentation_fit_the_schema():
     page = (REFERENCE / "process-protocol.md").read_text()
 

@@ -1,6 +1,5 @@
 """The faults and what came of them, as a page of the documentation."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,15 +20,18 @@ After reading this page you know how holodeck reacts to each fault of a model pr
 other harnesses react.
 
 `scripts/faults` writes this page from a run: {CASES} cases, each of which meets the fault at its
-first attempt (or its first five), through the real runner on Semantic Kernel and on `backend:
-chat`, with default settings except shorter waits. `llm_timeout` (here 2 instead of 60 seconds) ends
-a call to a silent server; a shorter `attempt_timeout` leaves time for another attempt.
-`tests/reliability` checks every row, and also repeats each fault forever in one of a hundred cases.
+first attempt (or its first five), on Semantic Kernel and on `backend: chat`, with default settings
+except shorter waits: `llm_timeout`, which ends a call to a silent server, is 2 instead of 60
+seconds. `tests/reliability` checks every row, and repeats each fault forever in one of a hundred
+cases. Rows about several faults separate them by semicolons.
+"""
 
-The numbers are cases out of ten with the correct result. We measured the other harnesses once
-each on 2026-11-21, with the settings that their documentation suggests. An empty field was not
-measured; – means that the fault cannot happen there. For pydantic-evals and agenticassure, the
-openai client of the task does the retries. A case without a response must not pass.
+PEERS_HEAD = f"""## Other harnesses
+
+Cases of {CASES} with the correct result; a case without a response must not pass. We measured each
+harness once, on 2026-11-21, with the settings that its documentation suggests. – means that the
+fault cannot happen there. For pydantic-evals and agenticassure, the openai client of the task does
+the retries.
 """
 
 Cells = Mapping[tuple[str, str], str]
@@ -51,18 +53,21 @@ def page(cells: Cells) -> str:
             *_section("Transient faults, which are retried", TRANSIENT, cells),
             *_section("Unusual but valid responses", HARMLESS, cells),
             *_section("Permanent faults", PERMANENT, cells),
+            *_peers(),
         ]
     )
 
 
 def cells_on_page() -> dict[tuple[str, str], str]:
     """What the page says about our own ways."""
-    rows = [
-        re.split(r" ?\| ?", line)[1:]
-        for line in PAGE.read_text(encoding="utf-8").splitlines()
-        if line.startswith("| ")
-    ]
-    return {(row[0], way): row[at] for row in rows for at, way in enumerate(WAYS, 1)}
+    ours = PAGE.read_text(encoding="utf-8").partition(PEERS_HEAD)[0]
+    rows = [line.strip("| ").split(" | ") for line in ours.splitlines() if line.startswith("| ")]
+    return {
+        (name, way): row[at]
+        for row in rows
+        for name in row[0].split("; ")
+        for at, way in enumerate(WAYS, 1)
+    }
 
 
 def cell(outcome: Outcome) -> str:
@@ -76,27 +81,30 @@ def cell(outcome: Outcome) -> str:
 
 
 def _section(title: str, kinds: Sequence[Kind], cells: Cells) -> Iterator[str]:
+    ours = {kind.name: [cells.get((kind.name, way), "") for way in WAYS] for kind in kinds}
     yield f"## {title}\n"
-    yield _row("fault", [*WAYS, *PEERS])
-    yield "| --- " * (len(WAYS) + len(PEERS) + 1) + "|"
-    for kind in kinds:
-        ours = [cells.get((kind.name, way), "") for way in WAYS]
-        yield _row(kind.name, [*ours, *map(str, MEASURED.get(kind.name, [""] * len(PEERS)))])
-    if kinds is TRANSIENT:
-        yield _row("**survived**", _sums(cells))
-    yield ""
+    yield from _table([["fault", *WAYS], *_grouped(ours)])
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
-    return f"| {' | '.join([name, *cells])} |".replace("  ", " ")
+def _peers() -> Iterator[str]:
+    """What came of the faults with each of the others, and of how many all cases ended right."""
+    transient = [MEASURED[kind.name] for kind in TRANSIENT if kind.name in MEASURED]
+    possible = [[end for end in ends if end != "–"] for ends in zip(*transient, strict=True)]
+    survived = [f"{ends.count(CASES)} of {len(ends)}" for ends in possible]
+    rows = _grouped({name: [*map(str, ends)] for name, ends in MEASURED.items()})
+    yield PEERS_HEAD
+    yield from _table([["fault", *PEERS], *rows, ["**transient ones survived**", *survived]])
 
 
-def _sums(cells: Cells) -> Iterator[str]:
-    """Of how many kinds everybody's ten cases all end right."""
-    for way in WAYS:
-        ours = [cells.get((kind.name, way), "") for kind in TRANSIENT]
-        yield f"{sum(one.startswith(f'{CASES} of') for one in ours)} of {len(ours)}"
-    rows = [MEASURED[kind.name] for kind in TRANSIENT if kind.name in MEASURED]
-    for column in zip(*rows, strict=True):
-        tried = [one for one in column if one != "–"]
-        yield f"{sum(one == CASES for one in tried)} of {len(tried)}"
+def _grouped(cells: Mapping[str, list[str]]) -> Iterator[list[str]]:
+    """The rows of a table; faults with the same cells share one."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, ends in cells.items():
+        names.setdefault(tuple(ends), []).append(name)
+    for ends, faults in names.items():
+        yield ["; ".join(faults), *ends]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    head, *others = (f"| {' | '.join(row)} |" for row in rows)
+    yield from (head, "| --- " * len(rows[0]) + "|", *others, "")

@@ -1,15 +1,17 @@
-"""The page of promises: which there are, and the tests that hold each."""
+"""The promises of the documentation, and the tests that hold each."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "promises.md"
 
-_ROW = re.compile(r"^\| (?P<id>[A-Z]\d+) \| (?P<kept>.*?) \|(?P<tests>.*)\|$", re.MULTILINE)
-_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
+TESTS = ROOT / "tests" / "reliability" / "promises.yaml"
+_ROW = re.compile(r"^- \*\*([A-Z]\d+)\*\* ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -17,14 +19,20 @@ class Promise:
     """A row of the page."""
 
     id: str
-    kept: str
     tests: tuple[tuple[str, str], ...]
     """File below tests/, and name."""
 
 
 def promises() -> list[Promise]:
-    rows = _ROW.finditer(PAGE.read_text(encoding="utf-8"))
-    return [Promise(row["id"], row["kept"], tuple(_TEST.findall(row["tests"]))) for row in rows]
+    """Return the promises of the page. Raises KeyError for one without tests."""
+    tests = yaml.safe_load(TESTS.read_text(encoding="utf-8"))
+    ids = _ROW.findall(PAGE.read_text(encoding="utf-8"))
+    return [Promise(id_, tuple(_file_and_name(test) for test in tests[id_])) for id_ in ids]
+
+
+def _file_and_name(test: str) -> tuple[str, str]:
+    file, _, name = test.partition("::")
+    return file, name
 
 
 def verdicts(outcomes: dict[str, bool]) -> Iterator[bool]:
