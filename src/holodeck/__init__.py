@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         NothingSelected,
         ValidationError,
     )
+    from holodeck.lib.support.stubs import stubbed
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.models.agent import Agent
     from holodeck.models.records.comparison import ComparisonReport
@@ -62,6 +63,7 @@ __all__ = [
     "compare_agents",
     "load_agent",
     "run",
+    "stubbed",
 ]
 
 _MODULES = {
@@ -78,6 +80,7 @@ _MODULES = {
     "compare_agents": "holodeck.api",
     "load_agent": "holodeck.api",
     "run": "holodeck.api",
+    "stubbed": "holodeck.lib.support.stubs",
 }
 """Name → module, for the names that are not in `holodeck.errors`."""
 RENDERERS |= {

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from holodeck import errors
 from holodeck.config.cases.data_files import CaseFiles
 from holodeck.config.cases.rows import to_node
+from holodeck.config.cases.stand_ins import with_stand_ins
 from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
 from holodeck.config.cases.suites import EXTERNAL_KEYS, load_external_cases
 from holodeck.config.cases.written_cases import expand_parameters
@@ -50,6 +51,7 @@ from holodeck.config.yaml.validation_errors import validate
 from holodeck.errors import ConfigError
 from holodeck.lib.support.trust import is_untrusted
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent, unlocated
+from holodeck.models.cases.stubs import StandIns
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.tool import McpTool
 
@@ -70,6 +72,8 @@ class GatheredAgent:
     """Where each case was written."""
     read: set[Path] = field(default_factory=set)
     """The files besides the agent.yaml that cases were read from."""
+    stand_ins: dict[str, StandIns] = field(default_factory=dict)
+    """Suite → what stands in for tools and models in its cases."""
 
     def add(self, case: Any, origin: Origin) -> None:
         """Add a case, or the cases that it becomes with its `parameters`."""
@@ -95,7 +99,8 @@ def gather_cases(
     for index, case in enumerate(written or []):
         gathered.add(case, Origin(source, ("test_cases", index)))
     files = CaseFiles(agent_file, substitute, gathered.read)
-    for case, origin in load_external_cases(external, source, files, extra_suites):
+    stand_ins = gathered.stand_ins
+    for case, origin in load_external_cases(external, source, files, extra_suites, stand_ins):
         gathered.add(case, origin)
     if written is None and "test_cases" in data and gathered.cases:
         raise ConfigError(source.location(("test_cases",)), f"test_cases: {NO_VALUE}")
@@ -182,6 +187,7 @@ class ConfigLoader:
             agent = validate(Agent, merged, locations, problems, may_lack)
             agent = agent.with_base_dir(folder).with_locator(locations.locate)
             raise_on_lost_checks(lost_checks(agent), locations)
+            agent = with_stand_ins(agent, gathered.stand_ins, env.substitute)
         except ConfigError as error:
             # Imported here because most files are valid.
             from holodeck.config.checks.partial import with_further_problems  # noqa: PLC0415

@@ -17,6 +17,7 @@ from holodeck.models.backend import (
     PythonBackendConfig,
 )
 from holodeck.models.base import BuiltWhenUsed, Json, KeyPath, Model, NonBlank, ReadPath
+from holodeck.models.cases.stubs import StandIns
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
@@ -105,11 +106,16 @@ def _expand_url(backend: Any) -> Any:
     return {"type": "http", "url": backend} if is_url else backend
 
 
-class Agent(Model):
-    """An agent, its tests and its settings."""
+class _AgentHead(Model):
+    """What an agent.yaml begins with."""
 
     name: NonBlank
     """Name of the agent in reports."""
+
+
+class Agent(StandIns, _AgentHead):
+    """An agent, its tests and its settings."""
+
     description: NonBlank | None = None
     """A note for readers; holodeck ignores it."""
     author: NonBlank | None = None

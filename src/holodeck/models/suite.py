@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json, Model, NonBlank, ReadPath, Seconds
 from holodeck.models.cases.expectations import WrittenScorer
+from holodeck.models.cases.stubs import StandIns
 from holodeck.models.test_case import CaseSettings, TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
@@ -42,7 +43,7 @@ class SuiteSettings(CaseSettings):
     """Scorers of cases that name none."""
 
 
-class SuiteHeader(Model):
+class SuiteHeader(StandIns):
     """The settings that all cases of a suite share."""
 
     name: NonBlank | None = None

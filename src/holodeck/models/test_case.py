@@ -28,6 +28,7 @@ from holodeck.models.cases.conversation import (
 from holodeck.models.cases.expectations import Expectations, ExpectedTool
 from holodeck.models.cases.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
 from holodeck.models.cases.messages import History
+from holodeck.models.cases.stubs import StandIns
 from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.evaluation import Metric
 
@@ -241,7 +242,7 @@ class CaseSettings(Model):
         return self
 
 
-class TestCaseModel(CaseSettings, TurnModel, NamedModel):
+class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
     """One input or a conversation, its expectations and its metrics."""
 
     __test__: ClassVar[bool] = False
@@ -315,6 +316,8 @@ class TestCaseModel(CaseSettings, TurnModel, NamedModel):
                 else step
                 for step in self.script
             ]
+        if self.stubs_of_tools:
+            update["stubs"] = self.renamed_stubs(names)
         return super().renamed(names).model_copy(update=update)
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from holodeck.config.cases.data_files import CaseFiles, LocatedCase
+from holodeck.config.cases.stand_ins import with_stub_file
 from holodeck.config.cases.suite_files import (
     current_invalid_suites,
     is_suite_file,
@@ -33,6 +34,7 @@ from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import nearest_word, quote
 from holodeck.models.agent import Agent
+from holodeck.models.cases.stubs import StandIns
 from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
 logger = logging.getLogger(__name__)
@@ -265,11 +267,15 @@ EXTERNAL_KEYS = tuple(AgentFile.model_fields.keys() - Agent.model_fields.keys())
 
 
 def load_external_cases(
-    written: Mapping[str, Any], source: Source, files: CaseFiles, extra_suites: Sequence[str]
+    written: Mapping[str, Any],
+    source: Source,
+    files: CaseFiles,
+    extra_suites: Sequence[str],
+    stand_ins: dict[str, StandIns],
 ) -> Iterator[LocatedCase]:
     """Yield the cases that the EXTERNAL_KEYS of an agent.yaml and `extra_suites` name.
 
-    Raises ConfigError.
+    `stand_ins` gets what each suite has in place of tools and models. Raises ConfigError.
     """
     for key, value in written.items():
         if value is None:  # tests would be left out unnoticed
@@ -282,6 +288,10 @@ def load_external_cases(
         )
         yield from files.cases(data_file, files.folder, origin)
     for suite in _with_unique_names(_suites(written.get("suites"), source, files, extra_suites)):
+        location = suite.origin.below("stubs").location
+        stand_ins[suite.name] = with_stub_file(
+            suite.header, suite.folder, location, files.substitute
+        )
         for case, origin in suite.cases:
             if isinstance(case, dict):
                 full = with_suite_defaults(case, suite.name, suite.header, origin)

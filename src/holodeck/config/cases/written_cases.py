@@ -62,7 +62,7 @@ MOST_CASES = 10_000
 """Maximum for a case, because the product of several parameters grows fast."""
 NAMED = ("name", "id")
 """Keys that identify a case."""
-_OWN_NAMES = frozenset({"args", "context"})
+_OWN_NAMES = frozenset({"args", "context", "returns", "when"})
 Value = str | int | float | bool
 
 
@@ -189,7 +189,7 @@ def _fill(
     """
     if isinstance(value, dict):
         return {
-            # keys in `args` and `context` are the user's own, whatever they are called
+            # keys in `args`, for example, are the user's own, whatever they are called
             key: _fill(
                 item,
                 values,
@@ -267,6 +267,8 @@ def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict
     between = os.path.relpath(start, folder)
     if isinstance(case.get("files"), list):
         changed["files"] = [_move_file(file, between, "path") for file in case["files"]]
+    if isinstance(case.get("stubs"), str):
+        changed |= _move_file(case, between, "stubs")
     if isinstance(case.get("history"), dict):
         changed["history"] = _move_file(case["history"], between, "file")
     if isinstance(case.get("turns"), list):

@@ -283,6 +283,16 @@ def _check_patterns(context: CheckContext, checks: TraceChecks, path: KeyPath) -
                 context.error((*path, "checks", index, "where", name, "regex"), error.message)
 
 
+def _check_stubs(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Report the findings about what stands in for the tools of a case."""
+    if not (case.stubs_of_tools or case.is_sealed):
+        return
+    # Imported here because few cases have stubs.
+    from holodeck.config.checks.stubs import check_stubs  # noqa: PLC0415
+
+    check_stubs(context, case, path)
+
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -397,5 +407,6 @@ CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] 
     _check_script,
     _check_turns_to_done,
     _check_traces,
+    _check_stubs,
 )
 """Every check of a test case, in the order of the findings."""

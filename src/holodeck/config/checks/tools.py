@@ -83,7 +83,7 @@ def check_tools(context: CheckContext) -> None:
         return
     for index, name in enumerate(context.agent.retrieval_tools):
         if not tools_named(name, tools):
-            context.error(("retrieval_tools", index), _unknown_tool(name, tools))
+            context.error(("retrieval_tools", index), unknown_tool(name, tools))
 
 
 def check_tool_filtering(context: CheckContext) -> None:
@@ -172,7 +172,7 @@ def check_tool_names(context: CheckContext, case: TurnModel, path: KeyPath) -> N
             if reason is not None:
                 context.error(tool_path, f"no call can match {name!r}: {reason}")
             elif tools is not None and not any(is_forbidden(tool, name, tools) for tool in tools):
-                context.error(tool_path, _unknown_tool(name, tools))
+                context.error(tool_path, unknown_tool(name, tools))
     _check_most_calls(context, case, path)
     if not context.agent.has_own_model:
         _check_agents(context, case, path)
@@ -263,7 +263,7 @@ def _check_expected_tool(
     if not matching and _means_a_server(expected, context.tools_of_servers):
         return
     if not matching:
-        context.error(path, _unknown_tool(name, tools))
+        context.error(path, unknown_tool(name, tools))
     if isinstance(expected, ExpectedTool) and expected.match == "exact" and len(matching) > 1:
         context.error(
             path, f"{name!r} may be {' or '.join(map(repr, matching))}; write the whole name"
@@ -315,7 +315,8 @@ def _means_a_server(expected: str | ExpectedTool, tools: Collection[str]) -> boo
     return is_part and any(_name(expected) in tool for tool in tools)
 
 
-def _unknown_tool(name: str, tools: Tools) -> str:
+def unknown_tool(name: str, tools: Tools) -> str:
+    """Return what is wrong with the name of a tool that the agent does not have."""
     if not tools:
         return f"unknown tool {name!r}: the agent has no tools"
     return f"unknown tool {name!r}{did_you_mean(name, tools, ';')} known: {', '.join(tools)}"

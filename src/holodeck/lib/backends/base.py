@@ -232,6 +232,8 @@ NO_APPROVALS = (
     "the agent's backend reports no approvals; only agents of Agent Framework, the OpenAI Agents"
     " SDK, PydanticAI and LangGraph ask for them, so remove it"
 )
+NO_STUBS = "the agent's tools run where holodeck cannot stub them; remove it"
+NO_MODEL_STAND_INS = "the agent's requests to its model do not pass holodeck; remove it"
 NO_CASE_CONTEXT_PARAMETER = (
     "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
     " that is annotated as a dict"
@@ -257,6 +259,10 @@ class Capabilities:
     """Why the agent cannot be given earlier messages, for each way to call it; empty if it can."""
     context_problem: str | None = NO_CASE_CONTEXT
     """Why the context of a test case does not reach it; None if `in_context` passes it on."""
+    stub_problem: str | None = NO_STUBS
+    """Why stubs cannot take the calls of its tools; None if they can."""
+    model_problem: str | None = NO_MODEL_STAND_INS
+    """Why nothing can stand in for its model; None if faults and a scripted model can."""
     tools: "Sequence[Tool] | None" = None
     """The tools that its model is offered; None if unknown."""
     preparation_costs: Sequence[ModelCost] = ()
@@ -309,7 +315,9 @@ def capabilities_of(backend: AgentBackend) -> Capabilities:
     }
     takes_context = isinstance(backend, AcceptsContext)
     return Capabilities(
-        history_problems=problems, context_problem=None if takes_context else NO_CASE_CONTEXT
+        history_problems=problems,
+        context_problem=None if takes_context else NO_CASE_CONTEXT,
+        stub_problem=None,  # its code may mark functions with `holodeck.stubbed`
     )
 
 

@@ -146,6 +146,7 @@ class ChatBackend(AgentBackend):
         toolbox = self._toolbox
         return Capabilities(
             accepts_images=True,
+            stub_problem=None,
             tools=() if toolbox is None else toolbox.tools,
             preparation_costs=() if toolbox is None else toolbox.preparation_costs,
         )

@@ -309,6 +309,7 @@ class AgentFactory:
         model = self.agent_config.model
         return Capabilities(
             accepts_images=model is not None and PROVIDERS[model.provider].protocol != "local",
+            stub_problem=None,
             tools=self._toolbox.tools,
             preparation_costs=self._toolbox.preparation_costs,
         )

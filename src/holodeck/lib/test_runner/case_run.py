@@ -76,6 +76,11 @@ class CaseRun:
     def __init__(self, setup: "CaseSetup", index: int, backend: AgentBackend) -> None:
         self.case = (setup.agent.test_cases or [])[index]
         self.state = CaseState(self.case, setup.histories.get(index, ()))
+        if self.case.stubs_of_tools or self.case.is_sealed:
+            # What stands in for tools, which few cases need.
+            from holodeck.lib.stubs.case_stubs import CaseStubs  # noqa: PLC0415
+
+            self.state.stubs = CaseStubs(self.case)
         self._setup = setup
         self._backend = backend
         self._checks = setup.evaluator_set.checks_of(index)
@@ -249,11 +254,21 @@ class CaseSetup:
     def backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
         """Return the backend with the context of the case.
 
-        Raises ConfigError if it takes none, or reports no approvals where the case expects some.
+        Raises ConfigError if it takes none, or lacks what else the case needs.
         """
-        if case.expects_approvals and not capabilities_of(backend).answers_approvals:
-            location = location_of(self.agent, "test_cases", index, "expect_approval")
-            raise ConfigError(location, NO_APPROVALS)
+        can = capabilities_of(backend)
+        problems = {
+            "expect_approval": NO_APPROVALS
+            if case.expects_approvals and not can.answers_approvals
+            else None,
+            "stubs": can.stub_problem if case.stubs else None,
+            "tools_in_test": can.stub_problem if case.is_sealed else None,
+            "model_faults": can.model_problem if case.model_faults else None,
+            "model_replies": can.model_problem if case.model_replies else None,
+        }
+        for key, problem in problems.items():
+            if problem is not None:
+                raise ConfigError(location_of(self.agent, "test_cases", index, key), problem)
         if case.context is None:
             return backend
         location = location_of(self.agent, "test_cases", index, "context")

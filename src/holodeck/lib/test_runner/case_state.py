@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import cached_property, reduce
 from itertools import groupby
 from operator import and_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
@@ -25,6 +25,9 @@ from holodeck.models.test_result import (
     ToolInvocation,
     TurnResult,
 )
+
+if TYPE_CHECKING:
+    from holodeck.lib.stubs.case_stubs import CaseStubs
 
 Send = Callable[[str], Awaitable[ExecutionResult]]
 """Sends a message to the agent."""
@@ -80,6 +83,9 @@ class CaseState:
     """Whether every other case will fail like this: a wrong key, an exhausted quota."""
     refusal: Refusal | None = None
     """What the provider objected to before it answered anything; None if it did not."""
+
+    stubs: "CaseStubs | None" = None
+    """What takes the calls of tools; None if they all run."""
 
     ending: ConversationEnd | None = None
     """How a conversation ended."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import holodeck
 from holodeck.config.agent_files import prompt_versions
+from holodeck.config.cases.stand_ins import with_stand_ins
 from holodeck.config.checks.agent import check_before_run, check_opened_tools, log_findings
 from holodeck.config.loader import ConfigLoader, loader_of
 from holodeck.config.prices import require_prices, with_list_prices
@@ -134,7 +135,7 @@ class TestExecutor:
         switches = {"force_ingest": force_ingest, "allow_side_effects": allow_side_effects}
         on = {name: True for name, is_on in switches.items() if is_on}
         self.config = config.model_copy(update=on)
-        agent = with_case_settings(agent, self.config)
+        agent = with_case_settings(with_stand_ins(agent), self.config)
         if self.config.max_cost is not None:
             require_prices(agent, self.config.source_of("max_cost"))
         if self.config.max_cost is not None or agent.prices is not None:

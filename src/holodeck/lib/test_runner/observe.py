@@ -25,6 +25,7 @@ from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.llm.provider_errors import refusal_behind
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.support.approvals import ApprovalDecisions
+from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.support.text import describe, is_blank, message_of
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
@@ -34,7 +35,7 @@ from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import Image, MessageWithImages
 from holodeck.models.results.evidence import Source, evidence
 from holodeck.models.results.outcome import Attempt, Outcome
-from holodeck.models.results.turn import Approval
+from holodeck.models.results.turn import Approval, StubbedCall
 from holodeck.models.test_case import FileInput, TurnModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
@@ -143,6 +144,13 @@ class _Turn:
     conversation_id: str | None = None
     """For spans; None if nothing records them."""
 
+    @property
+    def stubbed_calls(self) -> list[StubbedCall]:
+        """The calls of this turn that its stubs saw."""
+        stubs = self.state.stubs
+        before = sum(len(turn.stubbed_calls) for turn in self.state.turns)
+        return [] if stubs is None else stubs.calls[before:]
+
     async def read_files(self, load: LoadFile) -> None:
         for file in self.turn.files or []:
             loaded = await load(file)
@@ -167,7 +175,8 @@ class _Turn:
         with span(names.invoke_agent(agent_name), attributes, kind="client") as current:
             set_content(current, names.INPUT_MESSAGES, names.message("user", message))
             try:
-                await self._send(send, message)
+                with in_place_of_tools(self.state.stubs):
+                    await self._send(send, message)
             except Exception as error:  # noqa: BLE001 - the user's agent may raise anything
                 logger.debug("agent: %s", traceback.format_exc())
                 current.fail(type(error).__name__, message_of(error))
@@ -232,7 +241,7 @@ class _Turn:
     def _add_answer(self, answer: ExecutionResult) -> None:
         self.attempts = answer.attempts
         calls = answer.tool_calls or ()
-        self.tool_invocations = pair_tool_calls(calls, answer.tool_results)
+        self._add_tool_calls(calls, answer.tool_results)
         self.faults += [f"invalid tool call: {line}" for line in invalid_tool_calls(answer)]
         if answer.is_error:
             self.state.failure = self.state.failure or "error"
@@ -243,6 +252,15 @@ class _Turn:
             answer.ends_with_calls and self._checks_only_calls()
         ):
             self.faults.append(EMPTY_RESPONSE)
+
+    def _add_tool_calls(
+        self, calls: Sequence[RequestedCall], results: Sequence[ToolResult]
+    ) -> None:
+        self.tool_invocations = pair_tool_calls(calls, results)
+        if self.state.stubs is not None:
+            self.tool_invocations = self.state.stubs.marked(
+                self.tool_invocations, self.stubbed_calls
+            )
 
     def _checks_only_calls(self) -> bool:
         """Whether tool calls are what is checked; metrics about the answer fail without one."""
@@ -256,7 +274,7 @@ class _Turn:
             if refuse_last_call(seen, message_of(error)):
                 self._add_answer(seen)
                 return
-            self.tool_invocations = pair_tool_calls(seen.tool_calls or (), seen.tool_results)
+            self._add_tool_calls(seen.tool_calls or (), seen.tool_results)
         else:
             self.answer = None  # of the part before an approval, which is not all
         self.errors.append(describe(error))
@@ -313,6 +331,7 @@ class _Turn:
             retrieval_context=answer.retrieval_context,
             approvals=self.approvals,
             model_requests=answer.model_requests,
+            stubbed_calls=self.stubbed_calls,
             evidence=evidence(
                 tool_calls=None if problem or answer.tool_calls is None else calls_source,
                 token_usage=None if answer.token_usage is None else usage_source,

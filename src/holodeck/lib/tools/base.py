@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ import pydantic_core
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.processes.threads import is_cancelled
+from holodeck.lib.support.stubs import call_tool
 from holodeck.lib.support.text import message_of, to_text
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import Image
@@ -187,7 +189,9 @@ async def _call(tool: Tool, arguments: dict[str, Any]) -> Any:
     """Return what the tool returns, or a failure."""
     try:
         async with asyncio.timeout(tool.timeout) as scope:
-            return await tool.call(arguments)
+            return await call_tool(
+                tool.name, arguments, partial(tool.call, arguments), _value_of_reply
+            )
     except asyncio.CancelledError:
         if is_cancelled():
             raise
@@ -202,6 +206,12 @@ async def _call(tool: Tool, arguments: dict[str, Any]) -> Any:
         return _Failure(kind, str(error), refused=not is_prevented, prevented=is_prevented)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
         return _failure(error)
+
+
+def _value_of_reply(returned: Any) -> Any:
+    if not isinstance(returned, ToolReply):
+        return returned
+    return returned.text if returned.value is None else returned.value
 
 
 def _failure(error: BaseException) -> _Failure:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from holodeck.lib.support.text import one_line
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.cases.stubs import StubKind
 from holodeck.models.metrics.base import MetricKind
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
 from holodeck.models.results.evidence import Evidence, Trace, evidence
@@ -88,6 +89,36 @@ class MetricResult(Model):
         return self.required and bool(self.error or self.inconclusive or self.passed is False)
 
 
+class StubUse(Model):
+    """What a stub did to a tool call."""
+
+    kind: StubKind
+    tool_ran: bool = False
+    """Whether the tool ran, whose result was changed or late."""
+
+    def __str__(self) -> str:
+        """`stub: truncated, the tool ran`."""
+        return f"stub: {self.kind}" + (", the tool ran" if self.tool_ran else "")
+
+
+class StubbedCall(Model):
+    """A call of a tool that has stubs; if the tools are sealed, of any tool."""
+
+    tool: str
+    """Its name, as the agent has it."""
+    args: dict[str, Json] = {}
+    stubs: str | None = None
+    """The tool's name in `stubs`; None if it is not there."""
+    index: int | None = None
+    """Which of these stubs took the call; None if none did."""
+    kind: StubKind | None = None
+    """What the stub did; None without a stub."""
+    tool_ran: bool = False
+    """Whether the tool ran, whose result was changed or late."""
+    problem: str | None = None
+    """Why the stub changed nothing; None if it did."""
+
+
 NO_RESULT = "no result received"
 """The error of a call whose result the backend did not report."""
 
@@ -122,6 +153,8 @@ class ToolInvocation(Model):
     """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []
     """What else of the call its backend cannot see."""
+    stub: StubUse | None = Field(default=None, exclude_if=operator.not_)
+    """What a stub did to the call; None if none took it."""
 
     @property
     def full_name(self) -> str:
@@ -187,6 +220,8 @@ class PartResult(Model):
     """The passages that the agent says it retrieved; None if it does not say in every turn."""
     approvals: list[Approval] | None = Field(default=None, exclude_if=lambda asked: asked is None)
     """What the agent asked a person to approve; None if it was not recorded."""
+    stubbed_calls: list[StubbedCall] = Field(default=[], exclude_if=operator.not_)
+    """The calls that stubs took, and those that they did not of the tools that have some."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
     trace: Trace | None = None

@@ -164,7 +164,7 @@ class CallableBackend(InContext, AgentBackend):
                 inner, concurrency=concurrency, runs_user_code=True, context_problem=problem
             )
         if self._host is None:
-            return Capabilities(1, runs_user_code=True, context_problem=None)
+            return Capabilities(1, runs_user_code=True, context_problem=None, stub_problem=None)
         agent = self._host.agent
         return Capabilities(
             ASYNC_CONCURRENCY if self._host.shares_nothing else 1,
@@ -172,6 +172,7 @@ class CallableBackend(InContext, AgentBackend):
             history_problems=without_history(None if agent.takes_history else NO_CONTEXT_PARAMETER),
             context_problem=None if agent.takes_context else NO_CASE_CONTEXT_PARAMETER,
             answers_approvals=agent.answers_approvals,
+            stub_problem=None,
         )
 
     def describe(self) -> AgentDescription:

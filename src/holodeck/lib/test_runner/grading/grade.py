@@ -73,6 +73,7 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
     if is_complete or (case.input and state.answers):
         grades.tool_checks = _check_tools(case, state.turns, observations)
         grades.tool_checks += check_side_effects(calls_in(state.turns))
+        grades.tool_checks += _check_stubs(state)
     if not is_complete:
         return
     grades.tool_checks += _check_trace(case, state.turns)
@@ -136,6 +137,16 @@ def _check_tools(
         withheld=observations.withheld_tools(offered),
     )
     return [*rows, *check_approvals(expectations, approvals_in(turns))]
+
+
+def _check_stubs(state: CaseState) -> list[ToolCheck]:
+    """Return the rows about stubs that were not delivered, and about calls without a stub."""
+    if not (state.case.stubs_of_tools or state.case.is_sealed):
+        return []
+    # Imported here because few cases have stubs.
+    from holodeck.lib.stubs.case_stubs import check_stubs  # noqa: PLC0415
+
+    return check_stubs(state.case, [call for turn in state.turns for call in turn.stubbed_calls])
 
 
 def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[ToolCheck]:
@@ -263,6 +274,7 @@ def build_result(
         raised=state.raised,
         attempts=[attempt for turn in turns for attempt in turn.attempts],
         model_requests=[request for turn in turns for request in turn.model_requests],
+        stubbed_calls=[call for turn in turns for call in turn.stubbed_calls],
         token_usage=sum_of(answer.token_usage for answer in state.answers),
         model=turns[0].model if len(turns) == 1 else None,
         agents=None if observed.agents is None else agents_in(turns),

@@ -1,0 +1,1 @@
+"""What stands in for tools while a test case runs."""

@@ -1,0 +1,210 @@
+"""The stubs of one run of a test case: which call gets which, what it gets, and what none got."""
+
+import builtins
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pydantic_core
+
+from holodeck.lib.checks.matching import matches, short
+from holodeck.lib.support.stubs import ToPlain
+from holodeck.lib.support.text import describe, plural
+from holodeck.lib.support.tool_names import tools_named
+from holodeck.models.cases.stubs import StandIns, Stub
+from holodeck.models.results.turn import StubbedCall, StubUse, ToolCheck, ToolInvocation
+
+
+class SealedToolError(Exception):
+    """A tool was called that has no stub, where no tool may run."""
+
+
+class StubError(Exception):
+    """What a stub raises that names no other exception."""
+
+
+@dataclass
+class CaseStubs:
+    """The stubs of one run of a test case, which count the calls of each tool."""
+
+    settings: StandIns
+    calls: list[StubbedCall] = field(default_factory=list)
+    """The calls of tools with stubs, in order; if the tools are sealed, those of all tools."""
+
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> "TakenCall | None":
+        """Return the call as the first stub takes it that fits; None if the tool runs.
+
+        Raises SealedToolError if no stub fits and no tool may run.
+        """
+        stubs, plain = self.settings.stubs_of_tools, to_plain_json(dict(arguments))
+        name = next((name for name in stubs if tools_named(name, [tool])), None)
+        if name is None and not self.settings.is_sealed:
+            return None
+        number = 1 + sum(call.stubs == name and call.tool == tool for call in self.calls)
+        at = None if name is None else _find_stub(stubs[name], number, plain)
+        call = StubbedCall(tool=tool, args=plain, stubs=name, index=at)
+        if name is not None and at is not None:
+            stub = stubs[name][at]
+            call = call.model_copy(update={"kind": stub.kind, "tool_ran": stub.runs_tool})
+            self.calls.append(call)
+            return TakenCall(stub, self, len(self.calls) - 1)
+        self.calls.append(call)
+        if self.settings.is_sealed:
+            raise SealedToolError(f"{tool!r} was not run, because the test case has no stub for it")
+        return None
+
+    def marked(
+        self, invocations: Sequence[ToolInvocation], calls: Sequence[StubbedCall]
+    ) -> list[ToolInvocation]:
+        """Return the tool calls of a turn, as the agent reports them, with what stubs did to them.
+
+        `calls` are those of the turn that the stubs saw.
+        """
+        left, marked = list(calls), []
+        for invocation in invocations:
+            named = [call for call in left if invocation.name in (call.tool, call.stubs)]
+            equal = [call for call in named if call.args == invocation.args]
+            call = next(iter(equal or named), None)
+            if call is not None:
+                left.remove(call)
+            use = None
+            if call is not None and call.kind is not None:
+                use = StubUse(kind=call.kind, tool_ran=call.tool_ran)
+            marked.append(
+                invocation if use is None else invocation.model_copy(update={"stub": use})
+            )
+        return marked
+
+    def note_problem(self, at: int, problem: str) -> None:
+        """Note why the stub changed nothing of a call."""
+        self.calls[at] = self.calls[at].model_copy(update={"problem": problem})
+
+
+def _find_stub(stubs: Sequence[Stub], number: int, arguments: Mapping[str, Any]) -> int | None:
+    """Return the index of the first stub that fits the call of this number."""
+    for at, stub in enumerate(stubs):
+        has_arguments = all(
+            name in arguments and matches(matcher, arguments[name])
+            for name, matcher in stub.matchers().items()
+        )
+        if stub.call in (None, number) and has_arguments:
+            return at
+    return None
+
+
+@dataclass(frozen=True)
+class TakenCall:
+    """A call that a stub has taken."""
+
+    stub: Stub
+    case: CaseStubs
+    at: int
+    """The index of the call in `case.calls`."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """How late the result is."""
+        return self.stub.delay or self.stub.timeout or 0.0
+
+    @property
+    def runs_tool(self) -> bool:
+        """Whether the tool runs, whose result is changed or late."""
+        return self.stub.runs_tool
+
+    def note_failure(self, error: Exception) -> None:
+        """Note that the tool failed, so that it has no result to change."""
+        if self.stub.kind != "delay":
+            self.case.note_problem(self.at, f"the tool failed: {describe(error)}")
+
+    def result(self, value: Any, to_plain: ToPlain) -> Any:
+        """Return the result of the call, from that of the tool if it ran. Raises what it raises."""
+        stub = self.stub
+        if stub.raises is not None:
+            raise _exception(stub.raises)
+        if stub.timeout is not None:
+            raise TimeoutError(f"no result within {stub.timeout:g} s")
+        if stub.kind == "delay":
+            return stub.returns if stub.has_result else value
+        if stub.kind == "returns":
+            return stub.returns
+        plain = stub.returns if stub.has_result else to_plain_json(to_plain(value))
+        changed = change(stub, plain)
+        if changed == plain:
+            self.case.note_problem(self.at, f"{stub.kind!r} changes nothing of {short(plain)}")
+            return plain if stub.has_result else value
+        return changed
+
+
+def change(stub: Stub, value: Any) -> Any:
+    """Return the result as the stub changes it; the same if nothing of it can be changed."""
+    is_filled = isinstance(value, str | list | dict)
+    if stub.malformed:
+        return _without_end(value)
+    if not is_filled:
+        return value
+    if stub.empty:
+        return type(value)()
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text[: stub.truncated] if len(text) > (stub.truncated or 0) else value
+
+
+def _without_end(value: Any) -> str:
+    """Return JSON that ends too early."""
+    if isinstance(value, str) and value.rstrip().endswith(("}", "]")):
+        return value.rstrip()[:-1]
+    is_open = isinstance(value, dict | list)
+    return json.dumps(value if is_open else {"result": value}, ensure_ascii=False)[:-1]
+
+
+def _exception(written: str) -> Exception:
+    """Return the exception that `raises` names."""
+    if written == "timeout":
+        return TimeoutError("timeout")
+    name, colon, message = written.partition(":")
+    kind = getattr(builtins, name, None)
+    if colon and isinstance(kind, type) and issubclass(kind, Exception):
+        return kind(message.strip())
+    return StubError(written)
+
+
+def to_plain_json(value: Any) -> Any:
+    """Return a value as JSON holds it."""
+    return pydantic_core.to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
+
+
+def check_stubs(settings: StandIns, calls: Sequence[StubbedCall]) -> list[ToolCheck]:
+    """Return a row for each stub that no call got, and for each call that none took if sealed.
+
+    A fault that was not delivered would pass as one that the agent has withstood.
+    """
+    rows = []
+    for tool, stubs in settings.stubs_of_tools.items():
+        of_tool = [call for call in calls if call.stubs == tool]
+        for at, stub in enumerate(stubs):
+            taken = [call for call in of_tool if call.index == at]
+            problems = [call.problem for call in taken if call.problem is not None]
+            if taken and len(problems) < len(taken):
+                continue
+            if taken or must_be_delivered(stub, at):
+                error = problems[0] if problems else _not_delivered(tool, stub, of_tool)
+                label = f"stub {tool}[{at}]"
+                rows.append(ToolCheck(expectation=label, passed=False, error=error))
+    for call in calls if settings.is_sealed else ():
+        if call.kind is None:
+            reason = f"{call.tool}({short(call.args)}) has no stub"
+            label = "no call without a stub"
+            rows.append(ToolCheck(expectation=label, passed=False, reason=reason))
+    return rows
+
+
+def must_be_delivered(stub: Stub, at: int) -> bool:
+    """Whether a case is an error without a call that gets this stub of a tool."""
+    is_fallback = at > 0 and stub.is_for_any_call and stub.kind == "returns"
+    return not (is_fallback if stub.optional is None else stub.optional)
+
+
+def _not_delivered(tool: str, stub: Stub, calls: Sequence[StubbedCall]) -> str:
+    count = plural(len(calls), "time") if calls else "never"
+    what = f"{tool} was called {count}; {stub} was not delivered"
+    return f"{what}, which needs {short(stub.when)}" if stub.when and calls else what

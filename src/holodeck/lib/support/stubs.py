@@ -1,0 +1,140 @@
+"""Where calls of tools pass on their way from an agent, so that a stub can take them.
+
+The adapters of agent frameworks import this module in environments without holodeck: it needs the
+standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+F = TypeVar("F", bound="Callable[..., Any]")
+ToPlain = Callable[[Any], Any]
+"""Returns what JSON holds of a result, as a framework has it."""
+
+
+class Taken(Protocol):
+    """A call that a stub has taken."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """How late the result is."""
+        ...
+
+    @property
+    def runs_tool(self) -> bool:
+        """Whether the tool runs, whose result is changed or late."""
+        ...
+
+    def result(self, value: Any, to_plain: ToPlain) -> Any:
+        """Return the result of the call, from that of the tool if it ran. Raises what it raises."""
+        ...
+
+    def note_failure(self, error: Exception) -> None:
+        """Note that the tool failed, so that it has no result to change."""
+        ...
+
+
+class TakesCalls(Protocol):
+    """The stubs of a test case."""
+
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> Taken | None:
+        """Return the call as a stub takes it; None if the tool runs as usual.
+
+        Raises an error for the agent if no tool may run.
+        """
+        ...
+
+
+_current: ContextVar[TakesCalls | None] = ContextVar("holodeck_stubs", default=None)
+
+
+@contextmanager
+def in_place_of_tools(stubs: TakesCalls | None) -> Iterator[None]:
+    """Let the stubs take the calls of tools within the block; with None, the tools run."""
+    token = _current.set(stubs)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+async def call_tool(
+    tool: str,
+    arguments: Mapping[str, Any],
+    run: Callable[[], Awaitable[Any]],
+    to_plain: ToPlain = lambda value: value,
+) -> Any:
+    """Return what the tool returns, or what a stub of the case makes of the call.
+
+    `run` calls the tool. The result of a tool that a stub does not change stays as it is.
+    """
+    taken = _take(tool, arguments)
+    if taken is None:
+        return await run()
+    await asyncio.sleep(taken.wait_seconds)
+    if not taken.runs_tool:
+        return taken.result(None, to_plain)
+    try:
+        value = await run()
+    except Exception as error:
+        taken.note_failure(error)
+        raise
+    return taken.result(value, to_plain)
+
+
+def call_tool_in_thread(
+    tool: str, arguments: Mapping[str, Any], run: Callable[[], Any], to_plain: ToPlain
+) -> Any:
+    """Do what `call_tool` does where waiting blocks no event loop."""
+    taken = _take(tool, arguments)
+    if taken is None:
+        return run()
+    time.sleep(taken.wait_seconds)
+    if not taken.runs_tool:
+        return taken.result(None, to_plain)
+    try:
+        value = run()
+    except Exception as error:
+        taken.note_failure(error)
+        raise
+    return taken.result(value, to_plain)
+
+
+def _take(tool: str, arguments: Mapping[str, Any]) -> Taken | None:
+    stubs = _current.get()
+    return None if stubs is None else stubs.take(tool, arguments)
+
+
+def stubbed(function: F) -> F:
+    """Return the function as a tool that stubs of a test case can take the place of.
+
+    Its name is the name of the tool. Outside of test cases, it is called as it is.
+    """
+    name, signature = function.__name__, inspect.signature(function)
+
+    def arguments_of(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return dict(signature.bind(*args, **kwargs).arguments)
+
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call_later(*args: Any, **kwargs: Any) -> Any:
+            run = lambda: function(*args, **kwargs)  # noqa: E731 - a call without arguments
+            return await call_tool(name, arguments_of(*args, **kwargs), run)
+
+        return call_later  # type: ignore[return-value]
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        run = lambda: function(*args, **kwargs)  # noqa: E731 - as above
+        return call_tool_in_thread(name, arguments_of(*args, **kwargs), run, lambda value: value)
+
+    return call  # type: ignore[return-value]

@@ -1,0 +1,126 @@
+"""Stubs on every way to an agent whose tools holodeck can reach: each kind, delivered and reported.
+
+The agents are those of `support.ways`: asked for `order 7`, each calls `lookup_order` once, and
+says what it got.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.results.outcome import Outcome
+from support.frameworks import TOOL, lookup_order
+from support.ways import built_in
+
+REAL = lookup_order("7")
+
+
+WAYS = {backend: partial(built_in, backend) for backend in ("chat", "semantic_kernel")}
+
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+async def backend(request):
+    async with request.param() as backend:
+        yield backend
+        await backend.teardown()
+
+
+async def run(backend, *stubs, question="Where is order 7?", **case):
+    """The result of a case with these stubs of the tool."""
+    agent = Agent(
+        name="agent",
+        backend=IN_PYTHON,
+        test_cases=[{"input": question, "stubs": {TOOL: [*stubs]} if stubs else None, **case}],
+    )
+    executor = TestExecutor("agent.yaml", agent_config=agent, backend=backend)
+    [result] = (await executor.execute_tests()).results
+    return result
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stub, and what the agent's model and the report see of it."""
+
+    stub: dict
+    told: str
+    tool_ran: bool = False
+    fails: bool = False
+
+
+KINDS = {
+    "returns": Row({"returns": "order 7 is lost"}, "order 7 is lost"),
+    "raises": Row({"raises": "no connection"}, "no connection", fails=True),
+    "raises an exception": Row({"raises": "PermissionError: no access"}, "no access", fails=True),
+    "raises timeout": Row({"raises": "timeout"}, "timeout", fails=True),
+    "timeout": Row({"timeout": 0.01}, "0.01 s", fails=True),
+    "delay": Row({"delay": 0.01}, REAL, tool_ran=True),
+    "empty": Row({"empty": True, "returns": "order"}, ""),
+    "malformed": Row({"malformed": True}, '{"result": "order 7 is shipped"', tool_ran=True),
+    "truncated": Row({"truncated": 7}, "order 7", tool_ran=True),
+    "truncated data": Row({"truncated": 6, "returns": {"a": [1, 2]}}, '{"a": '),
+    "delayed data": Row({"delay": 0.01, "returns": {"a": 1}}, '"a"'),
+}
+
+
+@pytest.mark.parametrize("row", KINDS.values(), ids=KINDS)
+async def test_each_kind_is_delivered_and_reported(backend, row):
+    result = await run(backend, row.stub)
+
+    [call] = result.tool_invocations
+    [kind] = [kind for kind in row.stub if kind != "returns"] or ["returns"]
+    assert (call.stub.kind, call.stub.tool_ran) == (kind, row.tool_ran)
+    told = call.error if row.fails else call.result
+    assert row.told in (told if isinstance(told, str) else json.dumps(told))
+    assert (call.error is not None) == row.fails
+    assert not [check for check in result.tool_checks if check.expectation.startswith("stub")]
+
+
+UNDELIVERED = {
+    "never called": ({"raises": "x"}, "hello", "never"),
+    "call not reached": ({"call": 2, "raises": "x"}, None, "called 1 time; the fault 'raises' at"),
+    "other arguments": ({"when": {"order_id": "8"}, "returns": 1}, None, "needs {'order_id': '8'}"),
+    "truncates short text": ({"truncated": 300}, None, f"changes nothing of '{REAL}'"),
+}
+
+
+@pytest.mark.parametrize(("stub", "question", "reason"), UNDELIVERED.values(), ids=UNDELIVERED)
+async def test_what_is_not_delivered_is_an_error_of_the_case(backend, stub, question, reason):
+    passing = {"forbidden_tools": ["erase"]}
+
+    result = await run(backend, stub, question=question or "Where is order 7?", **passing)
+
+    [check] = [check for check in result.tool_checks if check.error]
+    assert (check.expectation, result.outcome) == (f"stub {TOOL}[0]", Outcome.METRIC_ERROR)
+    assert reason in check.error
+
+
+async def test_a_call_gets_the_first_stub_that_fits_it(backend):
+    stubs = [
+        {"when": {"order_id": {"regex": "[89]"}}, "returns": "by arguments"},
+        {"call": 2, "returns": "by number"},
+        {"returns": "any other"},
+    ]
+    result = await run(backend, *stubs, question="order 7, order 6, order 8, order 5")
+
+    results = {call.args["order_id"]: call.result for call in result.tool_invocations}
+    told = {"7": "any other", "6": "by number", "8": "by arguments", "5": "any other"}
+    assert results == told
+
+
+async def test_sealed_tools_do_not_run_and_a_call_without_a_stub_fails(backend):
+    question, stub = "order lost, order 7", {"when": {"order_id": "7"}, "returns": "here"}
+
+    result = await run(backend, stub, question=question, tools_in_test="sealed")
+
+    assert result.outcome is Outcome.FAILED
+    assert [check.reason for check in result.tool_checks if check.reason] == [
+        f"{TOOL}({{'order_id': 'lost'}}) has no stub"
+    ]
+    errors = {call.args["order_id"]: call.error for call in result.tool_invocations}
+    assert errors["7"] is None
+    assert "no such order" not in errors["lost"]
+    assert "has no stub for it" in errors["lost"]
