@@ -39,7 +39,7 @@ PAGES = {
     "observability": "Observability",
 }
 PAGE_OF_KEY = {
-    **dict.fromkeys(("model", "embedding_provider", "instructions", "prices"), "model"),
+    **dict.fromkeys(("model", "embedding_provider", "instructions", "prices", "claude"), "model"),
     "providers": "model",
     "backend": "backend",
     **dict.fromkeys(("tools", "tool_filtering", "vectorstores", "mcp_servers"), "tools"),

@@ -30,6 +30,7 @@ FOR_PEOPLE = {
 
 WITHOUT_EFFECT = {
     *(f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT),
+    "ClaudeConfig.permission_mode",
     "AzureMetric.scale",
     "McpTool.load_prompts",
     "McpTool.registry_name",

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
+from holodeck.lib.support.text import did_you_mean
 from holodeck.models.backend import (
     A2aBackendConfig,
     HttpBackendConfig,
@@ -34,7 +35,7 @@ UNLOCATED = "agent"
 """The location of a value that is not in a file."""
 AGENT_KEYS = (
     *("name", "backend", "model", "instructions", "tools", "tool_filtering"),
-    *("retrieval_tools", "embedding_provider", "response_format"),
+    *("retrieval_tools", "embedding_provider", "response_format", "claude"),
 )
 """The keys that describe the agent itself, not its tests."""
 
@@ -69,13 +70,7 @@ IN_PYTHON = "(a Python object)"
 
 
 NO_EFFECT = "belongs to other commands of HoloDeck; it has no effect here"
-KEYS_WITHOUT_EFFECT = {
-    "claude": "has no effect: these are settings of Claude Code, which HoloDeck starts, and"
-    " holodeck calls the model itself; to test an agent with them, web search included, write"
-    " 'backend: module:attribute' with an agent of the Claude Agent SDK",
-    "chat": NO_EFFECT,
-    "deployment": NO_EFFECT,
-}
+KEYS_WITHOUT_EFFECT = {"chat": NO_EFFECT, "deployment": NO_EFFECT}
 """Keys of HoloDeck's own format that are not used, with the reason."""
 
 DUPLICATE_NAME = "duplicate_name"
@@ -97,6 +92,46 @@ class Instructions(Model):
     def _has_exactly_one_key(self) -> "Instructions":
         if (self.file is None) == (self.inline is None):
             raise ValueError("write exactly one of 'file' and 'inline'")
+        return self
+
+
+CLAUDE_CODE_KEYS = (
+    *("agents", "allowed_tools", "bash", "disallowed_tools", "effort", "extended_thinking"),
+    *("fallback_model", "file_system", "i_understand_this_is_unsafe", "max_budget_usd"),
+    *("max_concurrent_sessions", "setting_sources", "subagents", "working_directory"),
+)
+"""Keys of `claude` about Claude Code, which HoloDeck starts and holodeck does not."""
+
+
+class ClaudeConfig(Model):
+    """Settings of HoloDeck for an agent on a model of Anthropic."""
+
+    model_config = ConfigDict(extra="allow")
+
+    max_turns: Annotated[int, Field(ge=1)] | None = None
+    """How many rounds of tool calls a turn may have, before it ends as an error; 20 if unset."""
+    web_search: bool = False
+    """Whether the model may search the web, with Anthropic's own tool `web_search`."""
+    permission_mode: Literal["manual", "acceptEdits", "acceptAll"] = "manual"
+    """Tools of the `agent.yaml` run unasked in every mode; the modes differ for tools of Claude
+    Code, which holodeck does not start."""
+
+    @property
+    def without_effect(self) -> list[str]:
+        """The keys that are settings of Claude Code."""
+        return sorted(self.model_extra or ())
+
+    @property
+    def changes_the_agent(self) -> bool:
+        """Whether the agent is another one without these settings."""
+        return self.max_turns is not None or self.web_search
+
+    @model_validator(mode="after")
+    def _has_known_keys(self) -> "ClaudeConfig":
+        known = {*type(self).model_fields, *CLAUDE_CODE_KEYS}
+        for key in self.without_effect:
+            if key not in known:
+                raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
         return self
 
 
@@ -169,8 +204,8 @@ class Agent(StandIns, _AgentHead):
     """Prices of the models, in addition to `prices` in the configuration files."""
     observability: Annotated[ObservabilityConfig, BuiltWhenUsed(ObservabilityConfig)] | None = None
     """Traces of the run."""
-    claude: dict[str, Json] | None = None
-    """Settings of Claude Code, which HoloDeck starts and holodeck does not; they have no effect."""
+    claude: ClaudeConfig | None = None
+    """Settings of HoloDeck for an agent on a model of Anthropic."""
     chat: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""
     deployment: dict[str, Json] | None = None
@@ -285,6 +320,22 @@ class Agent(StandIns, _AgentHead):
         """Return the model that simulates the user of a case; None if there is none."""
         of_case = None if case.simulate is None else case.simulate.model
         return of_case or self.judge_model
+
+    @model_validator(mode="after")
+    def _can_have_settings_of_claude(self) -> "Agent":
+        if self.claude is None or not self.claude.changes_the_agent:
+            return self
+        if self.has_own_model:
+            raise ValueError(
+                "'claude' is for the built-in agent; remove it, and set 'max_turns' and the tools"
+                " in the code of the agent"
+            )
+        if self.model is not None and self.model.protocol != "anthropic":
+            raise ValueError(
+                "'claude' is for models of Anthropic; remove it, or write 'provider: anthropic'"
+                f" instead of {self.model.provider.value!r}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> "Agent":

@@ -585,3 +585,49 @@ def test_metrics_of_passages_that_a_url_can_never_decide_are_warned_of(
     warnings = [str(one) for one in check(ConfigLoader().load_agent_yaml("agent.yaml"))]
 
     assert any("unknown what the agent retrieved" in one for one in warnings) is is_warned
+
+
+CLAUDE = """\
+name: a
+model: {provider: anthropic, name: fake, api_key: k}
+instructions: {inline: Be brief.}
+test_cases: [{input: a, expected_tools: [web_search]}]
+claude: """
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("{max_turns: 3, web_search: true, permission_mode: acceptAll}", []),
+        ("{web_search: true, bash: {enabled: true}}", ["claude.bash: has no effect"]),
+        ("{max_turns: 3}", ["unknown tool 'web_search'"]),
+    ],
+    ids=["with an effect", "of Claude Code", "without the search"],
+)
+def test_settings_of_claude_that_have_no_effect_are_named(folder, keys, expected):
+    folder.write("agent.yaml", CLAUDE + keys)
+
+    try:
+        found = [str(one) for one in check(ConfigLoader().load_agent_yaml("agent.yaml"))]
+    except ConfigError as error:
+        found = [str(error)]
+
+    assert len(found) == len(expected)
+    assert all(text in one for text, one in zip(expected, found, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        (CLAUDE.replace("anthropic", "openai") + "{max_turns: 3}", "is for models of Anthropic"),
+        (CLAUDE + "{web_search: true}\nbackend: 'a:b'", "'claude' is for the built-in agent"),
+        (CLAUDE + "{web_serch: true}", "web_search"),
+        (CLAUDE + "{max_turns: 0}", "max_turns"),
+    ],
+    ids=["other provider", "backend", "misspelt", "none"],
+)
+def test_settings_of_claude_that_cannot_act_are_errors(folder, agent, expected):
+    folder.write("agent.yaml", agent)
+
+    with pytest.raises(ConfigError, match=expected):
+        ConfigLoader().load_agent_yaml("agent.yaml")

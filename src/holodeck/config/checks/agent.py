@@ -29,6 +29,7 @@ from holodeck.config.checks.tools import (
     check_tool_names,
     check_tools,
     check_url,
+    tools_of_provider,
     warn_of_front_matter,
 )
 from holodeck.config.model_calls import (
@@ -218,6 +219,14 @@ def _check_keys_without_effect(context: CheckContext) -> None:
     for key, reason in KEYS_WITHOUT_EFFECT.items():
         if getattr(context.agent, key) is not None:
             context.warning((key,), reason)
+    claude = context.agent.claude
+    for key in () if claude is None else claude.without_effect:
+        context.warning(
+            ("claude", key),
+            "has no effect: it is a setting of Claude Code, which HoloDeck starts, and holodeck"
+            " calls the model itself; to test an agent with it, write 'backend: module:attribute'"
+            " with an agent of the Claude Agent SDK",
+        )
 
 
 def _check_instructions(context: CheckContext) -> None:
@@ -260,6 +269,7 @@ def check_opened_tools(agent: Agent, tools: Sequence[Tool]) -> None:
         else list(tool.parameters.get("properties", {}))
         for tool in tools
     }
+    context.tools = {**context.tools, **tools_of_provider(agent)}
     context.tools_of_servers = [tool.full_name for tool in tools if tool.server is not None]
     for index, case in enumerate(agent.test_cases or []):
         check_tool_names(context, case, ("test_cases", index))

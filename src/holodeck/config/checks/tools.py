@@ -20,6 +20,7 @@ from holodeck.lib.support.synonyms import MATCHERS, meant_word
 from holodeck.lib.support.text import did_you_mean, did_you_mean_or_list, plural
 from holodeck.lib.support.tool_names import is_forbidden, matches_tool_name, tools_named
 from holodeck.lib.user_code.registry import Registry
+from holodeck.models.agent import Agent
 from holodeck.models.cases.matchers import MATCHER_KEYS
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.test_case import ExpectedTool, TurnModel
@@ -78,12 +79,18 @@ def check_tools(context: CheckContext) -> None:
             context.knows_all_tools = False
         else:
             tools |= found
-    context.tools = tools
+    context.tools = tools | tools_of_provider(context.agent)
     if context.agent.has_own_model or not context.knows_all_tools:
         return
     for index, name in enumerate(context.agent.retrieval_tools):
-        if not tools_named(name, tools):
-            context.error(("retrieval_tools", index), unknown_tool(name, tools))
+        if not tools_named(name, context.tools):
+            context.error(("retrieval_tools", index), unknown_tool(name, context.tools))
+
+
+def tools_of_provider(agent: Agent) -> dict[str, list[str] | None]:
+    """Return the tools that the model's provider runs."""
+    searches_web = agent.claude is not None and agent.claude.web_search
+    return {"web_search": ["query"]} if searches_web else {}
 
 
 def check_tool_filtering(context: CheckContext) -> None:

@@ -36,7 +36,7 @@ from holodeck.lib.support.text import json_or_none
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
-from holodeck.models.agent import Agent
+from holodeck.models.agent import Agent, ClaudeConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
 from holodeck.models.token_usage import TokenUsage
@@ -60,6 +60,7 @@ DEFAULT_MAX_RETRIES = 3
 DEFAULT_RETRY_DELAY_SECONDS = 2.0
 DEFAULT_RETRY_EXPONENTIAL_BASE = 2.0
 LONGEST_DELAY_SECONDS = 60.0
+MAX_TOOL_ROUNDS = 20
 NO_HISTORY = "the agent cannot be given earlier messages: its factory opens empty conversations"
 
 
@@ -121,6 +122,7 @@ class AgentThreadRun(AgentSession):
         self.observability_enabled = observability_enabled
         self.tool_filter_manager = tool_filter_manager
         self.attempt_timeout: float | None = None
+        self.max_tool_rounds = MAX_TOOL_ROUNDS
         self.chat_history = _new_history()
         self.offered_tools: list[str] | None = None
 
@@ -141,11 +143,7 @@ class AgentThreadRun(AgentSession):
 
     async def send(self, message: str) -> ExecutionResult:
         """Do the same as `invoke`, for the backend protocol."""
-        from holodeck.lib.backends.semantic_kernel.invocation import (
-            MAX_TOOL_ROUNDS,
-            invoke,
-            result_of,
-        )
+        from holodeck.lib.backends.semantic_kernel.invocation import invoke, result_of
 
         traced = span(names.invoke_agent(self.agent.name), kind="client")
         with traced if self.observability_enabled else nullcontext():
@@ -154,9 +152,9 @@ class AgentThreadRun(AgentSession):
                 response = await invoke(session, self.kernel, message, turn)
         result = result_of(turn, response)
         result.attempts, result.tools = list(turn.attempts), self.offered_tools
-        if turn.tool_rounds >= MAX_TOOL_ROUNDS:
+        if turn.tool_rounds >= self.max_tool_rounds:
             result.is_error = True
-            result.error_reason = f"stopped after {MAX_TOOL_ROUNDS} rounds of tool calls"
+            result.error_reason = f"stopped after {self.max_tool_rounds} rounds of tool calls"
         return result
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
@@ -186,7 +184,7 @@ class AgentThreadRun(AgentSession):
 
             used = calls_in(self.chat_history)
             self.offered_tools = await self.tool_filter_manager.filter_tools(message, used)
-            arguments = offer_only(self.kernel, arguments, self.offered_tools)
+            arguments = offer_only(self.kernel, arguments, self.offered_tools, self.max_tool_rounds)
         return KernelSession(self.agent, self.chat_history, self.kernel, arguments)
 
     @asynccontextmanager
@@ -290,15 +288,23 @@ class AgentFactory:
         self._are_tools_set = not self._toolbox.has_sources
         store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
         find_weights = partial(store.resolve, base_dir=agent.own_dir, progress=DownloadProgress())
+        claude = agent.claude or ClaudeConfig()
+        self._max_tool_rounds = claude.max_turns or MAX_TOOL_ROUNDS
         self.kernel = build_kernel(
-            agent.model, self._limits, find_weights, self._limiters, proxy_for
+            agent.model,
+            self._limits,
+            find_weights,
+            self._limiters,
+            proxy_for,
+            searches_web=claude.web_search,
         )
         self._filters = filter_factory(agent, _embedder(agent, self._execution))
         self._filter: ToolFilterManager | None = None
         self._set_tools(self._toolbox.tools or ())
         is_template = agent.instructions is not None and agent.instructions.template is not None
         build = build_templated_agent if is_template else build_agent
-        self.agent = build(self.kernel, agent.name, load_instructions(agent))
+        instructions = load_instructions(agent)
+        self.agent = build(self.kernel, agent.name, instructions, self._max_tool_rounds)
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
         )
@@ -348,6 +354,7 @@ class AgentFactory:
             tool_filter_manager=self._filter,
         )
         run.attempt_timeout = self.attempt_timeout
+        run.max_tool_rounds = self._max_tool_rounds
         run.chat_history = _new_history(context)
         if self._toolbox.has_sources:
             run.offered_tools = [tool.name for tool in self._toolbox.tools or ()]

@@ -481,3 +481,97 @@ async def test_a_provider_that_allows_ten_at_once_is_not_overrun(build, fake_ope
 
     assert {result.response for result in results} == {"fine"}
     assert len(fake_openai.requests) <= 160
+
+
+def searched(found, *rest, call_id="srvtoolu_1", calls=()):
+    """A reply of Anthropic's model, which searched the web before."""
+    use = {"type": "server_tool_use", "id": call_id, "name": "web_search"}
+    content = [
+        {"type": "text", "text": "I look it up."},
+        use | {"input": {"query": "weather Paris"}},
+        {"type": "web_search_tool_result", "tool_use_id": call_id, "content": found},
+        *rest,
+        *calls,
+    ]
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "fake"}
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    reason = "tool_use" if calls else "end_turn"
+    return Reply(json=head | {"content": content, "stop_reason": reason, "usage": usage})
+
+
+PAGE = {
+    "type": "web_search_result",
+    "title": "Paris",
+    "url": "https://weather.example/paris",
+    "encrypted_content": "x" * 100,
+}
+FOUND = {"title": "Paris", "url": "https://weather.example/paris"}
+ANSWER = [{"type": "text", "text": " It has "}, {"type": "text", "text": "3 degrees."}]
+
+
+@pytest.fixture
+def build_claude(build, fake_openai):
+    def build_claude(**settings):
+        model = {"provider": "anthropic", "endpoint": fake_openai.root}
+        return build(model=model, claude=settings, tools=WITH_TOOL)
+
+    return build_claude
+
+
+@pytest.mark.parametrize(
+    ("found", "result", "is_error"),
+    [
+        ([PAGE], [FOUND], False),
+        (
+            {"type": "web_search_tool_result_error", "error_code": "unavailable"},
+            "unavailable",
+            True,
+        ),
+    ],
+    ids=["found", "failed"],
+)
+async def test_a_web_search_of_anthropic_is_a_tool_call(
+    build_claude, fake_openai, found, result, is_error
+):
+    call = {"type": "tool_use", "id": "t1", "name": "get_weather", "input": {"city": "Paris"}}
+    fake_openai.reply(searched(found, calls=[call]))
+    fake_openai.reply(searched(found, *ANSWER, call_id="srvtoolu_2"))
+    factory = build_claude(web_search=True)
+
+    seen = await factory.invoke_once("weather?")
+    await factory.shutdown()
+
+    assert seen.response == "I look it up. It has 3 degrees."
+    assert [call["name"] for call in seen.tool_calls] == ["web_search", "get_weather", "web_search"]
+    assert seen.tool_calls[0]["arguments"] == {"query": "weather Paris"}
+    searches = [row for row in seen.tool_results if row["name"] == "web_search"]
+    assert [(row["result"], row.get("is_error", False)) for row in searches] == [
+        (result, is_error)
+    ] * 2
+    assert not any(row.get("refused") for row in seen.tool_results)
+    assert [tool["name"] for tool in fake_openai.requests[1].body["tools"]] == [
+        "get_weather",
+        "web_search",
+    ]
+
+
+async def test_a_web_search_that_anthropic_pauses_is_an_error(build_claude, fake_openai):
+    reply = searched([PAGE])
+    reply.json["stop_reason"] = "pause_turn"
+    fake_openai.reply(reply)
+    factory = build_claude(web_search=True)
+
+    with pytest.raises(AgentFactoryError, match="Anthropic paused the response"):
+        await factory.invoke_once("weather?")
+    await factory.shutdown()
+
+
+async def test_max_turns_of_claude_ends_a_turn(build_claude, fake_openai):
+    fake_openai.otherwise(tool_calls=[("get_weather", {"city": "Paris"})])
+    factory = build_claude(max_turns=2)
+
+    result = await factory.invoke_once("weather?")
+    await factory.shutdown()
+
+    assert (result.is_error, result.error_reason) == (True, "stopped after 2 rounds of tool calls")
+    assert len(result.tool_results) == 2

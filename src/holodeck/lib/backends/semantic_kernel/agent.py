@@ -26,7 +26,7 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     ResilientChat,
     TurnChat,
 )
-from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
+from holodeck.lib.backends.semantic_kernel.invocation import PLUGIN, current_turn
 from holodeck.lib.backends.semantic_kernel.model_chat import (
     FindWeights,
     LocalCompletions,
@@ -115,6 +115,8 @@ def build_kernel(
     find_weights: FindWeights,
     limiters: Limiters,
     proxy_for: ProxyFor | None = None,
+    *,
+    searches_web: bool = False,
 ) -> ToolKernel:
     """Return a kernel with the model's service and no tools. Raises ConfigError.
 
@@ -124,13 +126,14 @@ def build_kernel(
         find_weights: Finds the weights of a local model.
         limiters: The limiters of the run.
         proxy_for: Returns the proxy for a URL.
+        searches_web: Whether Anthropic's model may search the web.
     """
     kernel = ToolKernel()
     match llm.protocol:
         case "anthropic":
             from holodeck.lib.backends.semantic_kernel.anthropic_chat import anthropic_service
 
-            factory = partial(anthropic_service, llm, limits)
+            factory = partial(anthropic_service, llm, limits, searches_web=searches_web)
             kernel.add_service(
                 ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=True)
             )
@@ -145,21 +148,26 @@ def build_kernel(
     return kernel
 
 
-def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
+def build_agent(
+    kernel: Kernel, name: str, instructions: str, tool_rounds: int
+) -> ChatCompletionAgent:
     """Return the agent, whose instructions are sent unchanged.
 
     Characters that Semantic Kernel forbids in its name become `_`.
     """
-    return VerbatimAgent.create(instructions, **_fields_of_agent(kernel, name))
+    return VerbatimAgent.create(instructions, **_fields_of_agent(kernel, name, tool_rounds))
 
 
-def build_templated_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
+def build_templated_agent(
+    kernel: Kernel, name: str, instructions: str, tool_rounds: int
+) -> ChatCompletionAgent:
     """Return the agent, whose instructions Semantic Kernel renders as its template."""
-    return ChatCompletionAgent(instructions=instructions, **_fields_of_agent(kernel, name))
+    fields = _fields_of_agent(kernel, name, tool_rounds)
+    return ChatCompletionAgent(instructions=instructions, **fields)
 
 
-def _fields_of_agent(kernel: Kernel, name: str) -> dict[str, Any]:
-    choice = FunctionChoiceBehavior.Auto(maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS)
+def _fields_of_agent(kernel: Kernel, name: str, tool_rounds: int) -> dict[str, Any]:
+    choice = FunctionChoiceBehavior.Auto(maximum_auto_invoke_attempts=tool_rounds)
     return {
         "kernel": kernel,
         "name": re.sub(r"[^0-9A-Za-z_-]+", "_", name),
@@ -184,7 +192,7 @@ def build_arguments(
 
 
 def offer_only(
-    kernel: Kernel, arguments: KernelArguments | None, tools: Sequence[str]
+    kernel: Kernel, arguments: KernelArguments | None, tools: Sequence[str], tool_rounds: int
 ) -> KernelArguments:
     """Return a copy of the request settings with which the model is offered these tools only."""
     names = [
@@ -193,7 +201,7 @@ def offer_only(
     # Semantic Kernel takes an empty list of included functions for all of them.
     withheld = [name for name in names if name not in tools]
     choice = FunctionChoiceBehavior.Auto(
-        maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS, filters={"excluded_functions": withheld}
+        maximum_auto_invoke_attempts=tool_rounds, filters={"excluded_functions": withheld}
     )
     given = arguments or KernelArguments()
     settings = {

@@ -1,23 +1,39 @@
 """The chat service of Anthropic's models; the only module that imports anthropic."""
 
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
-from semantic_kernel.contents import ImageContent
+from semantic_kernel.contents import ImageContent, TextContent
 from semantic_kernel.contents.utils.author_role import AuthorRole
 
+from holodeck.errors import BackendSessionError
+from holodeck.lib.backends.base import ToolResult
+from holodeck.lib.backends.parsing import requested_call
 from holodeck.lib.backends.semantic_kernel.chat_service import client_options
-from holodeck.lib.backends.semantic_kernel.invocation import current_turn
+from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
 from holodeck.lib.llm.endpoint import missing_api_key
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
-    from semantic_kernel.contents import ChatHistory, ChatMessageContent
+    from anthropic.types import Message
+    from semantic_kernel.connectors.ai.prompt_execution_settings import PromptExecutionSettings
+    from semantic_kernel.contents import (
+        ChatHistory,
+        ChatMessageContent,
+        StreamingChatMessageContent,
+    )
 
 
-def anthropic_service(llm: LLMProvider, limits: CallLimits) -> "AnthropicChat":
+WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+"""The tool with which Anthropic itself searches the web while a model answers."""
+
+
+def anthropic_service(
+    llm: LLMProvider, limits: CallLimits, *, searches_web: bool = False
+) -> "AnthropicChat":
     """Return a service with a client of its own. Raises ConfigError without a key."""
     if llm.api_key is None:
         raise missing_api_key(llm)
@@ -26,11 +42,62 @@ def anthropic_service(llm: LLMProvider, limits: CallLimits) -> "AnthropicChat":
     client = AsyncAnthropic(
         base_url=llm.endpoint, api_key=key, max_retries=0, timeout=timeout, http_client=http_client
     )
-    return AnthropicChat(ai_model_id=llm.name, api_key=key, async_client=client)
+    chat = AnthropicChat(ai_model_id=llm.name, api_key=key, async_client=client)
+    chat.searches_web = searches_web
+    return chat
 
 
 class AnthropicChat(AnthropicChatCompletion):
-    """Sends the images of messages, and which results of tools are errors."""
+    """Sends the images of messages, which results of tools are errors, and the web search."""
+
+    searches_web: bool = False
+
+    async def _inner_get_chat_message_contents(
+        self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
+    ) -> "list[ChatMessageContent]":
+        settings = self._with_web_search(settings)
+        messages: list[ChatMessageContent] = await super()._inner_get_chat_message_contents(
+            chat_history, settings
+        )
+        return messages
+
+    async def _inner_get_streaming_chat_message_contents(
+        self,
+        chat_history: "ChatHistory",
+        settings: "PromptExecutionSettings",
+        function_invoke_attempt: int = 0,
+    ) -> "AsyncGenerator[list[StreamingChatMessageContent], Any]":
+        settings = self._with_web_search(settings)
+        stream = super()._inner_get_streaming_chat_message_contents(
+            chat_history, settings, function_invoke_attempt
+        )
+        async for pieces in stream:
+            yield pieces
+
+    def _with_web_search(self, settings: "PromptExecutionSettings") -> "PromptExecutionSettings":
+        if not self.searches_web:
+            return settings
+        chosen = self.get_prompt_execution_settings_from_settings(settings)
+        tools = [*(getattr(chosen, "tools", None) or ()), WEB_SEARCH]
+        return chosen.model_copy(update={"tools": tools})
+
+    def _create_chat_message_content(
+        self, response: "Message", response_metadata: dict[str, Any]
+    ) -> "ChatMessageContent":
+        """Return the message with one text: a model that searches writes it in several blocks."""
+        if response.stop_reason == "pause_turn":
+            raise BackendSessionError(
+                "Anthropic paused the response, because the model searched the web for too long"
+            )
+        turn = current_turn.get()
+        if turn is not None:
+            note_searches(turn, response)
+        message = super()._create_chat_message_content(response, response_metadata)
+        texts = [item for item in message.items if isinstance(item, TextContent)]
+        if len(texts) > 1:
+            others = [item for item in message.items if item not in texts]
+            message.items = [*others, TextContent(text="".join(text.text for text in texts))]
+        return message
 
     def _prepare_chat_history_for_request(
         self,
@@ -50,6 +117,21 @@ class AnthropicChat(AnthropicChatCompletion):
                 message[content_key] = [{"type": "text", "text": message[content_key]}, *images]
         _mark_failed_results(messages, content_key)
         return messages, system
+
+
+def note_searches(turn: KernelTurn, response: "Message") -> None:
+    """Note the web searches in a response, which Anthropic ran."""
+    for block in response.content:
+        if block.type == "server_tool_use":
+            turn.calls[block.id] = requested_call(block.name, block.input, block.id)
+        elif block.type == "web_search_tool_result":
+            found, call_id = block.content, block.tool_use_id
+            returned = ToolResult(name=WEB_SEARCH["name"], call_id=call_id)
+            if isinstance(found, list):
+                returned["result"] = [{"title": page.title, "url": page.url} for page in found]
+            else:
+                returned["result"], returned["is_error"] = found.error_code, True
+            turn.results_of_provider[call_id] = returned
 
 
 def _mark_failed_results(messages: list[dict[str, Any]], content_key: str) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from semantic_kernel import Kernel
     from semantic_kernel.contents import ChatHistory
 
-MAX_TOOL_ROUNDS = 20
 PLUGIN = "tools"
 """Semantic Kernel's name for the group of our tools."""
 
@@ -57,6 +56,8 @@ class KernelTurn(RequestStats):
     tool_work: ToolWork = field(default_factory=ToolWork)
     calls: dict[str, RequestedCall] = field(default_factory=dict)
     """By the id of the tool call: the call as the model wrote it."""
+    results_of_provider: dict[str, ToolResult] = field(default_factory=dict)
+    """By the id of a call in `calls`: the results of tools that the provider ran."""
     tool_rounds: int = 0
 
     @property
@@ -116,17 +117,20 @@ async def invoke_streaming(
 def result_of(turn: KernelTurn, response: str = "") -> ExecutionResult:
     """Return what is known of the turn, also of one that failed; calls in the model's order."""
     record = _record(turn)
-    results = {result["call_id"]: result for result in record.tool_results}
-    calls = [
-        turn.calls.get(call["call_id"])
-        or requested_call(call["name"], call["arguments"], call["call_id"])
-        for call in record.tool_calls or ()
+    results = {result["call_id"]: _tool_result(turn, result) for result in record.tool_results}
+    results |= turn.results_of_provider
+    read = {call["call_id"]: call for call in record.tool_calls or ()}
+    known = read.keys() | turn.results_of_provider.keys()
+    calls = [call for call_id, call in turn.calls.items() if call_id in known]
+    calls += [
+        requested_call(call["name"], call["arguments"], call_id)
+        for call_id, call in read.items()
+        if call_id not in turn.calls
     ]
-    returned = [results[call["call_id"]] for call in calls if call["call_id"] in results]
     result = ExecutionResult(
         response=response,
         tool_calls=calls,
-        tool_results=[_tool_result(turn, noted) for noted in returned],
+        tool_results=[results[call["call_id"]] for call in calls if call["call_id"] in results],
         token_usage=turn.known_usage,
         waited_ms=round(turn.waited_s * 1000),
     )
