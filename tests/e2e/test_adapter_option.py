@@ -150,7 +150,9 @@ def test_the_first_scenarios_run_as_they_are(tmp_path):
     again = run_cli("init", "--suite", cwd=tmp_path)
 
     assert_plain(ran)
-    assert ran.stdout.startswith("Wrote scenarios/example.yaml and my_agent.py\n")
+    assert ran.stdout.startswith(
+        "Wrote scenarios/example.yaml, my_agent.py and .holodeck/suite.schema.json\n"
+    )
     assert (tested.code, tested.stderr.count("WARNING")) == (0, 0)
     assert "2/2 passed" in tested.stdout
     assert_one_error(again, 2, "exists and is not overwritten")

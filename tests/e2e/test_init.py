@@ -1,9 +1,11 @@
 """`holodeck init` writes a first agent.yaml; `holodeck validate --load` says what was found."""
 
+import json
 import re
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from fakes import Reply, run_cli
 from support.checks import assert_one_error, assert_plain
@@ -54,9 +56,32 @@ def test_the_first_file_runs_as_it_is(folder):
 
     assert_plain(ran)
     assert (ran.code, ran.stderr) == (0, "")
-    assert ran.stdout == "Wrote agent.yaml and my_agent.py\nNext: holodeck test agent.yaml\n"
+    assert ran.stdout == (
+        "Wrote agent.yaml, my_agent.py and .holodeck/agent.schema.json\n"
+        "Next: holodeck test agent.yaml\n"
+    )
     assert (tested.code, tested.stderr) == (0, "")
     assert "2/2 passed" in tested.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "file"),
+    [
+        (["init"], "agent.yaml"),
+        (["init", "sub/shop.yaml", "--from", "bot:listens"], "sub/shop.yaml"),
+        (["init", "--suite"], "scenarios/example.yaml"),
+    ],
+)
+def test_the_first_line_names_a_schema_that_accepts_the_file(folder, args, file):
+    (folder / "sub").mkdir()
+    (folder / "sub" / "bot.py").write_text(BOT)
+
+    assert run_cli(*args, cwd=folder).code == 0
+
+    text = (folder / file).read_text()
+    named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+    schema = json.loads(((folder / file).parent / named[1]).read_text())
+    Draft7Validator(schema).validate(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize("file", ["agent.yaml", "my_agent.py"])

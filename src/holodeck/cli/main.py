@@ -24,7 +24,10 @@ COMMANDS = {
         "holodeck.cli.commands.validate:validate",
         "Check an agent.yaml without running it.",
     ),
-    "schema": ("holodeck.cli.commands.schema:schema", "Print the JSON Schema of agent.yaml."),
+    "schema": (
+        "holodeck.cli.commands.schema:schema",
+        "Print the JSON Schema of a file, for editors.",
+    ),
     "runs": ("holodeck.cli.commands.runs:runs", "List, show and remove recorded runs."),
     "report": ("holodeck.cli.commands.report:report", "Report on a recorded run."),
     "view": ("holodeck.cli.commands.view:view", "Open a recorded run in the browser."),

@@ -1,4 +1,4 @@
-"""The JSON Schema of agent.yaml, for editors: draft-07, made from the models."""
+"""The JSON Schemas of the files that users write, for editors: draft-07, made from the models."""
 
 import json
 from typing import Any
@@ -6,8 +6,15 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from holodeck.models.suite import AgentFile
+from holodeck.models.config import GlobalConfig
+from holodeck.models.suite import AgentFile, SuiteFile
 
+FILES: dict[str, tuple[type[BaseModel], str]] = {
+    "agent": (AgentFile, "agent.yaml"),
+    "suite": (SuiteFile, "suite file"),
+    "config": (GlobalConfig, "config.yaml"),
+}
+"""Kind of file → its model, and what it is called."""
 DIALECT = "http://json-schema.org/draft-07/schema#"
 
 
@@ -25,15 +32,16 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     return {**schema, "definitions": definitions}
 
 
-def agent_schema() -> dict[str, Any]:
-    """Return the JSON Schema of agent.yaml."""
-    schema = {**schema_of(AgentFile), "title": "holodeck agent.yaml"}
+def file_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of a kind of file."""
+    model, name = FILES[kind]
+    schema = {**schema_of(model), "title": f"holodeck {name}"}
     return {"$schema": DIALECT, **_for_draft_07(_without_null_defaults(schema))}
 
 
-def schema_text() -> str:
-    """Return the schema of agent.yaml as the text of a file."""
-    return json.dumps(agent_schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_text(kind: str) -> str:
+    """Return the schema of a kind of file as the text of a file."""
+    return json.dumps(file_schema(kind), indent=2, ensure_ascii=False) + "\n"
 
 
 def _without_null_defaults(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from holodeck.lib.secrets.redact import Redactor
 
 _MAX_TOOLS = 50
+_SCHEMA = ".holodeck/{kind}.schema.json"
+"""What the first line of a file names, for editors."""
 _AGENT_MODULE = "my_agent"
 _AGENT_CODE = '''\
 """The agent: any Python code that answers a message."""
@@ -146,7 +149,8 @@ def init(
     --ask, it calls the agent once, and writes its tool calls and its answer as a test case for you
     to confirm. Without --from, holodeck writes a small example that runs. With --suite, the example
     is a file of scenarios for `holodeck test --adapter` (scenarios/example.yaml by default) and an
-    adapter in Python.
+    adapter in Python. The first line of the file names its schema for editors, which is written to
+    .holodeck unless it is there.
     """
     from holodeck.config.cases.suite_files import is_yaml
 
@@ -169,16 +173,35 @@ def init(
     if target is not None:
         found, answer = _load(target, agent_config.absolute().parent, question)
         files = {agent_config: _render(target, found, question, answer, cli_context.redactor)}
-    shown = shlex.quote(str(agent_config))
-    for file, text in files.items():
-        _write(file, text.replace("holodeck test FILE", f"holodeck test {shown}"))
-    echo(cli_context.clean(f"Wrote {' and '.join(map(str, files))}"))
+    command = f"holodeck test {shlex.quote(str(agent_config))}"
+    _write_files(files, "agent", agent_config.parent, command, cli_context)
     if found is None:
-        echo(cli_context.clean(f"Next: holodeck test {shown}"))
+        echo(cli_context.clean(f"Next: {command}"))
         return
     echo(cli_context.clean(f"Found {found}"))
     to_do = "fill in the three test cases" if question is None else "confirm the test case"
-    echo(cli_context.clean(f"Next: {to_do}, then run: holodeck test {shown}"))
+    echo(cli_context.clean(f"Next: {to_do}, then run: {command}"))
+
+
+def _write_files(
+    files: "dict[Path, str]", kind: str, folder: Path, command: str, context: CliContext
+) -> None:
+    """Write the files, the first of which is YAML of a kind, and its schema into a folder.
+
+    `command` runs the first file.
+    """
+    from holodeck.config.schema import schema_text
+
+    first = next(iter(files))
+    schema = folder / _SCHEMA.format(kind=kind)
+    place = Path(os.path.relpath(schema, first.parent)).as_posix()
+    files[first] = f"# yaml-language-server: $schema={place}\n{files[first]}"
+    if not schema.exists():
+        files[schema] = schema_text(kind)
+    for file, text in files.items():
+        _write(file, text.replace("holodeck test FILE", command))
+    *names, last = map(str, files)
+    echo(context.clean(f"Wrote {', '.join(names)} and {last}" if names else f"Wrote {last}"))
 
 
 def _write_suite(file: Path, context: click.Context) -> None:
@@ -189,12 +212,10 @@ def _write_suite(file: Path, context: click.Context) -> None:
         raise click.UsageError(f"{str(file)!r} is no YAML file; name it {_SUITE_FILE}, say")
     code = Path(f"{_AGENT_MODULE}.py")
     _require_new({file: _SCENARIOS, code: _ADAPTER_CODE})
-    command = f"{shlex.quote(str(file))} --adapter {_AGENT_MODULE}:MyAgent"
-    _write(file, _SCENARIOS.replace("holodeck test FILE", f"holodeck test {command}"))
-    _write(code, _ADAPTER_CODE)
+    command = f"holodeck test {shlex.quote(str(file))} --adapter {_AGENT_MODULE}:MyAgent"
     cli_context = context.ensure_object(CliContext)
-    echo(cli_context.clean(f"Wrote {file} and {code}"))
-    echo(cli_context.clean(f"Next: holodeck test {command}"))
+    _write_files({file: _SCENARIOS, code: _ADAPTER_CODE}, "suite", Path(), command, cli_context)
+    echo(cli_context.clean(f"Next: {command}"))
 
 
 def _require_new(files: "dict[Path, str]") -> None:

@@ -1,4 +1,4 @@
-"""`holodeck schema`: the JSON Schema of agent.yaml."""
+"""`holodeck schema`: the JSON Schemas of the files that users write."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ from holodeck.lib.ui.live import echo, write_raw
 
 
 @click.command()
+@click.argument("kind", type=click.Choice(["agent", "suite", "config"]), default="agent")
 @click.option(
     "--output",
     "-o",
@@ -16,10 +17,11 @@ from holodeck.lib.ui.live import echo, write_raw
     metavar="FILE",
     help="Write the schema to a file instead of stdout.",
 )
-def schema(output: Path | None) -> None:
-    """Print the JSON Schema of agent.yaml, for editors.
+def schema(kind: str, output: Path | None) -> None:
+    """Print the JSON Schema of an agent.yaml, a suite file or a config.yaml, for editors.
 
-    An editor completes and checks the keys of an agent.yaml that begins with this line:
+    An editor completes and checks the keys of a file that begins with such a line; `holodeck init`
+    writes it:
 
     \b
     # yaml-language-server: $schema=agent.schema.json
@@ -27,14 +29,14 @@ def schema(output: Path | None) -> None:
     from holodeck.config.schema import schema_text
 
     if output is None:
-        write_raw(sys.stdout, schema_text())
+        write_raw(sys.stdout, schema_text(kind))
         return
     from holodeck.errors import ReportError
     from holodeck.lib.support.safe_paths import refuse_input
 
     refuse_input(output, "--output", ["schema"])
     try:
-        output.write_text(schema_text(), encoding="utf-8")
+        output.write_text(schema_text(kind), encoding="utf-8")
     except OSError as error:
         raise ReportError(f"{output} cannot be written: {error.strerror}") from error
     echo(f"Wrote {output}", err=True)

@@ -103,10 +103,16 @@ class MetricSettings(Model):
     def __get_pydantic_json_schema__(
         cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
     ) -> "JsonSchemaValue":
-        """Require `type` where it selects the metric: only in Python may it be omitted."""
+        """Require `type` where it selects the metric, and let `metric` say what is measured.
+
+        Only in Python may the type be omitted. Editors show the description of a key, not that of
+        the mapping around it.
+        """
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        definition = handler.resolve_ref_schema(schema)
+        if cls.names():
+            definition["properties"]["metric"]["description"] = definition["description"]
         if cls.types() and "standard" not in cls.types():
-            definition = handler.resolve_ref_schema(schema)
             definition["properties"]["type"].pop("default")
             definition["required"] = ["type", *definition.get("required", ())]
         return schema

@@ -126,7 +126,6 @@ class NamedMetric(ReasonedMetric):
     type: Literal["deepeval"] = "deepeval"
     """A metric of DeepEval."""
     metric: NonBlank
-    """The metric."""
 
 
 class DeepEvalMetric(NamedMetric):
@@ -153,7 +152,6 @@ class DeepEvalMetric(NamedMetric):
         "turn_contextual_precision",
         "turn_contextual_recall",
     ]
-    """The metric."""
 
 
 class PromptAlignmentMetric(NamedMetric):
