@@ -13,7 +13,7 @@ from holodeck.models import RENDERERS
 
 TYPE_CHECKING = False  # `typing` would be imported before the program can catch Ctrl-C
 if TYPE_CHECKING:
-    from holodeck.api import arun, compare_agents, load_agent, run
+    from holodeck.api import arun, compare_agents, load_agent, run, scripted_model
     from holodeck.config.loader import ConfigLoader
     from holodeck.errors import (
         BackendError,
@@ -63,6 +63,7 @@ __all__ = [
     "compare_agents",
     "load_agent",
     "run",
+    "scripted_model",
     "stubbed",
 ]
 
@@ -80,6 +81,7 @@ _MODULES = {
     "compare_agents": "holodeck.api",
     "load_agent": "holodeck.api",
     "run": "holodeck.api",
+    "scripted_model": "holodeck.api",
     "stubbed": "holodeck.lib.support.stubs",
 }
 """Name → module, for the names that are not in `holodeck.errors`."""

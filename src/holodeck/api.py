@@ -23,6 +23,7 @@ from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.threads import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import did_you_mean_or_list
+from holodeck.lib.tap.scripted_model import ScriptedModel
 from holodeck.lib.test_runner.progress import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent, unlocated
@@ -224,6 +225,28 @@ def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
     Raises ConfigError, with file, line and column, for what is wrong in it.
     """
     return ConfigLoader().load_agent_yaml(path, suites)
+
+
+def scripted_model(
+    replies: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, Any]] = ()
+) -> ScriptedModel:
+    """Return a model for agents that are built in Python, which gives its replies in order.
+
+        with holodeck.scripted_model([{"text": "It has been sent."}]) as model:
+            client = AsyncOpenAI(base_url=model.url, api_key="none")
+
+    Args:
+        replies: Mappings such as `{"tool_calls": [{"get_order": {"id": 7}}]}` and
+            `{"text": "Done."}`.
+        faults: What goes wrong with which request, such as `{"call": 2, "status": 429}`.
+
+    Raises:
+        ConfigError: A reply or a fault is wrong.
+    """
+    written = {"name": "scripted", "backend": IN_PYTHON, "model_replies": [*replies]}
+    written |= {"model_faults": [*faults]} if faults else {}
+    agent = ConfigLoader().agent_from(written)
+    return ScriptedModel(agent.model_replies or (), agent.model_faults or ())
 
 
 def _agent_under_test(

@@ -63,6 +63,7 @@ def _locate_replaced(
 
 
 CHAT = "chat"
+_CHAT_PROTOCOLS = frozenset({"openai", "azure", "scripted"})
 BUILT_IN_BACKENDS = (None, "semantic_kernel", CHAT)
 """Backends that take model, instructions and tools from the agent.yaml."""
 IN_PYTHON = "(a Python object)"
@@ -314,7 +315,8 @@ class Agent(StandIns, _AgentHead):
     def judge_model(self) -> LLMProvider | None:
         """The default model for judges and simulated users; None if there is none."""
         shared = self.evaluations.model if self.evaluations else None
-        return shared or self.model
+        is_scripted = self.model is not None and self.model.protocol == "scripted"
+        return shared or (None if is_scripted else self.model)
 
     def simulator_model(self, case: TestCaseModel) -> LLMProvider | None:
         """Return the model that simulates the user of a case; None if there is none."""
@@ -367,7 +369,7 @@ class Agent(StandIns, _AgentHead):
                 "'instructions.template' is rendered by Semantic Kernel; leave 'backend' or"
                 " 'template' out"
             )
-        if self.backend == CHAT and self.model.protocol not in {"openai", "azure"}:
+        if self.backend == CHAT and self.model.protocol not in _CHAT_PROTOCOLS:
             raise ValueError(
                 f"'backend: chat' does not support the provider {self.model.provider.value!r};"
                 " write 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"

@@ -18,6 +18,7 @@ class ProviderEnum(StrEnum):
     ANTHROPIC = "anthropic"
     OLLAMA = "ollama"
     LOCAL = "local"
+    SCRIPTED = "scripted"
     BEDROCK = "bedrock"
     COHERE = "cohere"
     DEEPSEEK = "deepseek"
@@ -36,9 +37,9 @@ class ProviderEnum(StrEnum):
     XAI = "xai"
 
 
-Protocol = Literal["openai", "azure", "anthropic", "ollama", "local", "litellm"]
+Protocol = Literal["openai", "azure", "anthropic", "ollama", "local", "scripted", "litellm"]
 """How a provider is called: the chat completions of OpenAI or of Azure, the messages of Anthropic,
-the API of Ollama, in the process, or by the library LiteLLM."""
+the API of Ollama, in the process, not at all, or by the library LiteLLM."""
 
 
 class Provider(NamedTuple):
@@ -94,6 +95,7 @@ PROVIDERS = {
         "ollama", url="http://127.0.0.1:11434", endpoint=("OLLAMA_HOST", "OLLAMA_API_BASE")
     ),
     ProviderEnum.LOCAL: Provider("local"),
+    ProviderEnum.SCRIPTED: Provider("scripted"),
     ProviderEnum.BEDROCK: Provider("litellm"),
     ProviderEnum.COHERE: Provider(
         url="https://api.cohere.ai/compatibility/v1",
@@ -143,6 +145,9 @@ PROVIDERS = {
 for COHERE_BASE_URL, GEMINI_BASE_URL and HF_BASE_URL: its own base URLs have another protocol."""
 PROVIDER_ALIASES = {"azure": ProviderEnum.AZURE_OPENAI, "ollama_chat": ProviderEnum.OLLAMA}
 """LiteLLM's names of providers that are called differently here."""
+SCRIPTED_URL = "http://scripted.invalid/v1"
+"""Where requests to a scripted model seem to go, which are answered before they are sent: a host
+that no network has."""
 _OLLAMA_PORT = 11434
 
 
@@ -167,6 +172,11 @@ _OTHER_AUTHENTICATION = {
     " 'backend: module:attribute' with an agent of the Claude Agent SDK",
 }
 """What to write for the values that only HoloDeck's own agents know."""
+
+
+_DEFAULT_NAMES = {ProviderEnum.LOCAL: DEFAULT_LOCAL_MODEL, ProviderEnum.SCRIPTED: "scripted"}
+"""The name of a model without one, for the providers that are not reached over a network."""
+_WITHOUT_EFFORT = frozenset({"anthropic", "local", "scripted", "litellm"})
 
 
 class ProviderSettings(Model):
@@ -212,9 +222,10 @@ class LLMProvider(ProviderSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_the_default_local_model(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("provider") == "local" and "name" not in data:
-            return {**data, "name": DEFAULT_LOCAL_MODEL}
+    def _name_the_default_model(cls, data: Any) -> Any:
+        provider = data.get("provider") if isinstance(data, dict) else None
+        if provider in _DEFAULT_NAMES and "name" not in data:
+            return {**data, "name": _DEFAULT_NAMES[provider]}
         return data
 
     @model_validator(mode="after")
@@ -227,10 +238,12 @@ class LLMProvider(ProviderSettings):
                 f"{self.provider} needs 'endpoint: {facts.endpoint_example}', or the variable"
                 f" {facts.endpoint[0]}"
             )
-        if self.reasoning_effort is not None and self.protocol in {"anthropic", "local", "litellm"}:
+        if self.reasoning_effort is not None and self.protocol in _WITHOUT_EFFORT:
             raise ValueError(f"{self.provider} has no 'reasoning_effort'; remove it")
-        if self.provider is ProviderEnum.LOCAL and (self.endpoint or self.api_key):
-            raise ValueError("a local model has no 'endpoint' and no 'api_key'; remove them")
+        if self.provider in _DEFAULT_NAMES and (self.endpoint or self.api_key):
+            raise ValueError(
+                f"a {self.provider} model has no 'endpoint' and no 'api_key'; remove them"
+            )
         return self
 
     @property

@@ -283,14 +283,18 @@ def _check_patterns(context: CheckContext, checks: TraceChecks, path: KeyPath) -
                 context.error((*path, "checks", index, "where", name, "regex"), error.message)
 
 
-def _check_stubs(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    """Report the findings about what stands in for the tools of a case."""
-    if not (case.stubs_of_tools or case.is_sealed):
+def _check_stand_ins(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Report the findings about what stands in for the tools and the model of a case."""
+    model = context.agent.model
+    is_scripted = model is not None and model.protocol == "scripted"
+    has_own = case.stubs_of_tools or case.is_sealed or case.model_replies or case.model_faults
+    if not (has_own or is_scripted):
         return
-    # Imported here because few cases have stubs.
-    from holodeck.config.checks.stubs import check_stubs  # noqa: PLC0415
+    # Imported here because few cases have any.
+    from holodeck.config.checks.stubs import check_model, check_stubs  # noqa: PLC0415
 
     check_stubs(context, case, path)
+    check_model(context, case, path)
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -407,6 +411,6 @@ CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] 
     _check_script,
     _check_turns_to_done,
     _check_traces,
-    _check_stubs,
+    _check_stand_ins,
 )
 """Every check of a test case, in the order of the findings."""

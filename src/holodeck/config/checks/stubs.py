@@ -1,15 +1,16 @@
 """Static checks of stubs: are there such tools and arguments, and can each stub be delivered?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.tools import check_pattern, unknown_tool
 from holodeck.config.yaml.source import KeyPath
-from holodeck.lib.backends.base import NO_STUBS
+from holodeck.lib.backends.base import NO_MODEL_STAND_INS, NO_STUBS, model_problem
 from holodeck.lib.checks.matching import short
 from holodeck.lib.stubs.case_stubs import change, must_be_delivered
 from holodeck.lib.support.text import did_you_mean, plural
 from holodeck.lib.support.tool_names import is_forbidden, tools_named
+from holodeck.models.agent import IN_PYTHON
 from holodeck.models.backend import (
     A2aBackendConfig,
     HttpBackendConfig,
@@ -17,7 +18,7 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
 )
 from holodeck.models.cases.expectations import ExpectedTool
-from holodeck.models.cases.stubs import Stub
+from holodeck.models.cases.stubs import ModelReply, Stub
 from holodeck.models.test_case import TestCaseModel
 
 
@@ -41,6 +42,44 @@ def check_stubs(context: CheckContext, case: TestCaseModel, path: KeyPath) -> No
             if must_be_delivered(stub, at):
                 for reason in _reasons_not_reached(case, tool, stub):
                     context.error(stub_path, f"{stub} cannot be delivered: {reason}")
+
+
+def check_model(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Check what stands in for the model of a case."""
+    agent, replies, faults = context.agent, case.model_replies, case.model_faults or []
+    problem = model_problem(agent.model)
+    if agent.has_own_model:
+        # of an object, only the run knows
+        passes = agent.backend == IN_PYTHON or getattr(agent.backend, "tap", False)
+        problem = None if passes else NO_MODEL_STAND_INS
+    for key, given in {"model_replies": replies, "model_faults": faults}.items():
+        if given and problem is not None:
+            context.error((*path, key), problem)
+    if replies is None:
+        if agent.model is not None and agent.model.protocol == "scripted":
+            context.error(path, "'provider: scripted' needs 'model_replies', which the case lacks")
+        return
+    for index, fault in enumerate(faults):
+        # a request with one of these takes no reply
+        replaced = [other for other in faults if other.replaces_response]
+        earlier = sum(other.call < fault.call for other in replaced)
+        if fault.call > len(replies) + earlier + fault.replaces_response:
+            reason = f"'model_replies' has {plural(len(replies), 'reply', 'replies')}"
+            message = f"the fault {fault.kind!r} at call {fault.call} cannot be delivered: {reason}"
+            context.error((*path, "model_faults", index), message)
+    if context.knows_all_tools and not agent.has_own_model:
+        _check_tools_of_replies(context, replies, path)
+
+
+def _check_tools_of_replies(
+    context: CheckContext, replies: Sequence[ModelReply], path: KeyPath
+) -> None:
+    """Find calls of tools that the agent does not have, as a model may make some, too."""
+    for index, reply in enumerate(replies):
+        for name in reply.tools:
+            if not tools_named(name, context.tools):
+                message = unknown_tool(name, context.tools)
+                context.warning((*path, "model_replies", index, "tool_calls"), message)
 
 
 def _check_arguments(context: CheckContext, stub: Stub, tools: list[str], path: KeyPath) -> None:

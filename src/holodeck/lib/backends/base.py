@@ -13,6 +13,7 @@ from holodeck.errors import BackendSessionError as BackendSessionError  # noqa: 
 from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: PLC0414
 from holodeck.errors import ConfigError
 from holodeck.models.cases.messages import Message as Message  # noqa: PLC0414
+from holodeck.models.llm import LLMProvider
 from holodeck.models.results.evidence import Fact, Source
 from holodeck.models.results.outcome import Attempt, ModelCost, ModelRequest, RaisedError
 from holodeck.models.token_usage import TokenUsage
@@ -233,7 +234,10 @@ NO_APPROVALS = (
     " SDK, PydanticAI and LangGraph ask for them, so remove it"
 )
 NO_STUBS = "the agent's tools run where holodeck cannot stub them; remove it"
-NO_MODEL_STAND_INS = "the agent's requests to its model do not pass holodeck; remove it"
+NO_MODEL_STAND_INS = (
+    "the agent's requests to its model do not pass holodeck; write 'tap: true' under 'backend', or"
+    " give an agent that Python builds a holodeck.scripted_model()"
+)
 NO_CASE_CONTEXT_PARAMETER = (
     "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
     " that is annotated as a dict"
@@ -291,6 +295,16 @@ class AgentDescription:
             tools = ", ".join(self.tools) or "none"
         keeps = "keeps" if self.history_problem is None else "does not see"
         return f"{self.kind}; tools: {tools}; {keeps} the earlier messages of a conversation"
+
+
+def model_problem(llm: LLMProvider | None) -> str | None:
+    """Return why nothing can stand in for the model of a built-in agent; None if it can."""
+    if llm is None or llm.protocol not in {"anthropic", "local"}:
+        return None
+    return (
+        f"a model of {llm.provider.value} is not called by holodeck's own client; write 'model:"
+        " {provider: scripted}', or a provider with OpenAI's protocol"
+    )
 
 
 def without_history(problem: str | None) -> dict[Method, str]:

@@ -147,6 +147,7 @@ class ChatBackend(AgentBackend):
         return Capabilities(
             accepts_images=True,
             stub_problem=None,
+            model_problem=None,
             tools=() if toolbox is None else toolbox.tools,
             preparation_costs=() if toolbox is None else toolbox.preparation_costs,
         )

@@ -129,6 +129,7 @@ def _build(
     agent: Agent, execution: ExecutionConfig | None, code: CodeFolders, *, force_ingest: bool
 ) -> AgentBackend:
     backend = agent.backend or DEFAULT
+    is_scripted = agent.model is not None and agent.model.protocol == "scripted"
     made: AgentBackend
     if backend == DEFAULT:
         make = BACKENDS.load(DEFAULT)
@@ -144,7 +145,7 @@ def _build(
         options = (backend.target, code, execution, backend.scope)
         made = _ALSO.load("python")(*options, tools_run_no_agents=run_no_agents)
     elif isinstance(backend, ProcessBackendConfig):
-        taps = _ALSO.load("taps")() if backend.tap else None
+        taps = _ALSO.load("taps")(is_scripted=is_scripted) if backend.tap else None
         made = BACKENDS.load(backend.type)(backend, code, execution, taps)
     elif isinstance(backend, HttpBackendConfig):
         made = BACKENDS.load(backend.type)(backend, execution, code)
@@ -153,7 +154,7 @@ def _build(
     else:
         made = BACKENDS.load(backend.type)(backend, execution)
     if isinstance(backend, HttpBackendConfig | PythonBackendConfig) and backend.tap:
-        made = _ALSO.load(f"tapped {backend.type}")(made)
+        made = _ALSO.load(f"tapped {backend.type}")(made, is_scripted=is_scripted)
     return made
 
 

@@ -64,16 +64,18 @@ class TappedBackend(InContext, AgentBackend):
 
     Args:
         backend: The way to the agent.
+        is_scripted: Whether the agent's model is scripted, so that nothing is behind the tap.
     """
 
-    def __init__(self, backend: AgentBackend) -> None:
+    def __init__(self, backend: AgentBackend, *, is_scripted: bool = False) -> None:
         self._backend = backend
+        self._is_scripted = is_scripted
         self._tap: Tap | None = None
 
     async def initialize(self) -> None:
         """Start the tap and prepare the agent; may be called twice. Raises BackendInitError."""
         if self._tap is None:
-            self._tap = await start_tap(process_variables())
+            self._tap = await start_tap(process_variables(), is_scripted=self._is_scripted)
         await self._backend.initialize()
 
     async def invoke_once(
@@ -95,7 +97,12 @@ class TappedBackend(InContext, AgentBackend):
     @property
     def capabilities(self) -> Capabilities:
         """Those of the agent, whose concurrency only a tap per conversation allows."""
-        return replace(capabilities_of(self._backend), concurrency=None, runs_user_code=False)
+        return replace(
+            capabilities_of(self._backend),
+            concurrency=None,
+            runs_user_code=False,
+            model_problem=None,
+        )
 
     async def teardown(self) -> None:
         """Release the agent, then stop the tap."""
@@ -134,8 +141,8 @@ class TappedPythonBackend(TappedBackend):
     case: a request belongs to the turn under way, unless work of an earlier one may be left.
     """
 
-    def __init__(self, backend: AgentBackend) -> None:
-        super().__init__(backend)
+    def __init__(self, backend: AgentBackend, *, is_scripted: bool = False) -> None:
+        super().__init__(backend, is_scripted=is_scripted)
         self._channel: Channel | None = None
         self._variables: Mapping[str, str] = {}
         self._left: set[asyncio.Task[Any]] = set()
@@ -147,7 +154,7 @@ class TappedPythonBackend(TappedBackend):
             if not _is_tapped.acquire(blocking=False):
                 raise BackendInitError(ONE_PER_PROCESS)
             try:
-                self._tap = await start_tap(process_variables())
+                self._tap = await start_tap(process_variables(), is_scripted=self._is_scripted)
             except BaseException:
                 _is_tapped.release()
                 raise
@@ -190,16 +197,22 @@ class TappedPythonBackend(TappedBackend):
 
 
 class ProcessTaps:
-    """The taps of the processes of an agent: one channel for each, by environment variables."""
+    """The taps of the processes of an agent: one channel for each, by environment variables.
 
-    def __init__(self) -> None:
+    Args:
+        is_scripted: Whether the agent's model is scripted.
+    """
+
+    def __init__(self, *, is_scripted: bool = False) -> None:
+        self._is_scripted = is_scripted
         self._tap: Tap | None = None
         self._environment: Mapping[str, str] = {}
 
     async def start(self, environment: Mapping[str, str]) -> None:
         """Start listening, for processes in that environment. Raises BackendInitError."""
         if self._tap is None:
-            self._tap, self._environment = await start_tap(environment), environment
+            self._tap = await start_tap(environment, is_scripted=self._is_scripted)
+            self._environment = environment
 
     def open(self) -> "ProcessTap":
         """Return the tap of a further process."""
@@ -230,12 +243,12 @@ _is_tapped = Lock()
 """Held by the backend whose variables are those of the process."""
 
 
-async def start_tap(environment: Mapping[str, str]) -> Tap:
-    """Return a tap that listens; `environment` says where requests go on to.
+async def start_tap(environment: Mapping[str, str], *, is_scripted: bool) -> Tap:
+    """Return a tap that listens; `environment` says where requests go on to, if anywhere.
 
     Raises BackendInitError.
     """
-    tap = Tap(find_upstreams(environment), proxy_for)
+    tap = Tap(find_upstreams(environment, is_scripted=is_scripted), proxy_for)
     try:
         await tap.start()
     except OSError as error:

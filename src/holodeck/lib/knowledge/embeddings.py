@@ -259,7 +259,7 @@ DEFAULT_MODELS = {
     ProviderEnum.MISTRAL: "mistral-embed",
 }
 """The embedding model for agents of these providers; for Azure the name of the deployment."""
-_WITHOUT_EMBEDDINGS = frozenset({"anthropic", "local", "litellm"})
+_WITHOUT_EMBEDDINGS = frozenset({"anthropic", "local", "scripted", "litellm"})
 """Protocols that holodeck requests no embeddings with."""
 
 

@@ -161,6 +161,10 @@ class HttpChatModel(CompletionModel):
         proxy_for: ProxyFor | None = None,
         options: RequestOptions = NO_OPTIONS,
     ) -> None:
+        if llm.protocol == "scripted":
+            raise ConfigError(
+                "model.provider", "a scripted model answers for an agent only; write another here"
+            )
         super().__init__(llm, options)
         parse = parse_anthropic_message if llm.protocol == "anthropic" else parse_completion
         endpoint = Endpoint.of(llm, proxy_for)

@@ -5,6 +5,7 @@ import json
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -19,10 +20,11 @@ from holodeck.lib.llm.completion import (
 from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
 from holodeck.lib.llm.http_client import HttpClient
-from holodeck.lib.llm.http_connection import Connection
+from holodeck.lib.llm.http_connection import Response
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.model import note_request
+from holodeck.lib.llm.request_handler import RequestHandler, StreamedResponse, request_handler
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
 from holodeck.lib.llm.retry import retry as retry_request
 from holodeck.lib.observability import names, span
@@ -36,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PATH = "/chat/completions"
 AGENT = "agent"
 """The kind of work whose requests are parts of a call, which has a limit as a whole."""
 
@@ -216,6 +219,7 @@ class ChatClient:
         }
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
+        self._is_of_agent = kind == AGENT
         timeout = None if kind == AGENT else limits.timeout
         self._sender = RequestSender(endpoint.name, limiters, kind, timeout=timeout)
         self._http = HttpClient(
@@ -241,9 +245,8 @@ class ChatClient:
         retry: RetryConfig | None = None,
     ) -> M:
         """Return what `parse` reads in the body of the response. Raises RequestError."""
-        request = self._http.encode(body.encode())
         answer = await self._sender.send(
-            partial(self._post, request, parse), retry or self._retry, stats
+            partial(self._post, body.encode(), parse), retry or self._retry, stats
         )
         stats.meter.add(answer.usage, self._model)
         return answer
@@ -263,19 +266,16 @@ class ChatClient:
         its pieces. Raises RequestError.
         """
         streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        request = self._http.encode(json.dumps(streamed).encode())
-        response = await self._sender.send(
-            partial(self._begin, request), retry or self._retry, stats
-        )
+        body_bytes = json.dumps(streamed).encode()
         completion = StreamedCompletion()
-        try:
-            async for event in read_events(self._http.read(response)):
+        async with AsyncExitStack() as stack:
+            begin = partial(self._begin, body_bytes, stack)
+            response = await self._sender.send(begin, retry or self._retry, stats)
+            async for event in read_events(response.body):
                 if text := completion.add(event):
                     yield text
                 if completion.is_over:
                     break
-        finally:
-            response.finish()
         result = completion.result()
         stats.meter.add(result.usage, self._model)
         yield result
@@ -284,24 +284,54 @@ class ChatClient:
         """Close the connections of the running event loop; a later request opens new ones."""
         await self._http.close()
 
-    async def _begin(self, request: bytes, limiter: Limiter) -> Connection:
-        """Send the request once, and return the response that has begun. Raises RequestError."""
-        response = await self._http.begin(request)
+    async def _begin(
+        self, body: bytes, stack: AsyncExitStack, limiter: Limiter
+    ) -> StreamedResponse:
+        """Send the request once, and return the response that has begun. Raises RequestError.
+
+        The stack closes the response.
+        """
+        handler = self._handler
+        opened = self._open(body) if handler is None else handler.answer(PATH, body, self._open)
+        response = await stack.enter_async_context(opened)
         self._limiters.note_reached(self._endpoint.name)
-        head = response.head
-        apply_rate_limits(limiter, head.headers)
-        if head.status == 200:
+        headers = _by_name(response)
+        apply_rate_limits(limiter, headers)
+        if response.status == 200:
             return response
+        refused = b"".join([piece async for piece in response.body])
+        await stack.aclose()
+        raise status_error(response.status, headers, refused)
+
+    @property
+    def _handler(self) -> RequestHandler | None:
+        """What answers the requests of the running case; only those of its agent."""
+        return request_handler.get() if self._is_of_agent else None
+
+    @asynccontextmanager
+    async def _open(self, body: bytes) -> AsyncIterator[StreamedResponse]:
+        """Yield the response of the server, whose body is decoded. Raises RequestError."""
+        response = await self._http.begin(self._http.encode(body))
         try:
-            refused = b"".join([piece async for piece in self._http.read(response)])
+            head = response.head
+            lines = [line for line in head.event.headers if line[0] != b"content-encoding"]
+            yield StreamedResponse(head.status, lines, self._http.read(response))
         finally:
             response.finish()
-        raise status_error(head.status, head.headers, refused)
 
-    async def _post(self, request: bytes, parse: Callable[[bytes], M], limiter: Limiter) -> M:
+    async def _exchange(self, body: bytes) -> Response:
+        """Return the whole response to a request. Raises RequestError."""
+        handler = self._handler
+        if handler is None:
+            return await self._http.send(self._http.encode(body))
+        async with handler.answer(PATH, body, self._open) as response:
+            content = b"".join([piece async for piece in response.body])
+        return Response(response.status, _by_name(response), content)
+
+    async def _post(self, body: bytes, parse: Callable[[bytes], M], limiter: Limiter) -> M:
         """Send the request once."""
         with span(self._span_name, self._span_attributes, kind="client") as current:
-            response = await self._http.send(request)
+            response = await self._exchange(body)
             self._limiters.note_reached(self._endpoint.name)
             apply_rate_limits(limiter, response.headers)
             if response.status != 200:
@@ -312,3 +342,9 @@ class ChatClient:
                 current.set({names.INPUT_TOKENS: usage.prompt_tokens})
                 current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
             return answer
+
+
+def _by_name(response: StreamedResponse) -> dict[str, str]:
+    """Return the headers of a response by their names in lower case."""
+    lines = response.headers
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}

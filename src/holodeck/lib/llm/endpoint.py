@@ -11,7 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.support.text import one_line
-from holodeck.models.llm import PROVIDERS, LLMProvider, Protocol, ProviderEnum
+from holodeck.models.llm import PROVIDERS, SCRIPTED_URL, LLMProvider, Protocol, ProviderEnum
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
 REFRESH_BEFORE_S = 300
@@ -156,11 +156,16 @@ def _ollama(llm: LLMProvider) -> tuple[str, dict[str, str]]:
     return f"{base}/v1/chat/completions", _bearer(_api_key(llm, required=False))
 
 
+def _scripted(_: LLMProvider) -> tuple[str, dict[str, str]]:
+    return f"{SCRIPTED_URL}/chat/completions", {}
+
+
 _PROTOCOLS: dict[Protocol, Callable[[LLMProvider], tuple[str, dict[str, str]]]] = {
     "openai": _openai,
     "azure": _azure,
     "anthropic": _anthropic,
     "ollama": _ollama,
+    "scripted": _scripted,
 }
 """The URL and the headers of a model, by protocol."""
 

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body
+from holodeck.lib.llm.request_handler import StreamedResponse
 from holodeck.lib.observability import names
 from holodeck.lib.spans.store import SpanCollector
 from holodeck.lib.support.text import one_line
-from holodeck.lib.tap.exchange import TappedResponse, error_response, header, whole_response
+from holodeck.lib.tap.exchange import error_response, header, whole_response
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class OtlpReceiver:
         return f"http://127.0.0.1:{self.server.port}"
 
     @asynccontextmanager
-    async def _respond(self, request: ReceivedRequest) -> AsyncIterator[TappedResponse]:
+    async def _respond(self, request: ReceivedRequest) -> AsyncIterator[StreamedResponse]:
         path = request.target.partition("?")[0].rstrip("/")
         kind = (header(request.headers, b"content-type") or "").partition(";")[0].strip().lower()
         if request.method == _HTTP_2:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.llm.request_handler import RequestHandler, request_handler
 from holodeck.lib.tap.exchange import Request
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.reading import TappedExchange
@@ -25,9 +26,11 @@ NO_CONVERSATION = "of the requests through the tap, none asked a model for an an
 
 @dataclass(eq=False)
 class TappedTurn:
-    """What the tap saw of a turn; all but `exchanges` is known once the turn is over."""
+    """What the tap saw of a turn; what it requested is known once the turn is over."""
 
     exchanges: list[TappedExchange] = field(default_factory=list)
+    handler: RequestHandler | None = field(default_factory=request_handler.get)
+    """What answers the requests of the running case; None leaves them to the model alone."""
     requests: Sequence[ModelRequest] = ()
     """The requests to models."""
     calls: Sequence[tuple[RawToolCall, ReturnedResult | None]] = ()
@@ -106,15 +109,19 @@ class Channel:
         self._has_begun = False
         self._is_out_of_turn = False
 
-    def open_exchange(self, request: Request) -> TappedExchange:
-        """Return the exchange that a request begins; it belongs to the turn under way."""
+    def open_exchange(self, request: Request) -> tuple[TappedExchange, RequestHandler | None]:
+        """Return the exchange that a request begins, and what answers it.
+
+        It belongs to the turn under way.
+        """
         exchange = TappedExchange(request, self._lock)
         with self._lock:
+            handler = self._turns[-1].handler if self._turns else None
             for turn in self._turns:
                 turn.exchanges.append(exchange)
             is_stray = self._has_begun and not self._turns
             self._is_out_of_turn |= is_stray and exchange.may_request_tools
-        return exchange
+        return exchange, handler
 
     @contextmanager
     def turn(self) -> Iterator[TappedTurn]:

@@ -1,10 +1,11 @@
 """Requests of agents to models, their responses, the servers of models, and the way to the tap."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from holodeck.models.llm import PROVIDERS, ProviderEnum, ollama_url
+from holodeck.lib.llm.request_handler import Headers, StreamedResponse
+from holodeck.models.llm import PROVIDERS, SCRIPTED_URL, ProviderEnum, ollama_url
 
 _LOOPBACK = "127.0.0.1"
 _PROXIES = ("http_proxy", "all_proxy")
@@ -47,11 +48,16 @@ class Upstream:
         return self.url + path
 
 
-def find_upstreams(environment: Mapping[str, str]) -> dict[str, Upstream]:
+def find_upstreams(
+    environment: Mapping[str, str], *, is_scripted: bool = False
+) -> dict[str, Upstream]:
     """Return the server of each route, by its segment in the tap's URLs.
 
-    `environment` is what the agent would see without the tap.
+    `environment` is what the agent would see without the tap. With a scripted model, nothing is
+    behind the tap.
     """
+    if is_scripted:
+        return {route.provider.value: Upstream(route, SCRIPTED_URL) for route in ROUTES}
     found = {}
     for route in ROUTES:
         names = (route.variable, *route.aliases)
@@ -77,6 +83,9 @@ def tap_variables(
         url = f"{root}/{segment}{route.suffix}"
         aliases = [name for name in route.aliases if environment.get(name)]
         variables |= dict.fromkeys((route.variable, *aliases), url)
+        keys = PROVIDERS[route.provider].api_key
+        if upstream.url == SCRIPTED_URL and not any(environment.get(key) for key in keys):
+            variables |= dict.fromkeys(keys[:1], "scripted")  # clients refuse to be without
     names = {name.lower(): name for name in environment if environment[name]}
     if names.keys() & set(_PROXIES):
         excluded = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
@@ -85,9 +94,6 @@ def tap_variables(
             variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), listed)
     return variables
 
-
-Headers = Sequence[tuple[bytes, bytes]]
-"""Names and values, in order; a name may occur more than once."""
 
 _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
@@ -108,21 +114,12 @@ class Request:
     body: bytes
 
 
-@dataclass(frozen=True)
-class TappedResponse:
-    """The response to a request; its body arrives piece by piece.
-
-    The body raises UpstreamError if it breaks off.
-    """
-
-    status: int
-    headers: Headers
-    body: AsyncIterator[bytes]
-    reason: bytes = b""
+NO_REPLY = 417
+"""The status of a request that a scripted model does not answer; clients do not send it again."""
 
 
 class UpstreamError(Exception):
-    """A response broke off; the agent's client must notice."""
+    """The body of a response broke off; the agent's client must notice."""
 
 
 def end_to_end(headers: Headers) -> Headers:
@@ -142,12 +139,12 @@ def header(headers: Headers, name: bytes) -> str | None:
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
 
 
-def error_response(status: int, code: str, message: str) -> TappedResponse:
+def error_response(status: int, code: str, message: str) -> StreamedResponse:
     """Return a response of the tap itself."""
     return whole_response(status, "application/json", error_content(code, message))
 
 
-def whole_response(status: int, content_type: str, content: bytes) -> TappedResponse:
+def whole_response(status: int, content_type: str, content: bytes) -> StreamedResponse:
     """Return a response whose body is known."""
     headers = [
         (b"content-type", content_type.encode()),
@@ -157,7 +154,7 @@ def whole_response(status: int, content_type: str, content: bytes) -> TappedResp
     async def body() -> AsyncIterator[bytes]:
         yield content
 
-    return TappedResponse(status, headers, body())
+    return StreamedResponse(status, headers, body())
 
 
 def error_content(code: str, message: str) -> bytes:

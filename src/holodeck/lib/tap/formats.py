@@ -33,6 +33,8 @@ class ReturnedResult:
 class Reader:
     """Reads a response, whole or as events in order; what it read so far is in its fields."""
 
+    text: str = ""
+    """The text of the response."""
     calls: list[RawToolCall] = field(default_factory=list)
     """The tool calls that the model requested; complete once `has_all_calls`."""
     results: list[ReturnedResult] = field(default_factory=list)
@@ -106,6 +108,7 @@ class ChatCompletion(Reader):
         self.has_all_calls = True
 
     def _add_calls(self, choice: JsonObject, message: JsonObject) -> None:
+        self.text += _as_text(message.get("content"))
         if message.get("function_call"):
             raise UnreadableBody("it holds a 'function_call', the format before 'tool_calls'")
         for part in _objects(message, "tool_calls"):
@@ -129,7 +132,7 @@ class OpenAIResponse(Reader):
             raise UnreadableBody("it is computed in the background")
         items = list(_objects(document, "output"))
         if items or not self.calls:
-            self.calls, self.results = [], []
+            self.text, self.calls, self.results = "", [], []
         for item in items:
             self._add_item(item)
         self.usage = _usage(document.get("usage"), "input_tokens", "output_tokens")
@@ -146,6 +149,8 @@ class OpenAIResponse(Reader):
 
     def _add_item(self, item: JsonObject) -> None:
         kind = _text(item, "type")
+        if kind == "message":
+            self.text += _as_text(item.get("content"))
         if not kind.endswith("_call"):
             return
         call_id = _text(item, "call_id") or _text(item, "id")
@@ -171,7 +176,7 @@ class AnthropicMessage(Reader):
 
     def read_document(self, document: JsonObject) -> None:
         for block in _objects(document, "content"):
-            self._add_block(block, to_text(block.get("input") or {}))
+            self._add_block(block)
         self.usage = _anthropic_usage(document.get("usage"))
         self.has_all_calls = True
 
@@ -183,21 +188,26 @@ class AnthropicMessage(Reader):
             case "content_block_start":
                 blocks[event["index"]] = (event["content_block"], [])
             case "content_block_delta":
-                blocks[event["index"]][1].append(_text(event["delta"], "partial_json"))
+                delta = event["delta"]
+                piece = _text(delta, "partial_json") or _text(delta, "text")
+                blocks[event["index"]][1].append(piece)
             case "message_delta":
                 usage = event.get("usage") or {}
                 known = {key: count for key, count in usage.items() if count is not None}
                 self.usage = _anthropic_usage({**self._prompt, **known})
                 for block, pieces in blocks.values():
-                    self._add_block(block, "".join(pieces) or to_text(block.get("input") or {}))
+                    self._add_block(block, "".join(pieces))
                 blocks.clear()
                 self.has_all_calls = True
             case "error":
                 raise UnreadableBody("its stream holds an error")
 
-    def _add_block(self, block: JsonObject, arguments: str) -> None:
+    def _add_block(self, block: JsonObject, streamed: str = "") -> None:
         kind = _text(block, "type")
-        if kind.endswith("tool_use"):
+        if kind == "text":
+            self.text += _text(block, "text") + streamed
+        elif kind.endswith("tool_use"):
+            arguments = streamed or to_text(block.get("input") or {})
             self.calls.append(RawToolCall(_text(block, "id"), _text(block, "name"), arguments))
         elif kind.endswith("tool_result"):
             self.results.append(_anthropic_result(block))
@@ -214,7 +224,9 @@ class OllamaChat(Reader):
     def read_event(self, event: JsonObject) -> None:
         if event.get("error"):
             raise UnreadableBody("its stream holds an error")
-        for call in _objects(event.get("message") or {}, "tool_calls"):
+        message = event.get("message") or {}
+        self.text += _text(message, "content")
+        for call in _objects(message, "tool_calls"):
             function = call.get("function") or {}
             arguments = to_text(function.get("arguments") or {})
             self.calls.append(RawToolCall(_text(call, "id"), _text(function, "name"), arguments))
@@ -249,17 +261,26 @@ class OtherRequest(Reader):
 
 def returned_results(request: JsonObject) -> Iterator[ReturnedResult]:
     """Yield the results of tools that a request holds, in order, in whatever format."""
+    return (result for result, _ in results_in_place(request))
+
+
+def results_in_place(
+    request: JsonObject,
+) -> Iterator[tuple[ReturnedResult, tuple[JsonObject, str]]]:
+    """Yield each result of a tool with the part of the request, and the key, where it stands."""
     for message in (*_objects(request, "messages"), *_objects(request, "input", or_text=True)):
         if _text(message, "type").endswith("_call_output"):
-            yield ReturnedResult(_text(message, "call_id"), "", _content(message.get("output")))
+            content = _content(message.get("output"))
+            yield ReturnedResult(_text(message, "call_id"), "", content), (message, "output")
         elif message.get("role") == "tool":
             name = _text(message, "tool_name") or _text(message, "name")
-            result = _content(message.get("content"))
-            yield ReturnedResult(_text(message, "tool_call_id"), name, result)
+            content = _content(message.get("content"))
+            result = ReturnedResult(_text(message, "tool_call_id"), name, content)
+            yield result, (message, "content")
         elif message.get("role") == "user" and isinstance(message.get("content"), list):
             for block in _objects(message, "content"):
                 if _text(block, "type").endswith("tool_result"):
-                    yield _anthropic_result(block)
+                    yield _anthropic_result(block), (block, "content")
 
 
 def _anthropic_result(block: JsonObject) -> ReturnedResult:
@@ -276,24 +297,32 @@ def _content(content: Any) -> Any:
     return content
 
 
+def _as_text(content: Any) -> str:
+    """Return the text of a content, "" if it is something else."""
+    text = _content(content)
+    return text if isinstance(text, str) else ""
+
+
 def _usage(usage: Any, prompt: str, completion: str) -> TokenUsage | None:
-    """Return the usage; None if a half of it is missing."""
+    """Return the usage; None if a half of it is missing, or if it counts no tokens."""
     if not isinstance(usage, Mapping) or usage.get(prompt) is None:
         return None
     if usage.get(completion) is None:
         return None
-    return TokenUsage.of(usage[prompt], usage[completion])
+    found = TokenUsage.of(usage[prompt], usage[completion])
+    return found if found.total_tokens else None
 
 
 def _anthropic_usage(usage: Any) -> TokenUsage | None:
     """Return the usage; tokens that were read from the cache, or written to it, are prompt."""
-    found = _usage(usage, "input_tokens", "output_tokens")
-    if found is None:
+    if not isinstance(usage, Mapping):
         return None
     cached = sum(
         usage.get(name) or 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens")
     )
-    return TokenUsage.of(found.prompt_tokens + cached, found.completion_tokens)
+    prompt = usage.get("input_tokens")
+    whole = {**usage, "input_tokens": None if prompt is None else prompt + cached}
+    return _usage(whole, "input_tokens", "output_tokens")
 
 
 def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence[JsonObject]:

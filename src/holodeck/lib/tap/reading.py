@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holodeck.lib.llm.http_body import Decoder, MalformedHttp, TooLarge
-from holodeck.lib.tap.exchange import Request, TappedResponse, header
+from holodeck.lib.llm.request_handler import Headers, StreamedResponse
+from holodeck.lib.tap.exchange import Request, header
 from holodeck.lib.tap.formats import (
     AnthropicMessage,
     ChatCompletion,
@@ -80,7 +81,7 @@ class TappedExchange:
         self._lock = lock
         self._started = time.perf_counter()
         self._name = f"{request.method} {urlsplit(request.path).path}"
-        self._pieces: _Pieces | None = None
+        self._pieces: BodyReader | None = None
         """Reads the body of the response, until its end."""
         self.results: list[ReturnedResult] = []
         """The results of tools that the request tells the model."""
@@ -103,7 +104,7 @@ class TappedExchange:
             with self._noting_problems():
                 self._read_request(request)
 
-    def begin(self, response: TappedResponse) -> None:
+    def begin(self, response: StreamedResponse) -> None:
         """Note the head of the response."""
         with self._lock:
             self.status = response.status
@@ -111,7 +112,7 @@ class TappedExchange:
                 self.reader, self.problem = OtherRequest(), None
             elif not isinstance(self.reader, OtherRequest):
                 with self._noting_problems():
-                    self._begin_body(response)
+                    self._pieces = body_reader(self.reader, response.headers)
 
     def feed(self, piece: bytes, *, is_last: bool = False) -> None:
         """Read a piece of the body, before the agent gets it."""
@@ -157,13 +158,6 @@ class TappedExchange:
         self.model = f"{provider.value}/{model}" if isinstance(model, str) and model else ""
         self.results = list(returned_results(document))
 
-    def _begin_body(self, response: TappedResponse) -> None:
-        kind = (header(response.headers, b"content-type") or "").partition(";")[0].strip().lower()
-        make = {"text/event-stream": _ServerSentEvents, "application/x-ndjson": _Lines}.get(kind)
-        coding = header(response.headers, b"content-encoding") or "identity"
-        decoder = None if coding in {"", "identity"} else Decoder(coding, MAX_READ_BYTES)
-        self._pieces = (make or _Document)(self.reader, decoder)
-
     @contextmanager
     def _noting_problems(self) -> Iterator[None]:
         """Let what goes wrong make the response unreadable, and nothing else."""
@@ -175,7 +169,7 @@ class TappedExchange:
             logger.debug("%s", self.problem)
 
 
-class _Pieces:
+class BodyReader:
     """Puts the pieces of a body together to what a reader reads; this one, a whole document."""
 
     def __init__(self, reader: Reader, decoder: Decoder | None) -> None:
@@ -205,12 +199,12 @@ class _Pieces:
         raise NotImplementedError
 
 
-class _Document(_Pieces):
+class _Document(BodyReader):
     def _finish(self) -> None:
         self._reader.read_document(_json_object(self._buffer))
 
 
-class _Lines(_Pieces):
+class _Lines(BodyReader):
     """One JSON document a line."""
 
     def _read(self) -> None:
@@ -251,6 +245,15 @@ class _ServerSentEvents(_Lines):
         self._read_line(bytes(self._buffer))
         self._buffer.clear()
         super()._finish()  # the empty line ends the last event
+
+
+def body_reader(reader: Reader, headers: Headers) -> BodyReader:
+    """Return what feeds the body of a response with these headers to a reader, piece by piece."""
+    kind = (header(headers, b"content-type") or "").partition(";")[0].strip().lower()
+    make = {"text/event-stream": _ServerSentEvents, "application/x-ndjson": _Lines}.get(kind)
+    coding = header(headers, b"content-encoding") or "identity"
+    decoder = None if coding in {"", "identity"} else Decoder(coding, MAX_READ_BYTES)
+    return (make or _Document)(reader, decoder)
 
 
 def _json_object(text: bytes | bytearray) -> JsonObject:

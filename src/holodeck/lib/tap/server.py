@@ -10,14 +10,17 @@ from typing import cast
 
 import h11
 
+from holodeck.lib.llm.request_handler import Headers, StreamedResponse
 from holodeck.lib.processes.threads import BackgroundRun
-from holodeck.lib.tap.exchange import Headers, TappedResponse, UpstreamError, error_content
+from holodeck.lib.tap.exchange import UpstreamError, error_content
 
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64_000
 MAX_REQUEST_BYTES = 64_000_000
 """Of a body; models read no larger ones."""
+SWITCH_LIMIT_S = 30.0
+"""How long code that is not async waits until the server listens, and until it has closed."""
 MAX_WAITING_BYTES = 64_000
 """Of what a client may send before it has read the response."""
 
@@ -33,7 +36,7 @@ class ReceivedRequest:
     body: bytes
 
 
-Answer = Callable[[ReceivedRequest], AbstractAsyncContextManager[TappedResponse]]
+Answer = Callable[[ReceivedRequest], AbstractAsyncContextManager[StreamedResponse]]
 
 
 class ClientConnection(asyncio.Protocol):
@@ -135,7 +138,7 @@ class ClientConnection(asyncio.Protocol):
             self._task, self._waiting_bytes = None, 0
         self._next_request()
 
-    async def _write(self, response: TappedResponse) -> None:
+    async def _write(self, response: StreamedResponse) -> None:
         self._send(
             h11.Response(
                 status_code=response.status, headers=[*response.headers], reason=response.reason
@@ -202,15 +205,35 @@ class LoopbackServer:
 
     async def start(self) -> None:
         """Listen; `port` is then the port. Raises OSError."""
-        self._run = BackgroundRun(self._serve, self._name)
+        self._begin()
         self.port = await asyncio.wrap_future(self._ready)
 
     async def close(self) -> None:
         """Close all connections; may be called twice."""
+        run = self._end()
+        if run is not None:
+            await asyncio.wrap_future(run.outcome)
+
+    def __enter__(self) -> "LoopbackServer":
+        """Do the same as `start` for code that is not async."""
+        self._begin()
+        self.port = self._ready.result(SWITCH_LIMIT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run = self._end()
+        if run is not None:
+            run.outcome.result(SWITCH_LIMIT_S)
+
+    def _begin(self) -> None:
+        self._run = BackgroundRun(self._serve, self._name)
+
+    def _end(self) -> BackgroundRun[None] | None:
+        """Return the thread that is about to close; None if it does not run."""
         run, self._run = self._run, None
         if run is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
-            await asyncio.wrap_future(run.outcome)
+        return run
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

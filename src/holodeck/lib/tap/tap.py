@@ -3,7 +3,7 @@
 import secrets
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from hmac import compare_digest
 from urllib.parse import urlsplit
@@ -19,11 +19,12 @@ from holodeck.lib.llm.http_connection import (
     Server,
     basic_credentials,
 )
+from holodeck.lib.llm.request_handler import RequestHandler, StreamedResponse
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel
 from holodeck.lib.tap.exchange import (
+    NO_REPLY,
     Request,
-    TappedResponse,
     Upstream,
     UpstreamError,
     end_to_end,
@@ -33,6 +34,7 @@ from holodeck.lib.tap.exchange import (
 )
 from holodeck.lib.tap.reading import TappedExchange
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
+from holodeck.models.llm import SCRIPTED_URL
 
 _READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
 
@@ -52,8 +54,11 @@ class Forwarder:
         self._pools: dict[Upstream, ConnectionPool] = {}
 
     @asynccontextmanager
-    async def answer(self, request: Request) -> AsyncIterator[TappedResponse]:
+    async def answer(self, request: Request) -> AsyncIterator[StreamedResponse]:
         """Yield the response of the server; 502 with the reason if there is none."""
+        if request.upstream.url == SCRIPTED_URL:
+            yield error_response(NO_REPLY, "no_model", NO_MODEL)
+            return
         try:
             response = await self._send(request)
         except (OSError, MalformedHttp, ConfigError) as error:
@@ -63,7 +68,7 @@ class Forwarder:
             head = response.head.event
             headers = end_to_end(head.headers.raw_items())
             pieces = _or_upstream_error(response.pieces())
-            yield TappedResponse(head.status_code, headers, pieces, head.reason)
+            yield StreamedResponse(head.status_code, headers, pieces, head.reason)
         finally:
             response.finish()
 
@@ -146,6 +151,7 @@ def _describe_failure(error: Exception, request: Request) -> str:
 
 
 _NOT_FOUND = "nothing is here"
+NO_MODEL = "the agent's model is scripted, and answers with text and tool calls in test cases only"
 
 
 class Tap:
@@ -192,7 +198,7 @@ class Tap:
         self._channels.pop(channel.id, None)
 
     @asynccontextmanager
-    async def _respond(self, received: ReceivedRequest) -> AsyncIterator[TappedResponse]:
+    async def _respond(self, received: ReceivedRequest) -> AsyncIterator[StreamedResponse]:
         """Yield the response to a request; 404 without detail for all but the tap's own URLs."""
         channel, request = self._find_request(received)
         if channel is None or request is None:
@@ -201,14 +207,26 @@ class Tap:
         if any(name.lower() == b"upgrade" for name, _ in received.headers):
             yield error_response(501, "not_supported", "the tap passes no WebSockets on")
             return
-        exchange = channel.open_exchange(request)
+        exchange, handler = channel.open_exchange(request)
         try:
-            async with self._forwarder.answer(request) as response:
+            async with self._answer(request, handler) as response:
                 exchange.begin(response)
                 async with aclosing(_record_body(exchange, response)) as body:
                     yield replace(response, body=body)
         finally:
             exchange.end()
+
+    def _answer(
+        self, request: Request, handler: RequestHandler | None
+    ) -> AbstractAsyncContextManager[StreamedResponse]:
+        """Return the response to a request, from what answers those of the running case, if any."""
+        if handler is None or request.method != "POST":
+            return self._forwarder.answer(request)
+
+        def send(body: bytes) -> AbstractAsyncContextManager[StreamedResponse]:
+            return self._forwarder.answer(replace(request, body=body))
+
+        return handler.answer(request.path, request.body, send)
 
     def _find_request(self, received: ReceivedRequest) -> tuple[Channel | None, Request | None]:
         parts = received.target.split("/", 4)
@@ -224,7 +242,7 @@ class Tap:
 
 
 async def _record_body(
-    exchange: TappedExchange, response: TappedResponse
+    exchange: TappedExchange, response: StreamedResponse
 ) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a body; each is noted before the agent can act on it."""
     length = header(response.headers, b"content-length")

@@ -18,6 +18,7 @@ from holodeck.lib.backends.base import (
     Message,
     RequestedCall,
     ToolResult,
+    model_problem,
     without_history,
 )
 from holodeck.lib.llm.limiter import time_limit
@@ -316,6 +317,7 @@ class AgentFactory:
         return Capabilities(
             accepts_images=model is not None and PROVIDERS[model.provider].protocol != "local",
             stub_problem=None,
+            model_problem=model_problem(model),
             tools=self._toolbox.tools,
             preparation_costs=self._toolbox.preparation_costs,
         )

@@ -81,6 +81,14 @@ class CaseRun:
             from holodeck.lib.stubs.case_stubs import CaseStubs  # noqa: PLC0415
 
             self.state.stubs = CaseStubs(self.case)
+        model = setup.agent.model
+        is_scripted = model is not None and model.protocol == "scripted"
+        if self.case.model_replies or self.case.model_faults or is_scripted:
+            # What stands in for a model, as above.
+            from holodeck.lib.tap.case_requests import CaseRequests  # noqa: PLC0415
+
+            replies = self.case.model_replies or ([] if is_scripted else None)
+            self.state.requests = CaseRequests(replies, self.case.model_faults or ())
         self._setup = setup
         self._backend = backend
         self._checks = setup.evaluator_set.checks_of(index)

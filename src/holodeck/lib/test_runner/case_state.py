@@ -28,6 +28,7 @@ from holodeck.models.test_result import (
 
 if TYPE_CHECKING:
     from holodeck.lib.stubs.case_stubs import CaseStubs
+    from holodeck.lib.tap.case_requests import CaseRequests
 
 Send = Callable[[str], Awaitable[ExecutionResult]]
 """Sends a message to the agent."""
@@ -86,6 +87,8 @@ class CaseState:
 
     stubs: "CaseStubs | None" = None
     """What takes the calls of tools; None if they all run."""
+    requests: "CaseRequests | None" = None
+    """What answers the requests to the model; None if only the model does."""
 
     ending: ConversationEnd | None = None
     """How a conversation ended."""

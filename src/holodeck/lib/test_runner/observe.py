@@ -23,6 +23,7 @@ from holodeck.lib.backends.base import (
 from holodeck.lib.checks.matching import match_approvals
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.llm.provider_errors import refusal_behind
+from holodeck.lib.llm.request_handler import answering_requests
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.stubs import in_place_of_tools
@@ -35,7 +36,7 @@ from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import Image, MessageWithImages
 from holodeck.models.results.evidence import Source, evidence
 from holodeck.models.results.outcome import Attempt, Outcome
-from holodeck.models.results.turn import Approval, StubbedCall
+from holodeck.models.results.turn import Approval, HandledRequest, StubbedCall
 from holodeck.models.test_case import FileInput, TurnModel
 from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
@@ -151,6 +152,13 @@ class _Turn:
         before = sum(len(turn.stubbed_calls) for turn in self.state.turns)
         return [] if stubs is None else stubs.calls[before:]
 
+    @property
+    def handled_requests(self) -> list[HandledRequest]:
+        """The requests of this turn to the model, if that is scripted or has faults."""
+        requests = self.state.requests
+        before = sum(len(turn.handled_requests) for turn in self.state.turns)
+        return [] if requests is None else requests.handled[before:]
+
     async def read_files(self, load: LoadFile) -> None:
         for file in self.turn.files or []:
             loaded = await load(file)
@@ -175,7 +183,7 @@ class _Turn:
         with span(names.invoke_agent(agent_name), attributes, kind="client") as current:
             set_content(current, names.INPUT_MESSAGES, names.message("user", message))
             try:
-                with in_place_of_tools(self.state.stubs):
+                with in_place_of_tools(self.state.stubs), answering_requests(self.state.requests):
                     await self._send(send, message)
             except Exception as error:  # noqa: BLE001 - the user's agent may raise anything
                 logger.debug("agent: %s", traceback.format_exc())
@@ -332,6 +340,7 @@ class _Turn:
             approvals=self.approvals,
             model_requests=answer.model_requests,
             stubbed_calls=self.stubbed_calls,
+            handled_requests=self.handled_requests,
             evidence=evidence(
                 tool_calls=None if problem or answer.tool_calls is None else calls_source,
                 token_usage=None if answer.token_usage is None else usage_source,

@@ -124,6 +124,11 @@ class ModelFault(Model):
     """Seconds by which the response is late."""
 
     @property
+    def replaces_response(self) -> bool:
+        """Whether it is an answer itself, so that the model is not asked."""
+        return self.kind in {"status", "refusal"}
+
+    @property
     def kind(self) -> FaultKind:
         """What goes wrong."""
         return next(kind for kind in FAULT_KINDS if kind in self.model_fields_set)
@@ -147,6 +152,11 @@ class ModelReply(Model):
     """Tool → arguments, one tool for each call."""
     text: str | None = None
     """The text of the response."""
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that it calls."""
+        return [name for call in self.tool_calls or () for name in call]
 
     @model_validator(mode="after")
     def _answers_something(self) -> Self:
@@ -213,5 +223,17 @@ class StandIns(Model):
                 raise ValueError(
                     f"'stubs.{tool}[{taken + 1}]' gets no call, because the stub before it takes"
                     " any; write 'call' or 'when' there, or move it to the end"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _faults_can_be_delivered(self) -> Self:
+        first: dict[tuple[int, bool], ModelFault] = {}
+        for fault in self.model_faults or ():
+            other = first.setdefault((fault.call, fault.delay is not None), fault)
+            if other is not fault:
+                raise ValueError(
+                    f"'model_faults' has {other.kind!r} and {fault.kind!r} at call {fault.call},"
+                    " which cannot both happen; remove one"
                 )
         return self

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from holodeck.lib.support.text import one_line
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.cases.stubs import StubKind
+from holodeck.models.cases.stubs import FaultKind, StubKind
 from holodeck.models.metrics.base import MetricKind
 from holodeck.models.metrics.judge_trust import JudgeTrust, Limits
 from holodeck.models.results.evidence import Evidence, Trace, evidence
@@ -119,6 +119,17 @@ class StubbedCall(Model):
     """Why the stub changed nothing; None if it did."""
 
 
+class HandledRequest(Model):
+    """A request of the agent to its model, in a case with a scripted model or with faults."""
+
+    reply: int | None = None
+    """Which of the `model_replies` answered it, from 0; None if none did."""
+    faults: list[FaultKind] = []
+    """What went wrong with it, as `model_faults` says."""
+    problem: str | None = None
+    """Why it has no reply, or why a fault of it changed nothing."""
+
+
 NO_RESULT = "no result received"
 """The error of a call whose result the backend did not report."""
 
@@ -208,6 +219,8 @@ class PartResult(Model):
     attempts: list[Attempt] = []
     model_requests: list[ModelRequest] = []
     """The agent's requests to models that a tap saw."""
+    handled_requests: list[HandledRequest] = Field(default=[], exclude_if=operator.not_)
+    """The agent's requests to its model, if that is scripted or has faults; else empty."""
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
     model: str | None = Field(default=None, exclude_if=operator.not_)

@@ -15,6 +15,7 @@ from holodeck.errors import BackendError, BackendSessionError, ConfigError
 from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
+    NO_MODEL_STAND_INS,
     AgentBackend,
     AgentDescription,
     AgentSession,
@@ -117,6 +118,7 @@ class ProcessBackend(InContext, AgentBackend):
             history_problems=without_history(None if self.abilities.history else no_history),
             context_problem=None if self.abilities.context else no_context,
             answers_approvals=self.abilities.approvals,
+            model_problem=NO_MODEL_STAND_INS if self._taps is None else None,
         )
 
     def describe(self) -> AgentDescription:

@@ -74,6 +74,7 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
         grades.tool_checks = _check_tools(case, state.turns, observations)
         grades.tool_checks += check_side_effects(calls_in(state.turns))
         grades.tool_checks += _check_stubs(state)
+    grades.tool_checks += _check_requests(state)
     if not is_complete:
         return
     grades.tool_checks += _check_trace(case, state.turns)
@@ -147,6 +148,20 @@ def _check_stubs(state: CaseState) -> list[ToolCheck]:
     from holodeck.lib.stubs.case_stubs import check_stubs  # noqa: PLC0415
 
     return check_stubs(state.case, [call for turn in state.turns for call in turn.stubbed_calls])
+
+
+def _check_requests(state: CaseState) -> list[ToolCheck]:
+    """Return the rows about the scripted model and the faults of the model."""
+    case = state.case
+    requests = [request for turn in state.turns for request in turn.handled_requests]
+    if not state.turns or not (requests or case.model_replies or case.model_faults):
+        return []
+    # Imported here because few cases have any.
+    from holodeck.lib.tap.case_requests import check_requests  # noqa: PLC0415
+
+    rows = check_requests(case.model_replies or (), case.model_faults or (), requests)
+    # the error of an agent that got no answer mostly says why
+    return [row for row in rows if not any(str(row.error) in error for error in state.errors)]
 
 
 def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[ToolCheck]:
@@ -275,6 +290,7 @@ def build_result(
         attempts=[attempt for turn in turns for attempt in turn.attempts],
         model_requests=[request for turn in turns for request in turn.model_requests],
         stubbed_calls=[call for turn in turns for call in turn.stubbed_calls],
+        handled_requests=[request for turn in turns for request in turn.handled_requests],
         token_usage=sum_of(answer.token_usage for answer in state.answers),
         model=turns[0].model if len(turns) == 1 else None,
         agents=None if observed.agents is None else agents_in(turns),
