@@ -10,16 +10,27 @@ from functools import partial
 
 import pytest
 
+import holodeck
+from fakes import FakeOpenAI
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.frameworks import adapt
+from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.results.outcome import Outcome
-from support.frameworks import TOOL, lookup_order
-from support.ways import built_in
+from support.frameworks import TOOL, all_rows, lookup_order, script
+from support.ways import built_in, of_framework
 
 REAL = lookup_order("7")
 
 
+def takes_stubs(row):
+    with FakeOpenAI(script) as server:
+        return adapt(row(server).agent).takes_stubs
+
+
 WAYS = {backend: partial(built_in, backend) for backend in ("chat", "semantic_kernel")}
+WAYS |= {row.__name__: partial(of_framework, row) for row in all_rows() if takes_stubs(row)}
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS)
@@ -76,6 +87,8 @@ async def test_each_kind_is_delivered_and_reported(backend, row):
     told = call.error if row.fails else call.result
     assert row.told in (told if isinstance(told, str) else json.dumps(told))
     assert (call.error is not None) == row.fails
+    if not row.fails:
+        assert row.told.removeprefix("{") in result.agent_response.replace("'", '"')
     assert not [check for check in result.tool_checks if check.expectation.startswith("stub")]
 
 
@@ -117,10 +130,80 @@ async def test_sealed_tools_do_not_run_and_a_call_without_a_stub_fails(backend):
     result = await run(backend, stub, question=question, tools_in_test="sealed")
 
     assert result.outcome is Outcome.FAILED
-    assert [check.reason for check in result.tool_checks if check.reason] == [
-        f"{TOOL}({{'order_id': 'lost'}}) has no stub"
-    ]
+    [reason] = [check.reason for check in result.tool_checks if check.reason]
+    assert reason.endswith(f"{TOOL}({{'order_id': 'lost'}}) has no stub")
     errors = {call.args["order_id"]: call.error for call in result.tool_invocations}
     assert errors["7"] is None
     assert "no such order" not in errors["lost"]
-    assert "has no stub for it" in errors["lost"]
+    assert "has no stub for the call" in errors["lost"]
+
+
+@holodeck.stubbed
+def find(order_id):
+    return lookup_order(order_id)
+
+
+@holodeck.stubbed
+async def find_later(order_id):
+    return lookup_order(order_id)
+
+
+def delete():
+    return "gone"
+
+
+async def ask(question):
+    """An agent of Python code that calls its tools itself."""
+    calls = []
+    for order in question.split():
+        said = find(order) if len(order) == 1 else await find_later(order_id=order)
+        tool = "find" if len(order) == 1 else "find_later"
+        calls.append({"name": tool, "arguments": {"order_id": order}, "result": said})
+    if "delete" in question:
+        calls.append({"name": "delete", "arguments": {}, "result": delete()})
+    return {"response": "done", "tool_calls": calls}
+
+
+async def test_stubs_take_the_calls_of_marked_functions():
+    stubs = {
+        "find": [{"when": {"order_id": "7"}, "returns": "here"}],
+        "find_later": [{"truncated": 8}],
+    }
+
+    result = await run(CallableBackend(ask), question="7 8 99", stubs=stubs)
+
+    calls = [(call.result, call.stub and call.stub.kind) for call in result.tool_invocations]
+    assert calls == [("here", "returns"), (lookup_order("8"), None), ("order 99", "truncated")]
+    assert find("8") == lookup_order("8")
+
+
+@pytest.mark.parametrize("key", ["stubs", "tools_in_test"])
+async def test_a_function_that_is_not_marked_is_told(key):
+    keys = {"stubs": {"delete": [{"raises": "x"}]}, "tools_in_test": "sealed"}
+
+    result = await run(CallableBackend(ask), question="delete", **{key: keys[key]})
+
+    reasons = [check.error or check.reason for check in result.tool_checks]
+    assert any("delete was called past the stubs" in reason for reason in reasons)
+    assert all("mark its function with holodeck.stubbed" in reason for reason in reasons[-1:])
+
+
+async def test_sealed_tools_of_an_agent_that_reports_no_calls_are_unknown():
+    def silent(question):
+        return "done"
+
+    result = await run(CallableBackend(silent), tools_in_test="sealed")
+
+    assert "tool calls are unknown" in result.tool_checks[0].error
+
+
+def unstubbed_rows():
+    return [row for row in all_rows() if not takes_stubs(row)]
+
+
+@pytest.mark.parametrize("row", unstubbed_rows(), ids=lambda row: row.__name__)
+async def test_tools_are_not_sealed_where_a_framework_has_no_place_for_stubs(row):
+    async with of_framework(row) as backend:
+        with pytest.raises(ConfigError, match="has no place where holodeck could keep a tool from"):
+            await run(backend, tools_in_test="sealed")
+        await backend.teardown()

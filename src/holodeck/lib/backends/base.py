@@ -234,6 +234,10 @@ NO_APPROVALS = (
     " SDK, PydanticAI and LangGraph ask for them, so remove it"
 )
 NO_STUBS = "the agent's tools run where holodeck cannot stub them; remove it"
+NO_SEAL = (
+    "the framework of the agent has no place where holodeck could keep a tool from running; remove"
+    " it, and mark the functions of the tools with holodeck.stubbed, so that stubs take their calls"
+)
 NO_MODEL_STAND_INS = (
     "the agent's requests to its model do not pass holodeck; write 'tap: true' under 'backend', or"
     " give an agent that Python builds a holodeck.scripted_model()"
@@ -265,6 +269,8 @@ class Capabilities:
     """Why the context of a test case does not reach it; None if `in_context` passes it on."""
     stub_problem: str | None = NO_STUBS
     """Why stubs cannot take the calls of its tools; None if they can."""
+    seal_problem: str | None = NO_STUBS
+    """Why its tools cannot be kept from running; None if they can."""
     model_problem: str | None = NO_MODEL_STAND_INS
     """Why nothing can stand in for its model; None if faults and a scripted model can."""
     tools: "Sequence[Tool] | None" = None
@@ -331,6 +337,7 @@ def capabilities_of(backend: AgentBackend) -> Capabilities:
     return Capabilities(
         history_problems=problems,
         context_problem=None if takes_context else NO_CASE_CONTEXT,
+        seal_problem=None,
         stub_problem=None,  # its code may mark functions with `holodeck.stubbed`
     )
 

@@ -146,6 +146,7 @@ class ChatBackend(AgentBackend):
         toolbox = self._toolbox
         return Capabilities(
             accepts_images=True,
+            seal_problem=None,
             stub_problem=None,
             model_problem=None,
             tools=() if toolbox is None else toolbox.tools,

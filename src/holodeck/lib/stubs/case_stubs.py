@@ -2,22 +2,21 @@
 
 import builtins
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic_core
 
-from holodeck.lib.checks.matching import matches, short
+from holodeck.lib.checks.matching import Trajectory, matches, short
 from holodeck.lib.support.stubs import ToPlain
 from holodeck.lib.support.text import describe, plural
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.cases.stubs import StandIns, Stub
+from holodeck.models.results.evidence import unknown_reason
 from holodeck.models.results.turn import StubbedCall, StubUse, ToolCheck, ToolInvocation
 
-
-class SealedToolError(Exception):
-    """A tool was called that has no stub, where no tool may run."""
+MARK = "mark its function with holodeck.stubbed"
 
 
 class StubError(Exception):
@@ -32,11 +31,8 @@ class CaseStubs:
     calls: list[StubbedCall] = field(default_factory=list)
     """The calls of tools with stubs, in order; if the tools are sealed, those of all tools."""
 
-    def take(self, tool: str, arguments: Mapping[str, Any]) -> "TakenCall | None":
-        """Return the call as the first stub takes it that fits; None if the tool runs.
-
-        Raises SealedToolError if no stub fits and no tool may run.
-        """
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> "TakenCall | SealedCall | None":
+        """Return the call as the first stub takes it that fits; None if the tool runs."""
         stubs, plain = self.settings.stubs_of_tools, to_plain_json(dict(arguments))
         name = next((name for name in stubs if tools_named(name, [tool])), None)
         if name is None and not self.settings.is_sealed:
@@ -49,10 +45,12 @@ class CaseStubs:
             call = call.model_copy(update={"kind": stub.kind, "tool_ran": stub.runs_tool})
             self.calls.append(call)
             return TakenCall(stub, self, len(self.calls) - 1)
-        self.calls.append(call)
-        if self.settings.is_sealed:
-            raise SealedToolError(f"{tool!r} was not run, because the test case has no stub for it")
-        return None
+        if not self.settings.is_sealed:
+            self.calls.append(call)
+            return None
+        error = f"{tool!r} was not run, because the test case has no stub for the call"
+        self.calls.append(call.model_copy(update={"seen": {"error": error}}))
+        return SealedCall(error)
 
     def marked(
         self, invocations: Sequence[ToolInvocation], calls: Sequence[StubbedCall]
@@ -68,17 +66,20 @@ class CaseStubs:
             call = next(iter(equal or named), None)
             if call is not None:
                 left.remove(call)
-            use = None
-            if call is not None and call.kind is not None:
-                use = StubUse(kind=call.kind, tool_ran=call.tool_ran)
-            marked.append(
-                invocation if use is None else invocation.model_copy(update={"stub": use})
-            )
+            if call is None:
+                marked.append(invocation)
+                continue
+            update = dict(call.seen)
+            if call.kind is not None:
+                update["stub"] = StubUse(kind=call.kind, tool_ran=call.tool_ran)
+            if invocation.blocked:  # by the stub, and by nothing of the user
+                update = {"blocked": False, "error": None, **update}
+            marked.append(invocation.model_copy(update=update))
         return marked
 
-    def note_problem(self, at: int, problem: str) -> None:
-        """Note why the stub changed nothing of a call."""
-        self.calls[at] = self.calls[at].model_copy(update={"problem": problem})
+    def note(self, at: int, **facts: Any) -> None:
+        """Note further facts about a call."""
+        self.calls[at] = self.calls[at].model_copy(update=facts)
 
 
 def _find_stub(stubs: Sequence[Stub], number: int, arguments: Mapping[str, Any]) -> int | None:
@@ -91,6 +92,22 @@ def _find_stub(stubs: Sequence[Stub], number: int, arguments: Mapping[str, Any])
         if stub.call in (None, number) and has_arguments:
             return at
     return None
+
+
+@dataclass(frozen=True)
+class SealedCall:
+    """A call that no stub has taken, of a tool that may not run."""
+
+    error: str
+    wait_seconds: float = 0.0
+    runs_tool: bool = False
+
+    def note_failure(self, error: Exception) -> None:
+        """Do nothing, as no tool runs."""
+
+    def result(self, value: Any, to_plain: ToPlain) -> Any:  # noqa: ARG002 - no tool has run
+        """Return the error as text: an exception would end the turn of some frameworks."""
+        return f"Error: {self.error}"
 
 
 @dataclass(frozen=True)
@@ -115,15 +132,15 @@ class TakenCall:
     def note_failure(self, error: Exception) -> None:
         """Note that the tool failed, so that it has no result to change."""
         if self.stub.kind != "delay":
-            self.case.note_problem(self.at, f"the tool failed: {describe(error)}")
+            self.case.note(self.at, problem=f"the tool failed: {describe(error)}")
 
     def result(self, value: Any, to_plain: ToPlain) -> Any:
         """Return the result of the call, from that of the tool if it ran. Raises what it raises."""
         stub = self.stub
-        if stub.raises is not None:
-            raise _exception(stub.raises)
-        if stub.timeout is not None:
-            raise TimeoutError(f"no result within {stub.timeout:g} s")
+        error = _exception(stub)
+        if error is not None:
+            self.case.note(self.at, seen={"error": describe(error)})
+            raise error
         if stub.kind == "delay":
             return stub.returns if stub.has_result else value
         if stub.kind == "returns":
@@ -131,8 +148,9 @@ class TakenCall:
         plain = stub.returns if stub.has_result else to_plain_json(to_plain(value))
         changed = change(stub, plain)
         if changed == plain:
-            self.case.note_problem(self.at, f"{stub.kind!r} changes nothing of {short(plain)}")
+            self.case.note(self.at, problem=f"{stub.kind!r} changes nothing of {short(plain)}")
             return plain if stub.has_result else value
+        self.case.note(self.at, seen={"result": changed, "error": None})
         return changed
 
 
@@ -157,15 +175,19 @@ def _without_end(value: Any) -> str:
     return json.dumps(value if is_open else {"result": value}, ensure_ascii=False)[:-1]
 
 
-def _exception(written: str) -> Exception:
-    """Return the exception that `raises` names."""
-    if written == "timeout":
+def _exception(stub: Stub) -> Exception | None:
+    """Return what the stub raises; None if it raises nothing."""
+    if stub.timeout is not None:
+        return TimeoutError(f"no result within {stub.timeout:g} s")
+    if stub.raises is None:
+        return None
+    if stub.raises == "timeout":
         return TimeoutError("timeout")
-    name, colon, message = written.partition(":")
+    name, colon, message = stub.raises.partition(":")
     kind = getattr(builtins, name, None)
     if colon and isinstance(kind, type) and issubclass(kind, Exception):
         return kind(message.strip())
-    return StubError(written)
+    return StubError(stub.raises)
 
 
 def to_plain_json(value: Any) -> Any:
@@ -173,29 +195,49 @@ def to_plain_json(value: Any) -> Any:
     return pydantic_core.to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
 
 
-def check_stubs(settings: StandIns, calls: Sequence[StubbedCall]) -> list[ToolCheck]:
-    """Return a row for each stub that no call got, and for each call that none took if sealed.
+def check_stubs(
+    settings: StandIns, observed: Trajectory, calls: Sequence[StubbedCall]
+) -> list[ToolCheck]:
+    """Return the rows about stubs that no call got, and about sealed tools that may have run.
 
     A fault that was not delivered would pass as one that the agent has withstood.
+
+    Args:
+        settings: The stubs of the case.
+        observed: The tool calls that the agent reports.
+        calls: Those that the stubs saw.
     """
     rows = []
     for tool, stubs in settings.stubs_of_tools.items():
-        of_tool = [call for call in calls if call.stubs == tool]
+        seen = [call for call in calls if call.stubs == tool]
         for at, stub in enumerate(stubs):
-            taken = [call for call in of_tool if call.index == at]
+            taken = [call for call in seen if call.index == at]
             problems = [call.problem for call in taken if call.problem is not None]
             if taken and len(problems) < len(taken):
                 continue
             if taken or must_be_delivered(stub, at):
-                error = problems[0] if problems else _not_delivered(tool, stub, of_tool)
-                label = f"stub {tool}[{at}]"
-                rows.append(ToolCheck(expectation=label, passed=False, error=error))
-    for call in calls if settings.is_sealed else ():
+                error = problems[0] if problems else _not_delivered(tool, stub, observed, seen)
+                row = ToolCheck(expectation=f"stub {tool}[{at}]", passed=False, error=error)
+                rows.append(row)
+    return [*rows, *(_check_seal(observed, calls) if settings.is_sealed else ())]
+
+
+def _check_seal(observed: Trajectory, calls: Sequence[StubbedCall]) -> Iterator[ToolCheck]:
+    """Yield a row for each call of a sealed tool without a stub, or past the stubs."""
+    label, left = "no call without a stub", [call.tool for call in calls]
+    for call in calls:
         if call.kind is None:
             reason = f"{call.tool}({short(call.args)}) has no stub"
-            label = "no call without a stub"
-            rows.append(ToolCheck(expectation=label, passed=False, reason=reason))
-    return rows
+            yield ToolCheck(expectation=label, passed=False, reason=reason)
+    for invocation in observed.calls:
+        if invocation.name in left:
+            left.remove(invocation.name)
+        elif invocation.transfer_to is None:
+            reason = f"{invocation.name} was called past the stubs, so that it may have run; {MARK}"
+            yield ToolCheck(expectation=label, passed=False, reason=reason)
+    if observed.evidence.tool_calls is None:
+        error = unknown_reason("tool_calls", observed.evidence)
+        yield ToolCheck(expectation=label, passed=False, error=error)
 
 
 def must_be_delivered(stub: Stub, at: int) -> bool:
@@ -204,7 +246,12 @@ def must_be_delivered(stub: Stub, at: int) -> bool:
     return not (is_fallback if stub.optional is None else stub.optional)
 
 
-def _not_delivered(tool: str, stub: Stub, calls: Sequence[StubbedCall]) -> str:
+def _not_delivered(
+    tool: str, stub: Stub, observed: Trajectory, calls: Sequence[StubbedCall]
+) -> str:
+    past = [call for call in observed.calls if tools_named(tool, [call.name])]
+    if past and not calls:
+        return f"{tool} was called past the stubs; {MARK}"
     count = plural(len(calls), "time") if calls else "never"
     what = f"{tool} was called {count}; {stub} was not delivered"
     return f"{what}, which needs {short(stub.when)}" if stub.when and calls else what

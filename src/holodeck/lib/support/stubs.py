@@ -46,10 +46,7 @@ class TakesCalls(Protocol):
     """The stubs of a test case."""
 
     def take(self, tool: str, arguments: Mapping[str, Any]) -> Taken | None:
-        """Return the call as a stub takes it; None if the tool runs as usual.
-
-        Raises an error for the agent if no tool may run.
-        """
+        """Return the call as a stub takes it; None if the tool runs as usual."""
         ...
 
 
@@ -64,6 +61,11 @@ def in_place_of_tools(stubs: TakesCalls | None) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def has_stubs() -> bool:
+    """Whether stubs may take the calls of tools here."""
+    return _current.get() is not None
 
 
 async def call_tool(

@@ -316,6 +316,7 @@ class AgentFactory:
         model = self.agent_config.model
         return Capabilities(
             accepts_images=model is not None and PROVIDERS[model.provider].protocol != "local",
+            seal_problem=None,
             stub_problem=None,
             model_problem=model_problem(model),
             tools=self._toolbox.tools,

@@ -270,7 +270,7 @@ class CaseSetup:
             if case.expects_approvals and not can.answers_approvals
             else None,
             "stubs": can.stub_problem if case.stubs else None,
-            "tools_in_test": can.stub_problem if case.is_sealed else None,
+            "tools_in_test": can.seal_problem if case.is_sealed else None,
             "model_faults": can.model_problem if case.model_faults else None,
             "model_replies": can.model_problem if case.model_replies else None,
         }

@@ -117,6 +117,8 @@ class StubbedCall(Model):
     """Whether the tool ran, whose result was changed or late."""
     problem: str | None = None
     """Why the stub changed nothing; None if it did."""
+    seen: dict[str, Json] = Field(default={}, exclude=True)
+    """What the agent got, as fields of its `ToolInvocation`, where its backend may not tell."""
 
 
 class HandledRequest(Model):

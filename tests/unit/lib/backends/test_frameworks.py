@@ -13,6 +13,7 @@ from holodeck.lib.backends import frameworks
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
 from holodeck.lib.backends.frameworks.base import Capability, TurnRecord
 from holodeck.lib.processes import process_guard
+from holodeck.lib.support import stubs
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", print, object(), Path, lambda message: message])
@@ -35,13 +36,15 @@ def test_every_framework_says_which_objects_it_takes_and_what_is_read(framework)
     assert framework.adapters()
 
 
-def test_the_adapters_need_one_module_of_holodeck_and_no_framework(tmp_path):
+def test_the_adapters_need_two_modules_of_holodeck_and_no_framework(tmp_path):
     """The Python of a process backend may have nothing else installed."""
     folder = Path(frameworks.__file__).parent
     package = tmp_path / "holodeck" / "lib" / "backends" / "frameworks"
     shutil.copytree(folder, package, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "holodeck" / "lib" / "processes").mkdir()
     shutil.copy(process_guard.__file__, tmp_path / "holodeck" / "lib" / "processes")
+    (tmp_path / "holodeck" / "lib" / "support").mkdir()
+    shutil.copy(stubs.__file__, tmp_path / "holodeck" / "lib" / "support")
     code = dedent(f"""
         import sys
         sys.path.insert(0, {str(tmp_path)!r})

@@ -1,6 +1,6 @@
 """What the adapters of agent frameworks have in common.
 
-The modules of this package import nothing of holodeck outside of it, and a framework only inside
+The modules of this package import little of holodeck outside of it, and a framework only inside
 functions: the worker of a process backend loads them in environments without holodeck.
 """
 
@@ -429,6 +429,8 @@ class FrameworkAdapter(ABC):
     """Names of the classes whose objects it adapts, as the framework's users write them."""
     reads: ClassVar[frozenset[Capability]] = ALL
     """What its conversations report; anything else is unknown."""
+    takes_stubs: ClassVar[bool] = False
+    """Whether stubs can take the calls of its tools, which pass `call_tool` then."""
     answers_approvals: ClassVar[bool] = False
     """Whether its conversations report what waits for an approval, and take decisions."""
     is_concurrent = True

@@ -3,10 +3,12 @@
 `partial(Runner.run, agent, max_turns=5, run_config=RunConfig(…))` says how to run one.
 """
 
+import json
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holodeck.lib.backends.frameworks.base import (
@@ -18,6 +20,7 @@ from holodeck.lib.backends.frameworks.base import (
     for_conversation,
     split_run,
 )
+from holodeck.lib.support.stubs import call_tool, has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -55,6 +58,7 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
     """An agent that `Runner` runs."""
 
     objects: ClassVar[tuple[str, ...]] = ("Agent",)
+    takes_stubs = True
     answers_approvals = True
 
     async def open(self, context: Sequence["Message"]) -> "OpenAIAgentsSession":
@@ -109,6 +113,8 @@ class OpenAIAgentsSession(StreamingSession):
         with self._read_turn(_TurnReader(self.turn)) as reader:
             items = [*self._earlier, {"role": "user", "content": message}]
             arguments = self._arguments(reader)
+            if has_stubs():
+                self._agent = with_stubs(self._agent, {})
             if not streams:
                 self._finish(await Runner.run(self._agent, items, **arguments), reader)
                 return
@@ -178,6 +184,54 @@ class OpenAIAgentsSession(StreamingSession):
         self.turn.response = result.final_output
         self._earlier = result.to_input_list()
         self._agent = result.last_agent
+
+
+def with_stubs(agent: Any, known: dict[int, Any]) -> Any:
+    """Return a copy of the agent, and of those that it hands over to, whose tools can be stubbed.
+
+    `known` has the copies, by the ids of their agents.
+    """
+    from agents import FunctionTool, Handoff
+
+    if id(agent) in known:
+        return known[id(agent)]
+    tools = [_with_stub(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools]
+    known[id(agent)] = stubbed = agent.clone(tools=tools)
+
+    def hand_over(handoff: Any) -> Any:
+        async def invoke(context: Any, arguments: str) -> Any:
+            return with_stubs(await handoff.on_invoke_handoff(context, arguments), known)
+
+        return replace(handoff, on_invoke_handoff=invoke)
+
+    stubbed.handoffs = [
+        hand_over(handoff) if isinstance(handoff, Handoff) else with_stubs(handoff, known)
+        for handoff in agent.handoffs
+    ]
+    return stubbed
+
+
+def _with_stub(tool: Any) -> Any:
+    """Return the tool with a place for stubs, whose errors are treated as those of the tool."""
+    from agents.tool import maybe_invoke_function_tool_failure_error_function
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        run = partial(tool.on_invoke_tool, context, arguments)
+        try:
+            parsed = json.loads(arguments or "{}")
+        except ValueError:  # the tool tells the model
+            return await run()
+        try:
+            return await call_tool(tool.name, parsed, run)
+        except Exception as error:
+            message = await maybe_invoke_function_tool_failure_error_function(
+                function_tool=tool, context=context, error=error
+            )
+            if message is None:
+                raise
+            return message
+
+    return replace(tool, on_invoke_tool=invoke)
 
 
 async def _stop(result: Any, events: Any) -> None:

@@ -23,6 +23,7 @@ from holodeck.lib.backends.frameworks.base import (
     split_run,
 )
 from holodeck.lib.backends.frameworks.tracing import listen_to_tracer
+from holodeck.lib.support.stubs import call_tool, has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -56,6 +57,7 @@ class PydanticAIAdapter(FrameworkAdapter):
     """An agent; each conversation has a message history of its own."""
 
     objects = ("Agent",)
+    takes_stubs = True
     answers_approvals = True
 
     async def open(self, context: Sequence["Message"]) -> "PydanticAIConversation":
@@ -122,6 +124,7 @@ class PydanticAIConversation(StreamingSession):
                     infer_name=False,  # that would change the user's object
                     event_stream_handler=on_piece and _text_handler(self._agent, on_piece),
                     **self._options,
+                    **(self._stubs() if has_stubs() else {}),
                     **answers,
                 )
             except BaseException:
@@ -132,6 +135,11 @@ class PydanticAIConversation(StreamingSession):
         if not self._pending:
             self.turn.response = result.output
         self._history, self._earlier = result.all_messages(), []
+
+    def _stubs(self) -> dict[str, Any]:
+        """Return the arguments of a run whose tools stubs can take the place of."""
+        users = self._options.get("capabilities") or ()
+        return {"capabilities": [*users, stubs_capability(self._output_tools)]}
 
     async def _first_messages(self) -> list[Any]:
         """Return the earlier messages, with the system prompt before them.
@@ -191,6 +199,27 @@ class PydanticAIConversation(StreamingSession):
             f"the agent waits for the results of {names}, which are computed elsewhere; give the"
             " agent the capability HandleDeferredToolCalls"
         )
+
+
+def stubs_capability(output_tools: frozenset[str]) -> Any:
+    """Return a capability that lets stubs take the calls of tools."""
+    from pydantic_ai.capabilities import AbstractCapability
+
+    class Stubs(AbstractCapability[Any]):  # type: ignore[misc]
+        async def wrap_tool_execute(
+            self,
+            ctx: Any,  # noqa: ARG002 - the framework's signature
+            *,
+            call: Any,
+            tool_def: Any,  # noqa: ARG002 - as above
+            args: Any,
+            handler: Callable[[Any], Awaitable[Any]],
+        ) -> Any:
+            if call.tool_name in output_tools:
+                return await handler(args)
+            return await call_tool(call.tool_name, args, partial(handler, args))
+
+    return Stubs()
 
 
 def output_tools(agent: Any) -> frozenset[str]:

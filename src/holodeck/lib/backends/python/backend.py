@@ -22,6 +22,7 @@ from holodeck.lib.backends import base
 from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
+    NO_SEAL,
     AgentBackend,
     AgentDescription,
     AgentSession,
@@ -164,7 +165,9 @@ class CallableBackend(InContext, AgentBackend):
                 inner, concurrency=concurrency, runs_user_code=True, context_problem=problem
             )
         if self._host is None:
-            return Capabilities(1, runs_user_code=True, context_problem=None, stub_problem=None)
+            return Capabilities(
+                1, runs_user_code=True, context_problem=None, seal_problem=None, stub_problem=None
+            )
         agent = self._host.agent
         return Capabilities(
             ASYNC_CONCURRENCY if self._host.shares_nothing else 1,
@@ -172,6 +175,7 @@ class CallableBackend(InContext, AgentBackend):
             history_problems=without_history(None if agent.takes_history else NO_CONTEXT_PARAMETER),
             context_problem=None if agent.takes_context else NO_CASE_CONTEXT_PARAMETER,
             answers_approvals=agent.answers_approvals,
+            seal_problem=None if agent.takes_stubs else NO_SEAL,
             stub_problem=None,
         )
 

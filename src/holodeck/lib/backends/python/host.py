@@ -169,6 +169,8 @@ class HostedAgent(ABC):
     """Whether a tool result that is not marked as an error is none; else that is unknown."""
     answers_approvals = False
     """Whether it reports what waits for an approval, and takes `ApprovalDecisions`."""
+    takes_stubs = True
+    """Whether stubs can take the calls of its tools; else only of functions that are marked."""
     tools: list[str] | None = None
     """Names of the tools that it can call; None if unknown."""
     lifespan: Lifespan | None = None
@@ -235,6 +237,7 @@ class FrameworkAgent(HostedAgent):
         self.is_concurrent = adapter.is_concurrent
         self.reads_tool_errors = "tool errors" in adapter.reads
         self.answers_approvals = adapter.answers_approvals
+        self.takes_stubs = adapter.takes_stubs
         self.tools = adapter.tools()
         self._adapter = adapter
         self._read = read

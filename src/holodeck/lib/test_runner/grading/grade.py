@@ -8,6 +8,7 @@ from typing import Any
 
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
+from holodeck.lib.checks.matching import Trajectory
 from holodeck.lib.checks.tool_checks import check_approvals, check_side_effects, check_tools
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.inputs import retrieved_passages
@@ -147,7 +148,11 @@ def _check_stubs(state: CaseState) -> list[ToolCheck]:
     # Imported here because few cases have stubs.
     from holodeck.lib.stubs.case_stubs import check_stubs  # noqa: PLC0415
 
-    return check_stubs(state.case, [call for turn in state.turns for call in turn.stubbed_calls])
+    turns = state.turns
+    observed = Trajectory(calls_in(turns), evidence_of(turns))
+    return check_stubs(
+        state.case, observed, [call for turn in turns for call in turn.stubbed_calls]
+    )
 
 
 def _check_requests(state: CaseState) -> list[ToolCheck]:

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import json
 import typing
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -36,6 +37,7 @@ from holodeck.lib.backends.frameworks.base import (
     refuse_options,
     split_run,
 )
+from holodeck.lib.support.stubs import call_tool, has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -65,6 +67,7 @@ class AgentFrameworkAdapter(FrameworkAdapter):
     """
 
     objects = ("Agent", "SupportsAgentRun", "(agent, AgentSession)")
+    takes_stubs = True
     answers_approvals = True
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
@@ -131,6 +134,8 @@ class AgentFrameworkConversation(StreamingSession):
 
         The session is a copy, so that a turn which fails leaves no trace in the conversation.
         """
+        import agent_framework
+
         session = copy.copy(self._session)
         session.state = copy.deepcopy(session.state)
         messages = [*self._earlier, *new]
@@ -138,6 +143,8 @@ class AgentFrameworkConversation(StreamingSession):
         def run(**options: Any) -> Any:
             if has_chat_middleware(self._agent):
                 options["middleware"] = [request_observer(self.turn)]
+            if has_stubs() and isinstance(self._agent, agent_framework.Agent):
+                options["middleware"] = [*options.get("middleware", ()), stub_middleware()]
             return self._agent.run(messages, session=session, **self._options, **options)
 
         return session, run
@@ -191,6 +198,33 @@ def request_observer(turn: TurnRecord) -> Any:
             note(context.result)
 
     return observe
+
+
+def stub_middleware() -> Any:
+    """Return function middleware that lets stubs take the calls of tools."""
+    import agent_framework
+
+    @agent_framework.function_middleware  # type: ignore[untyped-decorator]
+    async def call_or_stub(context: Any, call_next: Callable[[], Any]) -> None:
+        async def run() -> Any:
+            await call_next()
+            return context.result
+
+        arguments = context.arguments
+        if not isinstance(arguments, Mapping):
+            arguments = arguments.model_dump()
+        result = await call_tool(context.function.name, arguments, run, text_of)
+        if result is not context.result:
+            context.result = result if isinstance(result, str) else json.dumps(result)
+
+    return call_or_stub
+
+
+def text_of(result: Any) -> Any:
+    """Return the text of the result of a function; a value that is not parsed stays as it is."""
+    if not isinstance(result, list):
+        return result
+    return "".join(getattr(content, "text", None) or "" for content in result)
 
 
 def adapt_function(value: object, options: Mapping[str, Any]) -> "FunctionalWorkflowAdapter | None":

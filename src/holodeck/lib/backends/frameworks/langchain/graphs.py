@@ -27,6 +27,7 @@ from holodeck.lib.backends.frameworks.langchain.callbacks import (
     config_with,
     ids_of,
 )
+from holodeck.lib.support.stubs import call_tool, has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -69,6 +70,7 @@ class GraphAdapter(FrameworkAdapter):
     """A graph whose state has messages."""
 
     objects: ClassVar[tuple[str, ...]] = ("CompiledStateGraph",)
+    takes_stubs = True
     answers_approvals = True
 
     async def open(self, context: Sequence["Message"]) -> "GraphSession":
@@ -90,6 +92,7 @@ class EntrypointAdapter(GraphAdapter):
     """A function with `@entrypoint`."""
 
     objects: ClassVar[tuple[str, ...]] = ("entrypoint",)
+    takes_stubs = False
     reads = ALL - {"tools"}
 
     def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
@@ -201,7 +204,8 @@ class GraphSession(StreamingSession):
         modes = ["updates", "values", *(["messages"] if streams else [])]
         state: Any = None
         try:
-            events = self._agent.astream(sent, **arguments, stream_mode=modes, subgraphs=True)
+            graph = with_stubs(self._agent) if has_stubs() else self._agent
+            events = graph.astream(sent, **arguments, stream_mode=modes, subgraphs=True)
             async with aclosing(events):
                 async for namespace, mode, payload in events:
                     if mode == "updates":
@@ -338,6 +342,54 @@ def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None
             structured = _get(value, "structured_response")
             if structured is not None:
                 reader.note_structured_response(messages, structured)
+
+
+def with_stubs(graph: Any) -> Any:
+    """Return a copy of the graph whose tools stubs can take the place of."""
+    from langgraph.prebuilt import ToolNode
+
+    nodes = {
+        name: node.copy({"bound": _stubbed_node(node.bound)})
+        for name, node in graph.nodes.items()
+        if type(node.bound) is ToolNode
+    }
+    return graph.copy({"nodes": {**graph.nodes, **nodes}}) if nodes else graph
+
+
+def _stubbed_node(node: Any) -> Any:
+    """Return a node with the same tools, whose calls stubs can take."""
+    from langchain_core.messages import ToolMessage
+    from langgraph.prebuilt import ToolNode
+
+    # It shows its settings in no other way.
+    wrap, wrap_async = node._wrap_tool_call, node._awrap_tool_call  # noqa: SLF001
+
+    async def call_or_stub(request: Any, execute: Any) -> Any:
+        async def run() -> Any:
+            if wrap_async is not None:
+                return await wrap_async(request, execute)
+            return await execute(request)
+
+        call = request.tool_call
+        result = await call_tool(call["name"], call["args"], run, _content_of)
+        if isinstance(result, str | list | dict) or result is None:
+            text = result if isinstance(result, str) else json.dumps(result)
+            return ToolMessage(text, name=call["name"], tool_call_id=call["id"])
+        return result
+
+    return ToolNode(
+        list(node.tools_by_name.values()),
+        name=node.name,
+        tags=node.tags,
+        handle_tool_errors=node._handle_tool_errors,  # noqa: SLF001
+        messages_key=node._messages_key,  # noqa: SLF001
+        wrap_tool_call=wrap,
+        awrap_tool_call=call_or_stub,
+    )
+
+
+def _content_of(message: Any) -> Any:
+    return getattr(message, "content", message)
 
 
 def _approvals_in(value: Any) -> list[dict[str, Any]]:

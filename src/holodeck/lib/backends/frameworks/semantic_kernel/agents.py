@@ -116,6 +116,7 @@ class ChatAgentAdapter(FrameworkAdapter):
     """A `ChatCompletionAgent`; each conversation has a history of its own."""
 
     objects = ("ChatCompletionAgent", "Kernel", "(agent, AgentThread)")
+    takes_stubs = True
     always_streams = False
     """Whether the user named `invoke_stream`."""
 
@@ -232,6 +233,7 @@ class ResponsesAgentAdapter(FrameworkAdapter):
 
     objects = ("OpenAIResponsesAgent",)
     reads = ALL - {"streaming"}
+    takes_stubs = True
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
         return ResponsesSession(self._agent, self._options, context)

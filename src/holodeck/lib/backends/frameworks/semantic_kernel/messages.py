@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.base import TurnRecord
+from holodeck.lib.support.stubs import call_tool
 
 if TYPE_CHECKING:
     from semantic_kernel import Kernel
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.base import Message
 
+HANDOFF = "Handoff"
+"""Semantic Kernel's name for the group of functions that hand over to other agents."""
 PROMPT_TOKENS = ("prompt_tokens", "input_tokens")
 COMPLETION_TOKENS = ("completion_tokens", "output_tokens")
 """Names that the providers use."""
@@ -104,6 +107,7 @@ class SemanticKernelTurnReader:
         """Return a copy of the kernel whose functions the reader sees; filters come on top."""
         self._sees_functions = True
         calls, errors, runs = self._call_filter(), self._error_filter(), self._run_filter()
+        stubs = _stub_filter()
         return kernel.model_copy(
             update={
                 "auto_function_invocation_filters": [
@@ -111,7 +115,8 @@ class SemanticKernelTurnReader:
                     (id(calls), calls),
                 ],
                 "function_invocation_filters": [
-                    (id(runs), runs),  # the first is the nearest to the function
+                    (id(stubs), stubs),  # the first is the nearest to the function
+                    (id(runs), runs),
                     *kernel.function_invocation_filters,
                     (id(errors), errors),
                 ],
@@ -172,6 +177,32 @@ class SemanticKernelTurnReader:
             start = len(history.messages)
         if not any(history is known for known, _ in self._histories):
             self._histories.append((history, start))
+
+
+def _stub_filter() -> Callable[..., Awaitable[None]]:
+    async def call_or_stub(context: Any, next: Callable[..., Awaitable[None]]) -> None:  # noqa: A002
+        from semantic_kernel.functions import FunctionResult
+
+        async def run() -> Any:
+            await next(context)
+            return context.result
+
+        running = _running.get()
+        is_tool = running is not None and running[0] is context.function
+        if running is None or not is_tool or context.function.plugin_name == HANDOFF:
+            await next(context)
+            return
+        arguments = running[1].parse_arguments() or {}
+        name = context.function.fully_qualified_name
+        result = await call_tool(name, arguments, run, _value_of)
+        if not isinstance(result, FunctionResult):
+            context.result = FunctionResult(function=context.function.metadata, value=result)
+
+    return call_or_stub
+
+
+def _value_of(result: Any) -> Any:
+    return None if result is None else result.value
 
 
 def answer_text(message: "ChatMessageContent") -> str:

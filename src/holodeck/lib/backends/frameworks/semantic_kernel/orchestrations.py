@@ -20,6 +20,7 @@ from holodeck.lib.backends.frameworks.base import (
     TurnRecord,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
+    HANDOFF,
     SemanticKernelTurnReader,
     names_of_tools,
     new_history,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.base import Message
 
-HANDOFF = "Handoff"
-"""Semantic Kernel's name for the group of functions that hand over to other agents."""
 TRANSFER = f"{HANDOFF}-transfer_to_"
 """Begins the name of a function that hands over to the agent after it."""
 SILENT_MANAGER = "RoundRobinGroupChatManager"
@@ -53,6 +52,7 @@ class OrchestrationAdapter(FrameworkAdapter):
         "MagenticOrchestration",
     )
     reads = ALL - {"streaming"}
+    takes_stubs = True
 
     def __init__(self, agent: Any, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(agent, options)
