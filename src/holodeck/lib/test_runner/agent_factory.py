@@ -358,7 +358,8 @@ class AgentFactory:
         )
         run.attempt_timeout = self.attempt_timeout
         run.max_tool_rounds = self._max_tool_rounds
-        run.chat_history = _new_history(context)
+        if context:
+            run.remember(context)
         if self._toolbox.has_sources:
             run.offered_tools = [tool.name for tool in self._toolbox.tools or ()]
         return run

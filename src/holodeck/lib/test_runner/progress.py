@@ -304,8 +304,8 @@ class RunDisplay:
 
     def start_test(self, case: TestCaseModel) -> None:
         """Show that a case runs."""
-        name = case.name and self._redact(case.name)
-        label = case_label(name, self._redact(case.user_input))
+        name = self._redact(case.name) if case.name else None
+        label = name or case_label(None, self._redact(case.user_input))
         self.progress.start_test(label, case.repeat or 1)
 
     def update(self, index: int, result: TestResult) -> None:

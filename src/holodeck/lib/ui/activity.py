@@ -240,16 +240,15 @@ class LiveStatus:
 
     def finish(self, name: str) -> None:
         """Note that the case of the present task, else a case with that name, has finished."""
-        own = current_case()
-        # The caller may have started a case without a name under another label: the oldest, then.
-        candidates = (
-            *(case for case in self._cases if case is own),
-            *(case for case in self._cases if case.name == name),
-            *self._cases[:1],
-        )
-        for case in candidates[:1]:
-            self._cases.remove(case)
-            self._remaining.finish(case)
+        if not self._cases:
+            return
+        case = current_case()
+        if not isinstance(case, CaseInProgress) or case not in self._cases:
+            # The caller may have started a case without a name under another label: the oldest.
+            named = (running for running in self._cases if running.name == name)
+            case = next(named, self._cases[0])
+        self._cases.remove(case)
+        self._remaining.finish(case)
 
     def rows(
         self, counts: Mapping[str, int], spinner: str, columns: int, *, ascii_only: bool

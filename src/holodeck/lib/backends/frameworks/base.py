@@ -275,7 +275,8 @@ class FrameworkSession(ABC):
         self._options = options
         self._earlier: list[Any] = []
         """What comes before the next message, as the framework has it."""
-        self.remember(context)
+        if context:
+            self.remember(context)
 
     async def take_turn(
         self, message: str, on_piece: Callable[[str], None] | None = None

@@ -60,8 +60,14 @@ class RequestSettings(PromptExecutionSettings):
 
     def body(self) -> Body:
         """Return what is set."""
-        names = RequestSettings.model_fields.keys() - PromptExecutionSettings.model_fields.keys()
-        return {name: value for name in sorted(names) if (value := getattr(self, name)) is not None}
+        values = ((name, getattr(self, name)) for name in _BODY_KEYS)
+        return {name: value for name, value in values if value is not None}
+
+
+_BODY_KEYS = sorted(
+    RequestSettings.model_fields.keys() - PromptExecutionSettings.model_fields.keys()
+)
+_FINISH_REASONS = {reason.value: reason for reason in FinishReason}
 
 
 class ModelChat(TurnChat):
@@ -141,12 +147,10 @@ class ModelChat(TurnChat):
             "prompt_tokens": completion.usage.prompt_tokens,
             "completion_tokens": completion.usage.completion_tokens,
         }
-        reasons = {reason.value for reason in FinishReason}
-        known = completion.finish_reason in reasons
         return {
             "ai_model_id": self.ai_model_id,
             "metadata": {"usage": usage if completion.usage.total_tokens else None},
-            "finish_reason": FinishReason(completion.finish_reason) if known else None,
+            "finish_reason": _FINISH_REASONS.get(completion.finish_reason or ""),
         }
 
 

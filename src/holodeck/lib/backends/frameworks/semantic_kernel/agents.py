@@ -103,7 +103,8 @@ def check_options(agent: object, kind: str, options: Mapping[str, Any]) -> None:
 
 def chat_thread(thread: "AgentThread | None", history: "ChatHistory") -> "AgentThread":
     """Return a thread like the user's with this history."""
-    from semantic_kernel.agents import ChatHistoryAgentThread
+    # `semantic_kernel.agents` imports the module again for each look at this name.
+    from semantic_kernel.agents.chat_completion.chat_completion_agent import ChatHistoryAgentThread
 
     if thread is None:
         return ChatHistoryAgentThread(chat_history=history)
