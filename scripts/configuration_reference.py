@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from holodeck.config.flags import format_default
 from holodeck.config.schema import schema_of
 from holodeck.config.settings import OTHER_VARIABLES
+from holodeck.models.agent import AgentFile, SuiteFile
 from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
 from holodeck.models.metrics.base import MetricSettings, metric_classes
-from holodeck.models.suite import AgentFile, SuiteFile
 
 Schema = Mapping[str, Any]
 

@@ -14,10 +14,9 @@ import pytest
 from pydantic import BaseModel
 
 import holodeck
-from holodeck.models.agent import KEYS_WITHOUT_EFFECT, Agent
+from holodeck.models.agent import KEYS_WITHOUT_EFFECT, Agent, AgentFile
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
-from holodeck.models.suite import AgentFile
 
 SOURCES = Path(holodeck.__file__).parent
 FOR_PEOPLE = {

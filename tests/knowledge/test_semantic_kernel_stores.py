@@ -7,8 +7,8 @@ import pytest
 
 from holodeck.errors import ConfigError, MissingExtra, VectorStoreError
 from holodeck.lib.knowledge.stores.base import Chunk
-from holodeck.lib.knowledge.stores.connectors import connector_arguments
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.lib.knowledge.stores.semantic_kernel_store import connector_arguments
+from holodeck.models.tools.knowledge import DatabaseConfig
 from support.store_servers import PASSWORD, free_port
 from support.vector_stores import StoreFactory
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from holodeck.lib.secrets.formats import FORMATS
 from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.secrets.token_formats import FORMATS
 from support.pace import bounded_work
 
 MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6kL9nP2rS5uV8xY1aD4gG7iK0mM3" * 6

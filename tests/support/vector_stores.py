@@ -8,7 +8,7 @@ import pytest
 
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import DatabaseConfig
 from support.store_servers import PASSWORD
 
 CONNECTORS = "semantic_kernel.connectors"

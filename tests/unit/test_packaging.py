@@ -12,7 +12,7 @@ import pytest
 import holodeck
 from holodeck.errors import DISTRIBUTION, MissingExtra
 from holodeck.lib.knowledge.objects import EXTRAS as BUCKET_EXTRAS
-from holodeck.lib.knowledge.stores.connectors import CONNECTORS as STORE_CONNECTORS
+from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS as STORE_CONNECTORS
 
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ from holodeck.models.config import ExecutionConfig, ReportDetail
 from holodeck.models.results.origin import RunOrigin, Selection
 
 if TYPE_CHECKING:
-    from holodeck.lib.compare.regression_gate import GateOptions
+    from holodeck.lib.compare.gate import GateOptions
     from holodeck.lib.test_runner.session import RunSession, SessionAgent
     from holodeck.models.test_result import TestReport
 
@@ -395,7 +395,7 @@ def _session(
         )
     gate = None
     if options.gate is not None:
-        from holodeck.lib.compare.regression_gate import RegressionGate
+        from holodeck.lib.compare.gate import RegressionGate
 
         gate = RegressionGate(options.gate, agents[0], redactor).judge
         check_inputs(options.targets)  # which the baseline is, too

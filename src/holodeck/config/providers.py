@@ -7,7 +7,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean, quote
 from holodeck.models.config import GlobalConfig
 from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum, ollama_url
-from holodeck.models.tools.database import ALIASES, VectorStoreProvider, VectorStoreSettings
+from holodeck.models.tools.knowledge import ALIASES, VectorStoreProvider, VectorStoreSettings
 
 if TYPE_CHECKING:
     from holodeck.config.yaml.source import Locations

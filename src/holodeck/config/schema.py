@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from holodeck.models.agent import AgentFile, SuiteFile
 from holodeck.models.config import GlobalConfig
-from holodeck.models.suite import AgentFile, SuiteFile
 
 FILES: dict[str, tuple[type[BaseModel], str]] = {
     "agent": (AgentFile, "agent.yaml"),

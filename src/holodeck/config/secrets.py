@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 from holodeck.errors import ConfigError
-from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.secrets.formats import names_a_secret
 from holodeck.models.base import walk
 
 _HARMLESS = frozenset({"api-version", "version", "model", "deployment", "region", "format"})

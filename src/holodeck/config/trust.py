@@ -19,8 +19,7 @@ from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
 from holodeck.models.tool import McpTool
-from holodeck.models.tools.database import DatabaseConfig
-from holodeck.models.tools.knowledge import S3_ENDPOINTS, KnowledgeTool
+from holodeck.models.tools.knowledge import S3_ENDPOINTS, DatabaseConfig, KnowledgeTool
 
 
 def named_commands(agent: Agent) -> Iterator[tuple[KeyPath, str]]:

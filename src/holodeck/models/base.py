@@ -1,13 +1,16 @@
-"""The base of all models (frozen, no unknown keys), and named types for ranges."""
+"""The base of all models (frozen, no unknown keys), named types for ranges, and models as JSON."""
 
 import ast
 import inspect
+import json
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import pairwise
+from math import isfinite
 from pkgutil import resolve_name
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
-
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 
@@ -286,3 +288,42 @@ def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
         and isinstance(below.value, ast.Constant)
         and isinstance(below.value.value, str)
     }
+
+
+_MAX_DEPTH = 100
+_REPLACEMENT = "\ufffd"
+
+
+def model_json(
+    model: BaseModel, *, indent: int | None = None, exclude_defaults: bool = False
+) -> str:
+    """Return a model as JSON; what JSON has no form for is escaped, null or text.
+
+    Values that are nested too deeply to be read back are cut off.
+    """
+    with suppress(ValueError, RecursionError):  # a lone surrogate; a value that contains itself
+        text = model.model_dump_json(indent=indent, exclude_defaults=exclude_defaults)
+        if _REPLACEMENT not in text:  # pydantic replaces a lone surrogate in a key
+            return text
+    values = _to_json(model, _MAX_DEPTH, exclude_defaults=exclude_defaults)
+    return json.dumps(values, indent=indent, default=str)
+
+
+def _to_json(value: Any, depth: int, *, exclude_defaults: bool) -> Any:
+    if depth == 0 and isinstance(value, BaseModel | dict | list | tuple):
+        return "(nested too deep to be recorded)"
+    if isinstance(value, BaseModel):
+        fields = {
+            name: getattr(value, name)
+            for name, field in type(value).model_fields.items()
+            if not (exclude_defaults and getattr(value, name) == field.get_default())
+        }
+        return _to_json(fields, depth, exclude_defaults=exclude_defaults)
+    if isinstance(value, dict):
+        return {
+            str(key): _to_json(item, depth - 1, exclude_defaults=exclude_defaults)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_to_json(item, depth - 1, exclude_defaults=exclude_defaults) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -22,7 +22,7 @@ from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.metrics.judge_trust import TrustSetting
 from holodeck.models.token_usage import PriceTable
 from holodeck.models.tool import McpTool
-from holodeck.models.tools.database import VectorStoreSettings
+from holodeck.models.tools.knowledge import VectorStoreSettings
 
 _PLACE = re.compile(r"local|ray|ray://[^/\s]+:[0-9]{1,5}")
 _HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")

@@ -10,8 +10,8 @@ from jsonschema import Draft7Validator
 
 from holodeck.config.schema import FILES, file_schema, schema_of, schema_text
 from holodeck.config.settings import OTHER_VARIABLES
+from holodeck.models.agent import AgentFile, SuiteFile
 from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
-from holodeck.models.suite import AgentFile, SuiteFile
 
 ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}

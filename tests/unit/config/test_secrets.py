@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from holodeck.config.secrets import collect
-from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.secrets.formats import names_a_secret
 from holodeck.models.agent import Agent
 
 

@@ -7,7 +7,7 @@ from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.support import synonyms
-from holodeck.models.agent import Agent
+from holodeck.models.agent import Agent, AgentFile, SuiteFile, WrittenCase
 from holodeck.models.backend import (
     HttpAnswerPaths,
     HttpBackendConfig,
@@ -20,7 +20,6 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig, GEvalMetric, RAGMetric
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import metric_classes, metric_names, metric_types
-from holodeck.models.suite import AgentFile, SuiteFile, WrittenCase
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.token_usage import Price
 

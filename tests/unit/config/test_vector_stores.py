@@ -7,7 +7,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.providers import merge_shared, with_vector_stores
 from holodeck.config.yaml.source import Locations, Source
 from holodeck.errors import ConfigError
-from holodeck.models.tools.database import DatabaseConfig, VectorStoreSettings
+from holodeck.models.tools.knowledge import DatabaseConfig, VectorStoreSettings
 from support.cli import run_cli
 
 TOOL = "name: a\ntools:\n- {type: vectorstore, name: kb, source: docs, database: DATABASE}\n"

@@ -2,9 +2,9 @@
 
 import re
 
+from holodeck.models.agent import AgentFile, SuiteFile
 from holodeck.models.base import Model, PathUse, _docstrings, is_used, models_in
 from holodeck.models.config import GlobalConfig, Setting
-from holodeck.models.suite import AgentFile, SuiteFile
 from holodeck.models.tool import TOOL_TYPES
 
 NO_PATHS = {

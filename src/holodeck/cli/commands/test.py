@@ -21,7 +21,7 @@ from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
     from holodeck.cli.agents import PreviewMode
-    from holodeck.lib.compare.regression_gate import GateOptions
+    from holodeck.lib.compare.gate import GateOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -292,8 +292,7 @@ def _check_comparison(options: Mapping[str, Any]) -> None:
 def _gate_options(options: Mapping[str, Any]) -> "GateOptions | None":
     if options["baseline"] is None:
         return None
-    from holodeck.lib.compare.gate import DEFAULT_CONFIRM
-    from holodeck.lib.compare.regression_gate import GateOptions
+    from holodeck.lib.compare.gate import DEFAULT_CONFIRM, GateOptions
 
     confirm = DEFAULT_CONFIRM if options["confirm"] is None else options["confirm"]
     return GateOptions(options["baseline"], confirm, decides=options["fail_on"] is not None)

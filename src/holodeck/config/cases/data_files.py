@@ -32,7 +32,7 @@ from holodeck.config.yaml.source import (
 from holodeck.errors import ConfigError
 from holodeck.lib.support.synonyms import did_you_mean_key
 from holodeck.lib.support.text import did_you_mean_or_list, quote
-from holodeck.models.suite import DataFile
+from holodeck.models.agent import DataFile
 from holodeck.models.test_case import PLACEHOLDER
 
 logger = logging.getLogger(__name__)

@@ -33,9 +33,8 @@ from holodeck.config.yaml.source import Locations, Origin, Source, display_path
 from holodeck.config.yaml.validation_errors import config_error
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import nearest_word, quote
-from holodeck.models.agent import Agent
+from holodeck.models.agent import Agent, AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 from holodeck.models.cases.stubs import StandIns
-from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from holodeck.config.yaml.source import Origin
 from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean, quote
-from holodeck.models.suite import SuiteHeader, SuiteSettings, WrittenCase, WrittenScenario
+from holodeck.models.agent import SuiteHeader, SuiteSettings, WrittenCase, WrittenScenario
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel
 
 Kind = Literal["text", "list", "scalar", "mapping"]

@@ -72,7 +72,7 @@ from holodeck.models.base import PathUse, paths_used
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.observability import ExportersConfig
 from holodeck.models.test_case import TestCaseModel, TurnModel
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import DatabaseConfig
 
 __all__ = ["Finding", "check", "check_before_run", "log_findings", "raise_on_errors"]
 

@@ -9,8 +9,13 @@ from holodeck.lib.knowledge.collect import suffixes_of
 from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
 from holodeck.lib.knowledge.embeddings import embedding_llm
 from holodeck.lib.knowledge.objects import EXTRAS, is_object_source, object_source
-from holodeck.models.tools.database import REPLACED, DatabaseConfig, VectorStoreProvider
-from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
+from holodeck.models.tools.knowledge import (
+    REPLACED,
+    DatabaseConfig,
+    HierarchicalDocumentTool,
+    KnowledgeTool,
+    VectorStoreProvider,
+)
 
 _LIBRARIES = {
     "azure-ai-search": ("azure-ai-search", "azure.search.documents"),

@@ -24,8 +24,7 @@ from holodeck.lib.user_code.registry import module_place
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
 from holodeck.models.tool import FunctionTool, McpTool, is_loopback
-from holodeck.models.tools.database import DatabaseConfig
-from holodeck.models.tools.knowledge import KnowledgeTool
+from holodeck.models.tools.knowledge import DatabaseConfig, KnowledgeTool
 
 _CODE = "; 'code: …' names another folder, from which 'python -m' would import it"
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import yaml
 
 from holodeck.errors import ConfigError
-from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.secrets.formats import names_a_secret
 from holodeck.lib.support.text import bom_encoding, quote
 
 _EXPLANATIONS = {

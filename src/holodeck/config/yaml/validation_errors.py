@@ -11,14 +11,13 @@ from pydantic_core import ErrorDetails
 from holodeck.config.yaml.nodes import Node
 from holodeck.config.yaml.source import KeyPath, Locations, format_key_path
 from holodeck.errors import ConfigError
-from holodeck.lib.secrets.secret_names import names_a_secret
+from holodeck.lib.secrets.formats import names_a_secret
 from holodeck.lib.support.synonyms import METRICS, did_you_mean_key, meant_key, meant_word
 from holodeck.lib.support.text import did_you_mean, nearest_word, quote
-from holodeck.models.agent import DUPLICATE_NAME, Agent
+from holodeck.models.agent import DUPLICATE_NAME, Agent, AgentFile
 from holodeck.models.base import InvalidKeys, Model, models_in
 from holodeck.models.config import settings_by_flag
 from holodeck.models.metrics.base import MetricSettings, metric_classes, metric_names, metric_types
-from holodeck.models.suite import AgentFile
 
 
 def _models_at(model: type[BaseModel], path: KeyPath) -> list[type[BaseModel]]:

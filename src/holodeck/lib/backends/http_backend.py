@@ -11,7 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 from holodeck.errors import BackendError, BackendSessionError, ConfigError
-from holodeck.lib.backends.answer_paths import AnswerReader
+from holodeck.lib.backends.answer_paths import (
+    AnswerReader,
+    JsonPath,
+    describe_json,
+    fill_template,
+)
 from holodeck.lib.backends.base import (
     NO_MESSAGES_PLACEHOLDER,
     AgentBackend,
@@ -27,11 +32,6 @@ from holodeck.lib.backends.http_service import (
     ServiceRequest,
     check_url,
     parse_request,
-)
-from holodeck.lib.backends.json_paths import (
-    JsonPath,
-    describe_json,
-    fill_template,
 )
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.client import RequestSender, RequestStats

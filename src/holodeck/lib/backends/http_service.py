@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError, ConfigError
-from holodeck.lib.backends.answer_paths import Events
-from holodeck.lib.backends.json_paths import describe_json
+from holodeck.lib.backends.answer_paths import Events, describe_json
 from holodeck.lib.llm.errors import (
     RequestError,
     classify_refusal,

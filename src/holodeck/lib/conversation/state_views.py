@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.lib.conversation.messages import deep_copy
 from holodeck.lib.observability import names
-from holodeck.lib.spans.documents import documents_in, text_of_document
 from holodeck.lib.spans.store import (
     ROLE,
     SpanStore,
@@ -26,6 +25,7 @@ from holodeck.models.cases.messages import (
     tool_calls_in,
     tool_name,
 )
+from holodeck.models.results.evidence import documents_in, text_of_document
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

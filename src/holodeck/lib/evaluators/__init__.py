@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 
 _MODULES = {
-    "text": ("text_metrics", "numeric"),
+    "text": ("text_metrics",),
     "similarity": ("nlp_metrics",),
     "observation": ("observation_metrics",),
     "json_schema": ("json_schema",),
     "judge": ("judge_metric",),
-    "azure": ("class_evaluator", "azure_adapter", "azure_ai", "azure_project", "azure_class"),
+    "azure": ("class_evaluator", "azure_adapter", "azure_ai", "azure_project"),
     "deepeval": (
         "class_evaluator",
         "deepeval.rag",
-        "deepeval.response",
         "deepeval.geval",
         "deepeval.agentic",
         "deepeval.any_class",

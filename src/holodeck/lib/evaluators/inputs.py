@@ -7,11 +7,19 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.spans.documents import documents_in, holds_documents, text_of_document
 from holodeck.lib.support.text import is_blank
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.cases.messages import Image
-from holodeck.models.results.evidence import Evidence, Trace, Unknown, evidence, unknown_reason
+from holodeck.models.results.evidence import (
+    Evidence,
+    Trace,
+    Unknown,
+    documents_in,
+    evidence,
+    holds_documents,
+    text_of_document,
+    unknown_reason,
+)
 from holodeck.models.results.turn import ToolInvocation, TurnResult
 from holodeck.models.test_case import ExpectedTool
 

@@ -40,8 +40,12 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.token_usage import UsageMeter
-from holodeck.models.tools.database import DatabaseConfig
-from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
+from holodeck.models.tools.knowledge import (
+    DatabaseConfig,
+    HierarchicalDocumentTool,
+    KnowledgeTool,
+    VectorstoreTool,
+)
 
 
 @dataclass(frozen=True)

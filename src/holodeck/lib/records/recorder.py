@@ -22,9 +22,8 @@ from holodeck.lib.support.files import (
     replace_file,
     try_lock,
 )
-from holodeck.lib.support.model_json import model_json
 from holodeck.lib.support.safe_paths import written_path
-from holodeck.models.base import Model
+from holodeck.models.base import Model, model_json
 from holodeck.models.records.record import (
     CaseFinished,
     CaseSkipped,

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.support.files import replace_file
-from holodeck.lib.support.model_json import model_json
 from holodeck.lib.support.text import inert, inert_json, inert_xml
 from holodeck.lib.ui.live import write_raw, write_text
 from holodeck.lib.user_code.registry import Registry, unknown_name
+from holodeck.models.base import model_json
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import TestReport
 

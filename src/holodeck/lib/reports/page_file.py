@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from holodeck.lib.support.model_json import model_json
 from holodeck.lib.support.text import inert_xml, one_line, plural
-from holodeck.models.base import Json
+from holodeck.models.base import Json, model_json
 
 Row = dict[str, Json]
 """What the list shows of a case, and filters and sorts it by."""

@@ -9,8 +9,13 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from holodeck.lib.secrets.secret_names import UNMISTAKABLE, names_a_secret, names_a_secret_in_data
-from holodeck.lib.secrets.token_formats import may_hold_token, replace_tokens
+from holodeck.lib.secrets.formats import (
+    UNMISTAKABLE,
+    may_hold_token,
+    names_a_secret,
+    names_a_secret_in_data,
+    replace_tokens,
+)
 
 MASK = "***"
 MIN_SECRET_LENGTH = 6

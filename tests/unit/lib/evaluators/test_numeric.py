@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.numeric import NumberReader, NumericEvaluator
+from holodeck.lib.evaluators.text_metrics import NumberReader, NumericEvaluator
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.support.text import describe, one_line
-from holodeck.models.tools.database import CLASS_KEYS, DatabaseConfig
+from holodeck.models.tools.knowledge import CLASS_KEYS, DatabaseConfig
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from holodeck.lib.knowledge.stores.base import (
     server_url,
 )
 from holodeck.lib.support.files import make_folder
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import DatabaseConfig
 
 if TYPE_CHECKING:
     import httpx

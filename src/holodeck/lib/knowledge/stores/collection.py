@@ -24,15 +24,14 @@ from holodeck.lib.knowledge.stores.base import (
     settings_of,
     store_errors,
 )
-from holodeck.lib.knowledge.stores.connectors import CONNECTORS
-from holodeck.lib.knowledge.stores.semantic_kernel_store import SemanticKernelAdapter
+from holodeck.lib.knowledge.stores.semantic_kernel_store import CONNECTORS, SemanticKernelAdapter
 from holodeck.lib.processes.threads import run_in_thread
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.safe_paths import path_inside
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import CodeFolders, folders_of
 from holodeck.lib.user_code.registry import Registry
-from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
+from holodeck.models.tools.knowledge import DatabaseConfig, VectorStoreProvider
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from holodeck.lib.knowledge.stores.base import (
     explain_connection,
     to_bytes,
 )
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import DatabaseConfig
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -22,7 +22,7 @@ from holodeck.lib.knowledge.stores.base import (
     uuid_of,
 )
 from holodeck.lib.support.files import make_folder, try_lock
-from holodeck.models.tools.database import DatabaseConfig
+from holodeck.models.tools.knowledge import DatabaseConfig
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

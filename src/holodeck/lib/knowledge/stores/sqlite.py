@@ -16,7 +16,7 @@ from holodeck.lib.knowledge.stores.base import (
     to_bytes,
 )
 from holodeck.lib.support.files import create_file, exclusive_lock, make_folder
-from holodeck.models.tools.database import DatabaseConfig, VectorStoreProvider
+from holodeck.models.tools.knowledge import DatabaseConfig, VectorStoreProvider
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.base import Vector
