@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.lib.reports.html import generate_html_report
+from holodeck.lib.reports.html import generate_html_report, page_of_runs
+from holodeck.lib.reports.page_file import render_page
 from holodeck.lib.support.text import printable
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
 from support.chromium import needs_chromium
-from support.report_examples import example_report
+from support.report_examples import example_report, example_trends
 from support.results import a_report, a_result
 
 pytestmark = needs_chromium
@@ -305,14 +306,65 @@ def test_the_page_escapes_the_same_characters_as_holodeck(tab):
     assert tab.js(f"visible({json.dumps(sample)})") == printable(sample)
 
 
+@pytest.fixture(scope="module")
+def runs_page(tmp_path_factory):
+    """The URL of a page of runs."""
+    path = tmp_path_factory.mktemp("runs") / "runs.html"
+    path.write_text(render_page(page_of_runs(example_trends())), encoding="utf-8")
+    return path.as_uri()
+
+
+def test_the_page_of_runs_shows_how_each_case_went(chromium, runs_page):
+    with chromium.open(runs_page) as tab:
+        assert tab.text("#counts") == "12 runs, 4 test cases, 1 with a change, 1 flaky"
+        assert names(tab)[0] == "support › refunds"
+        assert tab.js("document.querySelectorAll('.rates li').length") == 12
+        shown = tab.text("#case")
+        assert (
+            "Since the run of 2026-01-07 12:00:00 it passes 0 of 5 times; before, 6 of 6" in shown
+        )
+        assert "(p = 0.0043, exact test of Worsley). Changed between them: instructions" in shown
+        assert "contains: did not find 'refunds'" in shown
+        tab.js("change({trend: 'flaky'})")
+        assert names(tab) == ["support › greets"]
+        tab.js("document.querySelector('#runs details').open = true")
+        row = tab.text("#runs tbody tr:nth-of-type(7)")
+        assert row.startswith("2026-01-06 12:00:00 (v1.0)\tsupport\t20260106")
+        assert "2 of 3, killed" in tab.text("#runs tbody")
+        assert tab.problems == []
+
+
+def test_any_two_runs_are_compared_case_by_case(chromium, runs_page):
+    with chromium.open(runs_page) as tab:
+        tab.js("compareRuns({a: page.runs[5].id, b: page.runs[10].id})")
+
+        states = "[...document.querySelectorAll('#states button')].map(one => one.dataset.state)"
+        assert tab.js(states) == ["only_first", "both", "new"]
+        assert tab.text("#count") == "3 of 4 test cases"
+        said = tab.text("#notes")
+        assert "A is the run of 2026-01-06 12:00:00 (v1.0), 66.7 %; B is that of 2026-01-11" in said
+        assert "Changed between them: instructions, commit 0000000000" in said
+        assert "holodeck compare 20260106-120000-000000-aaaaaa 20260111" in said
+        assert "Regression" in tab.text("#case header")
+        assert "#a=20260106-120000-000000-aaaaaa&b=20260111" in tab.js("location.hash")
+
+        address = tab.js("location.href")
+        tab.click("#all-runs")
+        assert tab.js(states) == ["failed", "passed"]
+    with chromium.open(address) as tab:
+        assert tab.js(states) == ["only_first", "both", "new"]
+        assert tab.problems == []
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
-def test_everyone_can_use_it(chromium, example, width, dark):
+@pytest.mark.parametrize(("page", "rows"), [("example", (1, 4, 2)), ("runs_page", (0, 1, 2))])
+def test_everyone_can_use_it(request, chromium, page, rows, width, dark):
     axe = pytest.importorskip("axe_core_python", reason="needs axe-core-python")
     script = files(axe).joinpath("axe.min.js").read_text()
-    with chromium.open(example, width, dark=dark) as tab:
+    with chromium.open(request.getfixturevalue(page), width, dark=dark) as tab:
         tab.js(script + ";0")
-        for row in (None, 1, 4, 2):
+        for row in (None, *rows):
             if row is not None:
                 tab.js(f"openCase(page.rows[{row}], true)")
                 tab.js("document.querySelectorAll('details').forEach(one => one.open = true)")

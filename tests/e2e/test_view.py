@@ -48,7 +48,7 @@ def test_view_opens_the_last_run_with_the_past_of_each_case_or_says_what_to_do(r
     browser.write_text(BROWSER)
     browser.chmod(0o755)
 
-    ran = runs.run("view", env={"BROWSER": str(browser), "TMPDIR": str(tmp_path)})
+    ran = runs.run("view", "last", env={"BROWSER": str(browser), "TMPDIR": str(tmp_path)})
 
     assert (ran.code, ran.stderr) == (0, "")
     path = Path(ran.stdout.strip())
@@ -66,6 +66,24 @@ def test_view_opens_the_last_run_with_the_past_of_each_case_or_says_what_to_do(r
     ran = runs.run("view", "results.json", env=nothing)
     assert HtmlPage(Path(ran.stdout.strip()).read_text()).index["rows"] == page.index["rows"]
     assert "No browser was found: open /" in ran.stderr
+
+
+def test_view_without_a_run_shows_all_of_them(runs):
+    runs.run("runs", "tag", "previous", "before")
+
+    ran = runs.run("view", "-o", "runs.html")
+
+    assert (ran.code, ran.stdout) == (0, "Report saved to runs.html\n")
+    page = HtmlPage((runs.path / "runs.html").read_text())
+    page.require_harmless()
+    assert [(run["passed"], run["ran"], run["tags"]) for run in page.index["runs"]] == [
+        (2, 2, ["before"]), (1, 2, []),
+    ]  # fmt: skip
+    assert [row["cells"] for row in page.index["rows"]] == [["passed"] * 2, ["passed", "failed"]]
+    assert "2 runs, 2 test cases, 0 with a change, 0 flaky" in page.text
+    assert "parts failed: fails since " in page.text
+    assert runs.run("view", "before", "--no-open").code == 0
+    assert "--live serves a page" in runs.run("view", "--live", "-o", "x.html").stderr
 
 
 def test_view_removes_the_pages_of_its_user_that_are_older_than_a_day(runs, tmp_path):

@@ -1,5 +1,6 @@
 """Reports that show everything a page can show."""
 
+from holodeck.models.records.record import CaseTrend, PastOutcome, RateChange, RunLine, RunTrends
 from holodeck.models.results.outcome import Attempt, CriterionRow, Outcome, RaisedError, Vote
 from holodeck.models.test_result import (
     MetricResult,
@@ -162,3 +163,82 @@ def example_report() -> TestReport:
         agent_name="support",
         notes=["Two judges disagree."],
     )
+
+
+def example_trends() -> RunTrends:
+    """Twelve runs: a case that broke at the seventh, a flaky one, a new one, and one of another
+    agent."""
+    runs = [
+        RunLine(
+            id=f"202601{day:02d}-120000-000000-aaaaaa",
+            tags=["v1.0"] if day == 6 else [],
+            agent="helper" if day == 12 else "support",
+            started=f"2026-01-{day:02d}T12:00:00+00:00",
+            state="killed" if day == 3 else "finished",
+            planned=3,
+            outcomes={},
+            passed=1 if day > 6 else 2,
+            ran=3,
+            wall_time_ms=None if day == 3 else 21_000,
+            cost=0.01 * day,
+            currency="USD",
+            commit=f"{day:040x}",
+            selected="1 of 3 test cases: --tag smoke" if day == 4 else None,
+            hashes={"instructions": "1" if day < 7 else "2"},
+        )
+        for day in range(1, 13)
+    ]
+    change = RateChange(
+        run=runs[6].id,
+        before=runs[5].id,
+        passed_before=6,
+        ran_before=6,
+        passed_since=0,
+        ran_since=5,
+        p_value=0.0043,
+    )
+    broken = _trend("refunds", "PPPPPPFFFFF", runs, change=change, failing_since=runs[6].id)
+    flaky = _trend("greets", "PFPPFPEPFPP", runs, is_flaky=True)
+    new = _trend("looks up", "        SPP", runs)
+    return RunTrends(
+        runs=runs,
+        cases=[broken, flaky, new, _trend("helps", "           F", runs, agent="helper")],
+        notes=["3 older runs left out, to keep the page small."],
+    )
+
+
+_OUTCOMES = {
+    "P": Outcome.PASSED,
+    "F": Outcome.FAILED,
+    "E": Outcome.AGENT_ERROR,
+    "S": Outcome.SKIPPED,
+}
+
+
+def _trend(name: str, letters: str, runs: list[RunLine], **fields: object) -> CaseTrend:
+    outcomes = {
+        run.id: _OUTCOMES[letter]
+        for run, letter in zip(runs, letters, strict=False)
+        if letter != " "
+    }
+    past = [
+        PastOutcome(
+            run=run,
+            timestamp="",
+            outcome=outcome,
+            elapsed_ms=1200,
+            score=float(outcome.is_pass),
+            reason="" if outcome.is_pass else f"contains: did not find {name!r}",
+        )
+        for run, outcome in outcomes.items()
+    ]
+    basis = {
+        "agent": "support",
+        "name": name,
+        "id": None,
+        "suite": "orders" if name == "looks up" else None,
+        "input": "hi",
+        "tags": ["smoke"],
+        "location": "agent.yaml:4:5",
+    }
+    return CaseTrend.model_validate({**basis, "outcomes": outcomes, "past": past, **fields})

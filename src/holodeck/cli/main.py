@@ -30,7 +30,7 @@ COMMANDS = {
     ),
     "runs": ("holodeck.cli.commands.runs:runs", "List, show and remove recorded runs."),
     "report": ("holodeck.cli.commands.report:report", "Report on a recorded run."),
-    "view": ("holodeck.cli.commands.view:view", "Open a recorded run in the browser."),
+    "view": ("holodeck.cli.commands.view:view", "Open the recorded runs in the browser."),
     "compare": ("holodeck.cli.commands.compare:compare", "Compare a run with an earlier one."),
     "bless": ("holodeck.cli.commands.compare:bless", "Make a run the baseline."),
     "score": ("holodeck.cli.commands.score:score", "Grade the responses of a recorded run again."),

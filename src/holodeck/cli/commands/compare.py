@@ -74,7 +74,7 @@ def compare(
 ) -> None:
     """Compare the run HEAD with the run BASE, case by case. No agent is run.
 
-    Each is an id, the beginning of one, `last`, `previous` (the run before the last), `baseline`
+    Each is an id or its beginning, a tag, `last`, `previous` (the run before the last), `baseline`
     (made by `holodeck bless`), `main` (the baseline on that branch of git), or the path of a
     record, a JSON report or a baseline. HEAD must be another run than BASE, and not an older one.
 
@@ -141,8 +141,8 @@ def _with_preferences(
 def bless(context: click.Context, run: str, output: Path | None, agent: Path) -> None:
     """Make RUN the baseline that later runs are compared with.
 
-    The file contains no inputs and no answers: commit it. RUN is an id, the beginning of one,
-    `last`, or the path of a record or of a JSON report, which may be of merged runs.
+    The file contains no inputs and no answers: commit it. RUN is an id or its beginning, a tag,
+    `last`, `previous`, or the path of a record or of a JSON report, which may be of merged runs.
     """
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)

@@ -305,7 +305,7 @@ def label(
 
     Shows one response after the other, in random order and without the judge's verdict, and appends
     each answer to a file at once. A response that the file already contains is not shown again.
-    RUN is an id, the beginning of one, `last`, or the path of a record.
+    RUN is an id or its beginning, a tag, `last`, `previous`, or the path of a record.
     """
     cli_context = context.ensure_object(CliContext)
     agent, _, loader = load_agent_with_config(agent_config)

@@ -53,7 +53,7 @@ def report(
     report_detail: ReportDetail | None,
     agent: Path,
 ) -> None:
-    """Report on RUN: an id, the beginning of one, `last`, or the path of a record or JSON report.
+    """Report on RUN: an id, a tag, `last`, `previous`, or the path of a record or JSON report.
 
     Nothing is run. The report of an interrupted run contains the results until then. With --merge,
     the exit code is that of `holodeck test` for all runs together; without all shards, it is never

@@ -38,12 +38,14 @@ def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
 def _table(overviews: list[RunOverview]) -> str:
     if not overviews:
         return "No recorded runs; `holodeck test` records one"
-    rows = [("RUN", "STARTED", "AGENT", "STATE", "DONE", "PASSED")]
+    has_tags = any(run.tags for run in overviews)
+    rows = [("RUN", "STARTED", "AGENT", "STATE", "DONE", "PASSED", *["TAGS"] * has_tags)]
     for run in overviews:
         started = run.started[:19].replace("T", " ")
         done = f"{run.finished}/{'?' if run.planned is None else run.planned}"
         passed = "" if run.passed is None else str(run.passed)
-        rows.append((run.id, started, one_line(run.agent_name, 40), run.state, done, passed))
+        cells = (run.id, started, one_line(run.agent_name, 40), run.state, done, passed)
+        rows.append((*cells, *[", ".join(run.tags)] * has_tags))
     return format_table(rows)
 
 
@@ -88,6 +90,25 @@ def _facts(run: Run) -> dict[str, object]:
         "outcomes": summary.outcomes,
         "exit code": run.ended.exit_code if run.ended else None,
     }
+
+
+@runs.command("tag")
+@click.argument("run")
+@click.argument("tag")
+@agent_option
+@click.pass_context
+def tag_run(context: click.Context, run: str, tag: str, agent: Path) -> None:
+    """Give RUN a name: TAG then means this run wherever a run is named.
+
+    A tag that another run had moves to RUN.
+    """
+    store = run_store_of(agent)
+    run_id = store.path(run).parent.name
+    if run_id not in store.ids():
+        raise click.UsageError(f"{run!r} is a file; name a run of `holodeck runs list`")
+    earlier = store.tag(run_id, tag)
+    moved = f", and no longer {earlier}" if earlier not in (None, run_id) else ""
+    echo(context.ensure_object(CliContext).clean(f"{tag} is run {run_id}{moved}"))
 
 
 @runs.command("prune")

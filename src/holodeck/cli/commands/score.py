@@ -52,9 +52,9 @@ def score(
 ) -> None:
     """Grade the responses of RUN with the metrics and expectations of AGENT_CONFIG.
 
-    RUN is an id, the beginning of one, `last`, or the path of a record. The agent is not called and
-    the record does not change. Exit codes are those of `holodeck test`; 5 also means that cases
-    have no recorded response.
+    RUN is an id or its beginning, a tag, `last`, `previous`, or the path of a record. The agent is
+    not called and the record does not change. Exit codes are those of `holodeck test`; 5 also means
+    that cases have no recorded response.
     """
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)

@@ -27,59 +27,86 @@ from holodeck.cli.options import agent_option, read_run, run_store_of
 from holodeck.errors import ReportError
 from holodeck.lib.records.history import past_outcomes
 from holodeck.lib.records.run_store import Run, RunStore, parse_event
+from holodeck.lib.records.trends import run_trends
 from holodeck.lib.reports.formats import write_report_text
-from holodeck.lib.reports.html import page_case, page_of
+from holodeck.lib.reports.html import page_case, page_of, page_of_runs
 from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
+from holodeck.lib.support.safe_paths import inputs_noted, refuse_input
 from holodeck.lib.test_runner.grading.recorded import is_report, report_of
 from holodeck.lib.ui.live import echo
 from holodeck.models.base import Json
-from holodeck.models.records.record import CaseFinished, CaseSkipped, PastOutcome, RunEnd, RunHead
-from holodeck.models.test_result import TestReport
+from holodeck.models.records.record import CaseFinished, CaseSkipped, RunEnd, RunHead
 
 _FOLDERS = "holodeck-view-"
 _KEPT_S = 86_400
 
 
 @click.command()
-@click.argument("run", default="last")
+@click.argument("run", required=False)
 @click.option("--live", is_flag=True, help="Show a run that goes on, until Ctrl-C.")
 @click.option("--no-open", is_flag=True, help="Print the path or address only.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the page to a file instead.",
+)
 @agent_option
 @click.pass_context
-def view(context: click.Context, run: str, live: bool, no_open: bool, agent: Path) -> None:
-    """Open RUN in the browser: an id, `last`, or the path of a record or JSON report.
+def view(
+    context: click.Context,
+    run: str | None,
+    live: bool,
+    no_open: bool,
+    output: Path | None,
+    agent: Path,
+) -> None:
+    """Open all recorded runs in the browser, or RUN alone.
 
-    The page is a temporary file, which a later call removes after a day; `holodeck report RUN -o
-    report.html` writes one to keep. With --live, holodeck serves it on 127.0.0.1, at an address
-    that contains a secret.
+    The page of all runs shows how each test case went, since when it passes or fails, which ones
+    are flaky, and any two runs compared. RUN is an id, a tag, `last`, `previous`, or the path of a
+    record or JSON report.
+
+    Without -o, the page is a temporary file, which a later call removes after a day. With --live,
+    holodeck serves RUN (default: the last) on 127.0.0.1, at an address that contains a secret.
     """
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)
     if live:
+        if output is not None:
+            raise click.UsageError("--live serves a page and writes none; remove -o")
         _serve(store.path(run), no_open, cli_context)
         return
-    page = _write_page(run, store, cli_context)
-    echo(page)
+    with inputs_noted():
+        page = _page(run, store, cli_context)
+        if output is not None:
+            refuse_input(output, "--output", ["report"])
+    if output is not None:
+        write_report_text(render_page(page), output)
+        echo(cli_context.clean(f"Report saved to {output}"))
+        return
+    path = _write_page(page)
+    echo(path)
     if not no_open:
-        _open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
+        _open_in_browser(path.as_uri(), f"open {path} in one, or write the page where one is")
 
 
-def _read(
-    run: str, store: RunStore, context: CliContext
-) -> tuple[TestReport, list[list[PastOutcome]]]:
-    """Return the report of a run or in a file, and the past of its cases if that is recorded."""
+def _page(run: str | None, store: RunStore, context: CliContext) -> Page:
+    """Return the page of all runs, or of one with the past of its cases if that is recorded."""
+    redact = context.redactor.redact_report
+    if run is None:
+        return page_of_runs(redact(run_trends(store)))
     if is_report(run):
-        return read_named(run, store, context).report, []
+        return page_of(redact(read_named(run, store, context).report))
     recorded = read_run(store, run, context)
-    return report_of(recorded), past_outcomes(recorded, store)
+    return page_of(redact(report_of(recorded)), trends=past_outcomes(recorded, store))
 
 
-def _write_page(run: str, store: RunStore, context: CliContext) -> Path:
+def _write_page(page: Page) -> Path:
     """Write the page into a new folder that only the user can read."""
-    report, trends = _read(run, store, context)
-    page = page_of(context.redactor.redact_report(report), trends=trends)
     try:
         folder = Path(tempfile.mkdtemp(prefix=_FOLDERS))
     except OSError as error:

@@ -87,11 +87,11 @@ def _read_start(path: Path, query: HistoryQuery) -> RunHead | None:
         return None
     if head.compared_with is not None and head.compared_with.is_second:
         return None  # of another agent, whatever its name
-    names = {_file_name(head.agent_config_path), _file_name(query.agent_config_path)}
+    names = {agent_file_name(head.agent_config_path), agent_file_name(query.agent_config_path)}
     return head if len(names) == 1 else None
 
 
-def _file_name(path: str) -> str:
+def agent_file_name(path: str) -> str:
     """Return the name of the file; a folder means the agent.yaml in it."""
     written = Path(path)
     return written.name if written.suffix in {".yaml", ".yml"} else DEFAULT_AGENT_FILE
@@ -179,7 +179,7 @@ def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
     for earlier in [*_earlier_runs(run, run_store, query), run]:
         for key, result_id, result in _results_of(earlier):
             if key in recorded:
-                recorded[key].setdefault(result_id, _past_outcome(earlier.id, result))
+                recorded[key].setdefault(result_id, past_outcome(earlier.id, result))
     return [
         sorted(recorded[started.cases[index].key].values(), key=lambda row: row.timestamp)
         if index < len(started.cases)
@@ -205,7 +205,8 @@ def _earlier_runs(run: Run, run_store: RunStore, query: HistoryQuery) -> list[Ru
     return runs
 
 
-def _past_outcome(run: str, result: TestResult) -> PastOutcome:
+def past_outcome(run: str, result: TestResult) -> PastOutcome:
+    """Return how a case ended in a run."""
     scores = [row.score for row in result.rows if row.score is not None]
     return PastOutcome(
         run=run,

@@ -1,6 +1,7 @@
 """Recorded runs: finds, reads and removes them."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from holodeck import errors
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.records.recorder import RECORD_FILE, RUNS_FOLDER
-from holodeck.lib.support.files import try_lock
+from holodeck.lib.support.files import replace_file, try_lock
 from holodeck.lib.support.safe_paths import note_input
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.records.record import (
@@ -32,6 +33,11 @@ RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
 LAST = "last"
 PREVIOUS = "previous"
 """The run before the last."""
+TAGS_FILE = "tags"
+"""The names that a run was given, one a line, beside its record."""
+_TAG = re.compile(r"[A-Za-z][\w.-]{0,79}")
+_FILES = {".json", ".jsonl", ".yaml", ".yml"}
+_RESERVED = {LAST, PREVIOUS, "baseline", "main"}
 _CASE_FINISHED = b'{"event":"case_finished",'
 
 
@@ -91,6 +97,7 @@ class RunOverview:
     passed: int | None
     """None until the run has ended."""
     size_bytes: int
+    tags: list[str]
 
 
 class RunStore:
@@ -106,7 +113,7 @@ class RunStore:
         return sorted(names, reverse=True)
 
     def path(self, run: str | None) -> Path:
-        """Return the record of a run: an id, the beginning of an id, `last`, `previous` or a path.
+        """Return the record of a run: an id or its beginning, a tag, `last`, `previous` or a path.
 
         Raises FileNotFoundError if there is none, ConfigError if several match.
         """
@@ -119,9 +126,10 @@ class RunStore:
             missing = "no run before the last one is recorded there" if at else none
             raise errors.FileNotFoundError(str(self.folder), missing)
         wanted = str(run)
-        matches = (
-            [wanted] if wanted in ids else [run_id for run_id in ids if run_id.startswith(wanted)]
-        )
+        tagged = self._tagged(wanted)
+        matches = [wanted] if wanted in ids else [tagged] if tagged is not None else None
+        if matches is None:
+            matches = [run_id for run_id in ids if run_id.startswith(wanted)]
         if len(matches) == 1:
             return self.folder / matches[0] / RECORD_FILE
         if matches:
@@ -145,9 +153,52 @@ class RunStore:
         note_input(path)
         return read_run(path)
 
+    def tags(self, run_id: str) -> list[str]:
+        """Return the tags of a run, in alphabetical order."""
+        try:
+            text = (self.folder / run_id / TAGS_FILE).read_text("utf-8", "replace")
+        except OSError:
+            return []
+        return sorted({line for line in text.splitlines() if _TAG.fullmatch(line)})
+
+    def tag(self, run_id: str, tag: str) -> str | None:
+        """Give a run a tag, which no other run has any more; return the run that had it.
+
+        Raises ConfigError for what cannot be a tag, ReportError if it cannot be written.
+        """
+        if not _TAG.fullmatch(tag) or tag in _RESERVED or Path(tag).suffix in _FILES:
+            reserved = ", ".join(sorted(_RESERVED))
+            raise ConfigError(
+                "TAG",
+                f"found {tag!r}; expected a letter, then letters, digits, '.', '_' or '-', and"
+                f" neither the name of a file nor {reserved}",
+            )
+        earlier = self._tagged(tag)
+        try:
+            if earlier is not None:
+                self._write_tags(earlier, {*self.tags(earlier)} - {tag})
+            self._write_tags(run_id, {*self.tags(run_id), tag})
+        except OSError as error:
+            raise ReportError(f"the tag cannot be written: {error.strerror}") from error
+        return earlier
+
+    def _tagged(self, tag: str) -> str | None:
+        """Return the run with a tag."""
+        files = self.folder.glob(f"*/{TAGS_FILE}") if _TAG.fullmatch(tag) else ()
+        return next(
+            (file.parent.name for file in files if tag in self.tags(file.parent.name)), None
+        )
+
+    def _write_tags(self, run_id: str, tags: Iterable[str]) -> None:
+        text = "".join(f"{tag}\n" for tag in sorted(tags))
+        replace_file(self.folder / run_id / TAGS_FILE, [text.encode()])
+
     def overviews(self) -> list[RunOverview]:
         """Return a line about each run, newest first."""
-        return [_read_overview(self.folder / run_id / RECORD_FILE) for run_id in self.ids()]
+        return [
+            _read_overview(self.folder / run_id / RECORD_FILE, self.tags(run_id))
+            for run_id in self.ids()
+        ]
 
     def remove(self, ids: Sequence[str]) -> None:
         """Delete these runs. Raises ReportError if any of them cannot be deleted."""
@@ -158,7 +209,7 @@ class RunStore:
                 raise ReportError(f"run {run_id} cannot be removed: {error.strerror}") from error
 
 
-def _read_overview(path: Path) -> RunOverview:
+def _read_overview(path: Path, tags: list[str]) -> RunOverview:
     first = last = b""
     finished = 0
     with path.open("rb") as file:
@@ -179,6 +230,7 @@ def _read_overview(path: Path) -> RunOverview:
         planned=len(started.cases) if started else None,
         passed=ended.summary.passed if ended else None,
         size_bytes=path.stat().st_size,
+        tags=tags,
     )
 
 

@@ -11,6 +11,7 @@ from holodeck.lib.reports.against import (
     side_label,
     total_rows,
 )
+from holodeck.lib.reports.costs import describe_cost, money
 from holodeck.lib.reports.page_file import (
     MAX_LISTED,
     Page,
@@ -19,12 +20,13 @@ from holodeck.lib.reports.page_file import (
     json_line,
     render_page,
 )
-from holodeck.lib.reports.summary import count_outcomes, model_usage
+from holodeck.lib.reports.summary import COST, count_outcomes, model_usage
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.models.records.comparison import ComparisonReport, Pair, PairVerdict
-from holodeck.models.records.record import PastOutcome
+from holodeck.models.records.record import CaseTrend, PastOutcome, RunLine, RunTrends
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport, TestResult
+from holodeck.models.token_usage import Cost
 
 _MAX_REASON = 300
 _MAX_INPUT = 200
@@ -100,6 +102,8 @@ def _facts(report: TestReport) -> Iterator[tuple[str, str]]:
         yield "Prompts", ", ".join(map(str, report.prompts))
     if report.selection is not None:
         yield "Selected", str(report.selection)
+    if report.summary.cost is not None:
+        yield COST, describe_cost(report.summary.cost)
     for run in report.merged:
         state = " (interrupted)" if run.interrupted else " (stopped)" if run.stopped else ""
         yield f"Run of {run.title}", f"{plural(run.tests, 'test')}, {run.timestamp}{state}"
@@ -109,7 +113,13 @@ def _figures(report: TestReport) -> Iterator[tuple[str, str]]:
     summary = report.summary
     yield "Pass rate", percent(summary.pass_rate, 1)
     yield "Wall time", f"{summary.wall_time_ms / 1000:,.1f} s"
-    yield from model_usage(summary)
+    for title, text in model_usage(summary):
+        yield title, text if summary.cost is None or title != COST else _amount(summary.cost)
+
+
+def _amount(cost: Cost) -> str:
+    """Return the cost as a number; what it consists of is among the facts."""
+    return money(cost.total, cost.currency)
 
 
 def _notes(report: TestReport) -> Iterator[str]:
@@ -174,6 +184,83 @@ def _scores(result: TestResult) -> dict[str, list[float | bool | None]]:
         passed = None if set(verdicts) == {None} else False not in verdicts
         found[name] = [round(sum(scores) / len(scores), 4) if scores else None, passed]
     return found
+
+
+def page_of_runs(trends: RunTrends) -> Page:
+    """Return the page about all runs: how each case went, and any two runs compared."""
+    last = trends.runs[-1]
+    failing = [trend for trend in trends.cases if not _last_outcome(trend).is_pass]
+    changed = sum(trend.change is not None for trend in trends.cases)
+    flaky = sum(trend.is_flaky for trend in trends.cases)
+    agents = dict.fromkeys(run.agent for run in trends.runs)
+    return Page(
+        title=f"Runs: {', '.join(agents)}",
+        kind="runs",
+        verdict="passed" if last.ran and last.passed == last.ran else "failed",
+        verdict_text=f"{plural(len(trends.runs), 'run')}, {plural(len(trends.cases), 'test case')},"
+        f" {changed} with a change, {flaky} flaky",
+        figures=list(_figures_of_runs(trends.runs)),
+        notes=trends.notes,
+        currency=last.currency,
+        cases=(PageCase(_trend_row(trend, trends), json_line(trend)) for trend in trends.cases),
+        not_passed=len(failing),
+        listed=[_trend_row(trend, trends) for trend in failing[:MAX_LISTED]],
+        more={"runs": [run.model_dump(mode="json") for run in trends.runs]},
+    )
+
+
+def _figures_of_runs(runs: Sequence[RunLine]) -> Iterator[tuple[str, str]]:
+    last = runs[-1]
+    yield "Last run", percent(100 * last.passed / last.ran, 1) if last.ran else "nothing ran"
+    if last.cost is not None and last.currency is not None:
+        yield "Its cost", money(last.cost, last.currency)
+    costs = [run.cost for run in runs if run.cost is not None]
+    if costs and len({run.currency for run in runs if run.cost is not None}) == 1:
+        unknown = len(runs) - len(costs)
+        note = f" and {plural(unknown, 'run')} of unknown cost" if unknown else ""
+        yield "Cost of all runs", money(sum(costs), last.currency or "") + note
+
+
+def _trend_row(trend: CaseTrend, trends: RunTrends) -> Row:
+    """Return what the list shows of a case; `cells` has its outcome in each run."""
+    cells = [trend.outcomes.get(run.id) for run in trends.runs]
+    row: Row = {
+        "id": trend.id,
+        "name": trend.name,
+        "agent": trend.agent if len({run.agent for run in trends.runs}) > 1 else None,
+        "suite": trend.suite,
+        "outcome": _last_outcome(trend).value,
+        "tags": trend.tags,
+        "location": trend.location,
+        "input": trend.input,
+        "reason": _trend_text(trend, trends.runs),
+        "cells": [None if outcome is None else outcome.value for outcome in cells],
+        "changed": None if trend.change is None else trend.change.run,
+        "flaky": trend.is_flaky or None,
+    }
+    return {key: value for key, value in row.items() if value not in (None, [], {}, "")}
+
+
+def _last_outcome(trend: CaseTrend) -> Outcome:
+    return list(trend.outcomes.values())[-1]
+
+
+def _trend_text(trend: CaseTrend, runs: Sequence[RunLine]) -> str:
+    """Return what a reader should know first about the past of a case."""
+    started = {run.id: run.started[:19].replace("T", " ") or run.id for run in runs}
+    parts = []
+    if trend.change is not None:
+        change = trend.change
+        parts.append(
+            f"passes {change.passed_since} of {change.ran_since} since {started[change.run]},"
+            f" {change.passed_before} of {change.ran_before} before"
+        )
+    elif trend.failing_since is not None:
+        parts.append(f"fails since {started[trend.failing_since]}")
+    if trend.is_flaky:
+        parts.append("flaky")
+    passed = sum(past.outcome.is_pass for past in trend.past)
+    return "; ".join(parts) or f"passed {passed} of {len(trend.past)}"
 
 
 def generate_html_comparison(report: ComparisonReport) -> str:

@@ -27,8 +27,8 @@ Row = dict[str, Json]
 CHUNK_CHARACTERS = 500_000
 """About how much a block of cases holds; opening a case decompresses its block."""
 _SCRIPTS = (
-    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "compare.js", "live.js",
-    "main.js",
+    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "compare.js", "runs.js",
+    "live.js", "main.js",
 )  # fmt: skip
 _MAX_NAME = 200
 MAX_LISTED = 100
@@ -58,7 +58,7 @@ class Page:
     listed: Sequence[Row] = ()
     """Those that readers without scripts see, too: at least the first `MAX_LISTED`."""
     kind: str = "report"
-    """"report" or "comparison"."""
+    """"report", "comparison" or "runs"."""
     thing: str = "test case"
     facts: Sequence[tuple[str, str]] = ()
     """Label → value: what ran."""

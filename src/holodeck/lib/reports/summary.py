@@ -128,6 +128,10 @@ def count_outcomes(outcomes: Mapping[str, int]) -> dict[Outcome, str]:
     }
 
 
+COST = "Cost"
+"""The title of the cost."""
+
+
 def model_usage(summary: ReportSummary) -> Iterator[tuple[str, str]]:
     """Yield what the models of a run took, as title and text: tokens, calls and cost."""
     usage, unknown = summary.token_usage, summary.unknown_token_usage
@@ -143,7 +147,7 @@ def model_usage(summary: ReportSummary) -> Iterator[tuple[str, str]]:
             tokens = plural(usage.total_tokens, "token", form=",")
             yield title, f"{plural(calls, 'call')}, {tokens}"
     if summary.cost is not None:
-        yield "Cost", describe_cost(summary.cost)
+        yield COST, describe_cost(summary.cost)
 
 
 def _mean(scores: Sequence[float]) -> float:

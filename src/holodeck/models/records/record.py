@@ -42,6 +42,74 @@ class PastOutcome(Model):
     elapsed_ms: Count
     score: float | None
     """Mean of its scores; None without any."""
+    reason: str = ""
+    """Why it did not pass, on a line; empty in the page of a single run."""
+
+
+class RateChange(Model):
+    """Since when a case passes more or less often than before."""
+
+    run: str
+    """The first run after the change."""
+    before: str
+    """The last one before it."""
+    passed_before: Count
+    ran_before: Count
+    passed_since: Count
+    ran_since: Count
+    p_value: float
+    """How often chance alone would show a change that is as clear."""
+
+
+class CaseTrend(Model):
+    """How a case ended in the recorded runs of an agent."""
+
+    agent: str
+    name: str | None
+    id: str | None
+    suite: str | None
+    input: str
+    tags: list[str]
+    location: str | None
+    outcomes: dict[str, Outcome]
+    """Run → outcome; a run that resumed another one has its results, too."""
+    past: list[PastOutcome]
+    """Each result once, the oldest first."""
+    change: RateChange | None = None
+    failing_since: str | None = None
+    """The run since which it has failed each time; None unless it failed last."""
+    is_flaky: bool = False
+    """Whether it passed and failed in turns although nothing changed, or among repetitions."""
+
+
+class RunLine(Model):
+    """A recorded run among others."""
+
+    id: str
+    tags: list[str]
+    agent: str
+    started: str
+    state: str
+    planned: Count | None
+    outcomes: dict[str, int]
+    passed: Count
+    ran: Count
+    wall_time_ms: Count | None
+    cost: float | None
+    currency: str | None
+    commit: str | None
+    selected: str | None
+    hashes: dict[str, str]
+    """Part of the configuration → its hash."""
+
+
+class RunTrends(Model):
+    """The recorded runs beside an agent.yaml, the oldest first, and what became of each case."""
+
+    runs: list[RunLine]
+    cases: list[CaseTrend]
+    notes: list[str] = []
+    """What is missing."""
 
 
 class ComparedWith(Model):

@@ -57,3 +57,23 @@ def test_what_names_no_run_is_told_with_a_hint(run_store, said, hint):
 def test_no_run_at_all_is_told(tmp_path):
     with pytest.raises(MissingFileError, match="no run is recorded there"):
         RunStore(tmp_path).path("last")
+
+
+def test_a_tag_names_one_run_wherever_a_run_is_named(run_store):
+    assert run_store.tag(IDS[0], "v1.0") is None
+    run_store.tag(IDS[0], "good")
+    assert run_store.path("v1.0").parent.name == IDS[0]
+
+    assert run_store.tag(IDS[1], "v1.0") == IDS[0]
+
+    assert run_store.path("v1.0").parent.name == IDS[1]
+    assert (run_store.tags(IDS[0]), run_store.tags(IDS[1])) == (["good"], ["v1.0"])
+    run_store.remove([IDS[1]])
+    with pytest.raises(MissingFileError):
+        run_store.path("v1.0")
+
+
+@pytest.mark.parametrize("tag", ["last", "main", "2026", "a b", "", "run.json", "../x", "x\ny"])
+def test_what_would_mean_something_else_is_no_tag(run_store, tag):
+    with pytest.raises(ConfigError, match="expected a letter"):
+        run_store.tag(IDS[0], tag)

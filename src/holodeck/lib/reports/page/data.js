@@ -24,6 +24,7 @@ async function readIndex() {
 function addRows(rows) {
   for (const row of rows) {
     row.index = page.rows.length;
+    row.last = row.outcome;
     row.title = row.name ?? row.id ?? row.input ?? `Case ${row.index + 1}`;
     row.group = [row.agent, row.suite].filter(Boolean).map((part) => part + " › ").join("");
     row.search = [row.group, row.title, row.id, row.reason, row.input, ...(row.tags ?? [])]

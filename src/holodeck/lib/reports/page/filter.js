@@ -1,7 +1,8 @@
 // Which cases are shown, and in which order. The address after # holds it, so that it can be sent.
 
 const DEFAULTS = {
-  q: "", filter: "", suite: "", agent: "", tag: "", metric: "", differs: "", sort: "worst", case: "",
+  q: "", filter: "", suite: "", agent: "", tag: "", metric: "", differs: "", trend: "", sort: "worst", case: "",
+  a: "", b: "",
 };
 const state = { ...DEFAULTS };
 let deep = { text: "", found: new Set(), done: true };
@@ -14,6 +15,7 @@ const ORDERS = new Map([
   ["cost", "Most expensive first"],
   ["tokens", "Most tokens first"],
   ["score", "Lowest score first"],
+  ["change", "Latest change first"],
 ]);
 
 function readAddress() {
@@ -45,10 +47,12 @@ function metricOf(row, name) {
 }
 
 function isShown(row, outcomes, words) {
+  if (row.outcome === null) return false; // neither of the compared runs has it
   if (outcomes.size && !outcomes.has(row.outcome)) return false;
   if (state.suite && row.suite !== state.suite) return false;
   if (state.agent && row.agent !== state.agent) return false;
   if (state.tag && !row.tags?.includes(state.tag)) return false;
+  if (state.trend && !row[state.trend]) return false;
   if (state.differs === "calls" && row.trajectories !== "parted") return false;
   if (state.metric) {
     const [name, isFailed] = metricChoice();
@@ -79,11 +83,12 @@ function compareRows(one, other) {
   if (state.sort === "cost") return descending(one.cost, other.cost);
   if (state.sort === "tokens") return descending(one.tokens, other.tokens);
   if (state.sort === "score") return ascending(lowestScore(one), lowestScore(other));
+  if (state.sort === "change") return (other.changed ?? "").localeCompare(one.changed ?? "");
   return 0;
 }
 
 function severity(row) {
-  const order = page.kind === "comparison" ? VERDICTS : OUTCOMES;
+  const order = isComparing() ? VERDICTS : OUTCOMES;
   return [...order.keys()].indexOf(row.outcome);
 }
 

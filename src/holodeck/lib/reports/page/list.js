@@ -72,7 +72,7 @@ function rowElement(row, place) {
     },
     make("span", { class: "mark" }, known.mark),
     make("span", { class: "name" }, name),
-    make("span", { class: "numbers" }, numbers),
+    make("span", { class: "numbers" }, row.cells && miniTrend(row), numbers),
     make("span", { class: "reason" }, reason),
   );
   node.style.transform = `translateY(${place * ROW_HEIGHT}px)`;
@@ -80,6 +80,7 @@ function rowElement(row, place) {
 }
 
 function numbersOf(row) {
+  if (page.kind === "runs") return passedOf(row);
   if (page.kind === "comparison") return row.delta ?? "";
   const lowest = lowestScore(row, UNDECIDED_OR_FAILED.has(row.outcome) && !metricChoice()[0]);
   return [

@@ -1,7 +1,8 @@
 // The page as a whole: summary, controls, keyboard, theme, print.
 
-const STATE_NAMES = ["suite", "agent", "tag", "metric", "differs", "sort"];
+const STATE_NAMES = ["suite", "agent", "tag", "metric", "differs", "trend", "sort", "a", "b"];
 const LIST_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
+const VIEWS = { comparison: pairView, runs: historyView };
 const KEYS = [
   ["/", "Search"],
   ["j, ↓", "Next case"],
@@ -29,6 +30,7 @@ function showSummary() {
   ]);
   const names = ["Metric", "Mean ± standard error", "Scored", "Errors"];
   if (metrics.length) at("facts").append(table("Metrics", names, metrics));
+  at("about").hidden = !page.facts.length && !metrics.length;
   showBar();
 }
 
@@ -48,7 +50,7 @@ function showBar() {
 /** Return how many rows have each outcome, the worst first. */
 function countOutcomes(rows) {
   const counts = new Map();
-  for (const row of rows) counts.set(row.outcome, (counts.get(row.outcome) ?? 0) + 1);
+  for (const row of rows.filter((one) => one.outcome !== null)) counts.set(row.outcome, (counts.get(row.outcome) ?? 0) + 1);
   return [...counts].sort(([one], [other]) => severity({ outcome: one }) - severity({ outcome: other }));
 }
 
@@ -74,6 +76,8 @@ function makeControls() {
       agents.length > 1 && choice("agent", "All agents", named(agents)),
       tags.length && choice("tag", "All tags", named(tags)),
       metrics.length && choice("metric", "All metrics", metrics),
+      page.rows.some((row) => row.changed || row.flaky) && choice("trend", "All trends",
+        [["changed", "With a change"], ["flaky", "Flaky"]]),
       isParted && choice("differs", "Same or other calls", [["calls", "Other tool calls"]]),
       choice("sort", null, orders),
     ].filter(Boolean),
@@ -84,12 +88,14 @@ function isUseful(order) {
   if (order === "cost") return page.rows.some((row) => row.cost !== undefined);
   if (order === "tokens") return page.rows.some((row) => row.tokens !== undefined);
   if (order === "score") return page.rows.some((row) => row.scores);
+  if (order === "slow") return page.kind !== "runs";
+  if (order === "change") return page.rows.some((row) => row.changed);
   return true;
 }
 
 function choice(name, everything, options) {
   const list = everything === null ? options : [["", everything], ...options];
-  const label = { suite: "Suite", agent: "Agent", tag: "Tag", metric: "Metric", differs: "Tool calls", sort: "Order" }[name];
+  const label = { suite: "Suite", agent: "Agent", tag: "Tag", metric: "Metric", differs: "Tool calls", trend: "Trend", sort: "Order" }[name];
   return make("select", { id: `choose-${name}`, "aria-label": label,
     onchange: (event) => change({ [name]: event.target.value }) },
     list.map(([value, text]) => make("option", { value }, text)));
@@ -109,6 +115,7 @@ function change(changes) {
 }
 
 function refresh() {
+  judgeRows();
   const chosen = new Set(state.filter.split(",").filter(Boolean));
   for (const button of at("states").children) {
     button.setAttribute("aria-pressed", String(chosen.has(button.dataset.state)));
@@ -129,7 +136,7 @@ function showCases() {
   const searching = deep.done ? "" : " · searching conversations …";
   at("count").textContent =
     (rows.length === all ? plural(all, page.thing) : `${number(rows.length)} of ${plural(all, page.thing)}`) + searching;
-  at("clear").hidden = !["q", "filter", "suite", "agent", "tag", "metric", "differs"].some((name) => state[name]);
+  at("clear").hidden = !["q", "filter", "suite", "agent", "tag", "metric", "differs", "trend"].some((name) => state[name]);
 }
 
 let opened = null;
@@ -148,7 +155,7 @@ async function openCase(row, isChosen) {
   let content;
   try {
     const result = await caseOf(row);
-    content = page.kind === "comparison" ? pairView(row, result) : caseView(row, result);
+    content = (VIEWS[page.kind] ?? caseView)(row, result);
   } catch (error) {
     content = [make("p", { class: "bad" }, `This case cannot be shown: ${error}`)];
   }
@@ -261,7 +268,7 @@ function listen() {
   });
   at("controls").addEventListener("submit", (event) => event.preventDefault());
   at("clear").addEventListener("click", () => {
-    change({ q: "", filter: "", suite: "", agent: "", tag: "", metric: "", differs: "" });
+    change({ q: "", filter: "", suite: "", agent: "", tag: "", metric: "", differs: "", trend: "" });
     at("query").focus();
   });
   at("theme").addEventListener("click", () => {
@@ -297,6 +304,7 @@ async function start() {
   at("help-keys").replaceChildren(...pairs("keys", KEYS.map(([key, what]) => [make("kbd", {}, key), what])).children);
   setTheme(remember("theme"));
   showSummary();
+  showRuns();
   makeControls();
   listen();
   readAddress();

@@ -102,7 +102,7 @@ const VERDICTS = new Map([
 
 /** Return what the page says of an outcome or of the verdict on a pair: label, mark and color. */
 function stateOf(name) {
-  const known = page.kind === "comparison" ? VERDICTS.get(name) : undefined;
+  const known = isComparing() ? VERDICTS.get(name) : undefined;
   return known ?? OUTCOMES.get(name) ?? { label: String(name), mark: "?", kind: "dim" };
 }
 
