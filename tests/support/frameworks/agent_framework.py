@@ -39,6 +39,18 @@ def agent_framework_agent_with_approvals(server: FakeOpenAI) -> Subject:
     return Subject(agent, server, close=client.close)
 
 
+def agent_framework_workflow_with_approvals(server: FakeOpenAI) -> Subject:
+    builder = agent_framework_builder_with_approvals(server)
+    return Subject(builder.agent.build(), server, close=builder.close)
+
+
+def agent_framework_builder_with_approvals(server: FakeOpenAI) -> Subject:
+    from agent_framework_orchestrations import SequentialBuilder
+
+    subject = agent_framework_agent_with_approvals(server)
+    return Subject(SequentialBuilder(participants=[subject.agent]), server, close=subject.close)
+
+
 def agent_framework_responses_agent(server: FakeOpenAI) -> Subject:
     """The framework's default client, with the conversation kept here instead of by the service."""
     from agent_framework import Agent
@@ -92,4 +104,8 @@ ROWS = [
     agent_framework_builder,
     agent_framework_workflow,
 ]
-APPROVAL_ROWS = [agent_framework_agent_with_approvals]
+APPROVAL_ROWS = [
+    agent_framework_agent_with_approvals,
+    agent_framework_workflow_with_approvals,
+    agent_framework_builder_with_approvals,
+]

@@ -28,6 +28,14 @@ def claude_agent_options(server: FakeOpenAI) -> Subject:
     )
 
 
+def claude_agent_with_approvals(server: FakeOpenAI) -> Subject:
+    async def nobody(name, arguments, context):
+        raise AssertionError("the test case answers")
+
+    options = options_for(server, can_use_tool=nobody, allowed_tools=[])
+    return Subject(options, server, tool=f"mcp__orders__{TOOL}")
+
+
 def options_for(server: FakeOpenAI, **fields):
     """Return options with the tool of every agent, for a process that knows nobody's settings."""
     from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
@@ -68,3 +76,4 @@ def environment(server: FakeOpenAI) -> dict[str, str]:
 
 
 ROWS = [claude_agent_options]
+APPROVAL_ROWS = [claude_agent_with_approvals]

@@ -9,6 +9,16 @@ FRAMEWORK = "Google ADK"
 REQUIRES = "google.adk"
 
 
+def google_adk_agent_with_approvals(server: FakeOpenAI) -> Subject:
+    from google.adk.agents import LlmAgent
+    from google.adk.tools import FunctionTool
+
+    model = fake_model(server)
+    tool = FunctionTool(lookup_order, require_confirmation=True)
+    agent = LlmAgent(model=model, name=AGENT, instruction=INSTRUCTIONS, tools=[tool])
+    return Subject(agent, server, close=model.client.close)
+
+
 def google_adk_agent(server: FakeOpenAI) -> Subject:
     from google.adk.agents import LlmAgent
 
@@ -72,7 +82,7 @@ def model_of(client):
                     content = types.Content(role="model", parts=[types.Part(text=piece)])
                     yield LlmResponse(content=content, partial=True)
             content = types.Content(role="model", parts=parts)
-            yield LlmResponse(content=content, usage_metadata=counted)
+            yield LlmResponse(content=content, usage_metadata=counted, model_version=response.model)
 
     return ChatModel(model="fake", client=client)
 
@@ -114,3 +124,4 @@ def _tools(request):
 
 
 ROWS = [google_adk_agent]
+APPROVAL_ROWS = [google_adk_agent_with_approvals]

@@ -231,7 +231,7 @@ NO_MESSAGES_PLACEHOLDER = (
 NO_CASE_CONTEXT = "the backend passes no context to its agent; remove it"
 NO_APPROVALS = (
     "the agent's backend reports no approvals; only agents of Agent Framework, the OpenAI Agents"
-    " SDK, PydanticAI and LangGraph ask for them, so remove it"
+    " SDK, PydanticAI, LangGraph, Google ADK and the Claude Agent SDK ask for them, so remove it"
 )
 NO_STUBS = "the agent's tools run where holodeck cannot stub them; remove it"
 NO_SEAL = (

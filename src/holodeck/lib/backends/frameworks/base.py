@@ -252,9 +252,10 @@ class TurnRecord:
                 self.tool_calls_problem = None
             self.tool_calls_problem = self.tool_calls_problem or work.problem
         if work.counts_all:
-            self.usage, self._has_unknown_usage = None, False
+            self.usage, self._has_unknown_usage, self.models = None, False, []
         if work.requests:
             self.add_usage(*work.usage, requests=len(work.requests))
+            self.models[-1:] = [step.model for step in work.requests]
 
 
 class FrameworkSession(ABC):
@@ -273,6 +274,8 @@ class FrameworkSession(ABC):
         """What is known of the latest turn; readable after it failed, too."""
         self._agent = agent
         self._options = options
+        self._rejected: set[str] = set()
+        """The ids of calls that a person rejected; results may come after further approvals."""
         self._earlier: list[Any] = []
         """What comes before the next message, as the framework has it."""
         if context:
@@ -310,9 +313,9 @@ class FrameworkSession(ABC):
             finally:
                 self._note_other_work(trace)
         pairs = zip(before.pending_approvals, decisions, strict=True)
-        rejected = [call.get("call_id") for call, is_approved in pairs if not is_approved]
+        self._rejected |= {call["call_id"] for call, is_approved in pairs if not is_approved}
         for result in self.turn.tool_results:
-            if result["call_id"] in rejected:
+            if result["call_id"] in self._rejected:
                 result["blocked"] = True
         return self.turn
 

@@ -21,6 +21,8 @@ TRANSFER = "transfer_to_agent"
 """The tool by which an agent hands over to another; the framework adds it in a run."""
 REQUEST = "adk_request_"
 """Begins the names of the calls by which the framework asks a person."""
+APPROVAL = "adk_request_confirmation"
+"""The name of such a call that asks to approve the call of a tool."""
 REFUSAL = re.compile(
     r"Invoking `.*\(\)` failed (as no tool with that name|as the following mandatory input"
     r"|due to argument validation)"
@@ -48,6 +50,7 @@ class AdkAdapter(FrameworkAdapter):
     """An agent; each conversation has sessions, state and memory of its own."""
 
     objects = ("LlmAgent", "SequentialAgent", "ParallelAgent", "LoopAgent", "App")
+    answers_approvals = True
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
         """`options`: what the runner runs."""
@@ -108,21 +111,45 @@ class AdkConversation(StreamingSession):
         self._runner = runner
         self._session: Any = None
         """The session as it was after the last turn that succeeded."""
+        self._requests: list[Any] = []
+        """The framework's own calls that ask for the pending approvals."""
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_events(messages, self._agent.name)
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
-        """Run the agent in a copy of the session."""
-        from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
 
         self.turn = TurnRecord()
+        async with aclosing(self._run([types.Part(text=message)], streams=streams)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        from google.genai import types
+
+        answers = [
+            types.FunctionResponse(
+                id=request.id, name=request.name, response={"confirmed": is_approved}
+            )
+            for request, is_approved in zip(self._requests, decisions, strict=True)
+        ]
+        parts = [types.Part(function_response=answer) for answer in answers]
+        async with aclosing(self._run(parts, streams=False)) as pieces:
+            async for _ in pieces:
+                pass
+
+    async def _run(self, parts: Sequence[Any], *, streams: bool) -> AsyncGenerator[str, None]:
+        """Run the agent in a copy of the session, with a message of the user."""
+        from google.adk.agents.run_config import RunConfig, StreamingMode
+        from google.genai import types
+
+        self._requests = []
         session = await self._copy_session()
         running = self._runner.run_async(
             user_id=session.user_id,
             session_id=session.id,
-            new_message=types.Content(role="user", parts=[types.Part(text=message)]),
+            new_message=types.Content(role="user", parts=[*parts]),
             run_config=RunConfig(
                 streaming_mode=StreamingMode.SSE if streams else StreamingMode.NONE
             ),
@@ -151,34 +178,54 @@ class AdkConversation(StreamingSession):
             await service.append_event(session, event)
         return session
 
+    def _note_approval(self, request: Any) -> None:
+        """Note the call of a tool that waits for a person to approve it."""
+        call = request.args["originalFunctionCall"]
+        pending = {"name": call["name"], "arguments": call.get("args"), "call_id": call["id"]}
+        self.turn.pending_approvals.append(pending)
+        self._requests.append(request)
+
     def _read(self, event: Any) -> None:
         """Note what an event says."""
         for call in event.get_function_calls():
+            if call.name == APPROVAL:
+                self._note_approval(call)
+                continue
             if call.name.startswith(REQUEST):
                 raise FrameworkError(
                     f"the agent waits for input of a person ({call.name}), and a test has none;"
-                    " give the tool no confirmation in tests, or answer it in the agent's code"
+                    " answer it in the agent's code"
                 )
             self.turn.add_call(call.name, call.args, call.id, event.author)
             if call.name in self._agent_tools:
                 self.turn.add_agent_tool(call.name)
                 self.turn.add_usage(None, None, requests=0)
+        waiting = event.actions.requested_tool_confirmations
         for response in event.get_function_responses():
+            if response.id in waiting:
+                continue
             result, is_error = result_of(response.response)
             refused = is_error and REFUSAL.match(str(result)) is not None
             self.turn.add_result(response.id, result, is_error=is_error, is_refused=refused)
             if response.name == TRANSFER and event.actions.transfer_to_agent:
                 self.turn.add_transfer(response.id, event.actions.transfer_to_agent)
-        if event.content is None or event.content.role != "model":
+        if event.content is None or event.content.role != "model" or _only_asks(event):
             return
         self.turn.add_agent(event.author)
         usage = event.usage_metadata
         prompt = usage.prompt_token_count if usage else None
         completion = usage.candidates_token_count if usage else None
         thoughts = (usage.thoughts_token_count if usage else None) or 0
-        self.turn.add_usage(prompt, None if completion is None else completion + thoughts)
+        completion = None if completion is None else completion + thoughts
+        self.turn.add_usage(prompt, completion, model=event.model_version)
         if event.is_final_response() and (text := text_of(event)):
             self.turn.response = text
+
+
+def _only_asks(event: Any) -> bool:
+    """Whether the framework made the event itself, to ask a person."""
+    calls = event.get_function_calls()
+    return bool(calls) and all(call.name.startswith(REQUEST) for call in calls)
 
 
 def text_of(event: Any) -> str:

@@ -110,7 +110,7 @@ class OpenAIAgentsSession(StreamingSession):
         from agents import Runner
 
         self.turn = TurnRecord()
-        with self._read_turn(_TurnReader(self.turn)) as reader:
+        with self._read_turn(_TurnReader(self.turn, self._options.get("run_config"))) as reader:
             items = [*self._earlier, {"role": "user", "content": message}]
             arguments = self._arguments(reader)
             if has_stubs():
@@ -136,7 +136,9 @@ class OpenAIAgentsSession(StreamingSession):
         paused, state = self._paused, self._paused.to_state()
         for item, is_approved in zip(paused.interruptions, decisions, strict=True):
             (state.approve if is_approved else state.reject)(item)
-        with self._read_turn(_TurnReader(self.turn, paused)) as reader:
+        with self._read_turn(
+            _TurnReader(self.turn, self._options.get("run_config"), paused)
+        ) as reader:
             arguments = self._arguments(reader)
             arguments.pop("context", None)  # the state has it
             self._finish(await Runner.run(self._agent, state, **arguments), reader)
@@ -262,29 +264,34 @@ class _TurnReader:
 
     Args:
         turn: The record.
+        run_config: Of the user; None without one.
         paused: The result of the run that goes on, whose responses were read; None for a new run.
     """
 
-    def __init__(self, turn: TurnRecord, paused: Any = None) -> None:
+    def __init__(self, turn: TurnRecord, run_config: Any, paused: Any = None) -> None:
         self._turn = turn
+        self._run_config = run_config
         self._earlier = 0 if paused is None else len(paused.raw_responses)
         """How many responses were read before."""
         self._before = _spent(None if paused is None else paused.context_wrapper.usage)
         self._responses = self._earlier
         self.usage: Any = None
         """Where the run adds up its token usage."""
+        self._models: set[str | None] = set()
+        """Of the responses."""
         self.failed_calls: set[str | None] = set()
         """The calls whose results, still to come, are errors."""
         self.refused_calls: set[str | None] = set()
         """The calls that reach no function: unknown tool, or arguments that do not fit."""
 
-    def note_response(self, response: Any, agent: str) -> None:
+    def note_response(self, response: Any, agent: Any) -> None:
         """Note the tool calls of a response; the SDK counts handoffs among them."""
         self._responses += 1
-        self._turn.add_agent(agent)
+        self._models.add(_model_of(agent, self._run_config))
+        self._turn.add_agent(agent.name)
         for item in response.output:
             if _get(item, "type").endswith("_call"):
-                self._note_call(item, agent)
+                self._note_call(item, agent.name)
 
     def note_output(self, call_id: str | None, output: Any) -> None:
         self._turn.add_result(
@@ -302,7 +309,7 @@ class _TurnReader:
     def read_run(self, run: Any) -> None:
         """Read what the hooks did not see from a `RunResult`, or the data of a failed run."""
         for response in run.raw_responses[self._responses :]:
-            self.note_response(response, run.last_agent.name)
+            self.note_response(response, run.last_agent)
         for item in run.new_items:
             if item.type in {"tool_call_output_item", "handoff_output_item"}:
                 output = getattr(item, "output", _get(item.raw_item, "output"))
@@ -319,10 +326,10 @@ class _TurnReader:
         known = [entry for entry in self.usage.request_usage_entries if entry.input_tokens]
         # The requests of an agent used as a tool are in its sum, but not in the responses.
         requests = self._responses - self._earlier
-        if len(known) < now[0]:
-            self._turn.add_usage(None, None, requests=requests)
-        else:
-            self._turn.add_usage(now[1] - before[1], now[2] - before[2], requests=requests)
+        tokens = (None, None) if len(known) < now[0] else (now[1] - before[1], now[2] - before[2])
+        is_one_model = len(self._models) == 1 and requests == now[0] - before[0]
+        model = self._models.pop() if is_one_model else None
+        self._turn.add_usage(*tokens, requests=requests, model=model)
 
     def _note_call(self, item: Any, agent: str) -> None:
         call_id = _get(item, "call_id") or _get(item, "id")
@@ -331,6 +338,15 @@ class _TurnReader:
         for key in ("error", "output", "outputs", "results"):  # of a tool that OpenAI runs
             if _get(item, key) is not None:
                 self._turn.add_result(call_id, _get(item, key), is_error=key == "error")
+
+
+def _model_of(agent: Any, run_config: Any) -> str | None:
+    """Return the name of the model that an agent asks; None for an object without a name."""
+    from agents.models import get_default_model
+
+    model = _get(run_config, "model") or agent.model or get_default_model()
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    return name.removeprefix("litellm/") if isinstance(name, str) else None
 
 
 def _spent(usage: Any) -> tuple[int, int, int]:
@@ -380,7 +396,7 @@ def _hooks(reader: _TurnReader, users: Any) -> Any:
             await inner.on_llm_start(context, agent, system_prompt, input_items)
 
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            reader.note_response(response, agent.name)
+            reader.note_response(response, agent)
             await inner.on_llm_end(context, agent, response)
 
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:

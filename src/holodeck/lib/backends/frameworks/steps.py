@@ -123,6 +123,7 @@ def _read_model_span(step: TraceStep, data: Any) -> None:
     """Set what the data of a span tells about a request."""
     response = getattr(data, "response", None)
     usage = getattr(data, "usage", None) or {}
+    step.model = getattr(data if response is None else response, "model", None)
     if response is not None:
         items = [item for item in response.output if item.type.endswith("_call")]
         step.calls = [
@@ -249,6 +250,11 @@ def _read_response(step: TraceStep, response: Any) -> None:
         {"name": call["name"] or "", "arguments": call["args"], "call_id": call["id"]}
         for call in calls
     ]
+    models = {
+        (getattr(message, "response_metadata", None) or {}).get("model_name")
+        for message in messages
+    }
+    step.model = models.pop() if len(models) == 1 else None
     usages = [getattr(message, "usage_metadata", None) or {} for message in messages]
     if usages and all(usages):
         step.usage = (

@@ -93,6 +93,8 @@ def read_attributes(step: TraceStep, attributes: Mapping[str, Any]) -> None:
     else:
         tokens = (attributes.get(f"gen_ai.usage.{side}_tokens") for side in ("input", "output"))
         prompt, completion = (count if isinstance(count, int) else None for count in tokens)
+        model = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
+        step.model = None if model is None else str(model)
         known = prompt or completion  # PydanticAI has 0 for unknown
         step.usage = (prompt, completion) if known else (None, None)
         shapes = _json(attributes.get("model_request_parameters")) or {}  # of PydanticAI

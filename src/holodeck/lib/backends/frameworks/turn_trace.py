@@ -40,6 +40,8 @@ class TraceStep:
     """Names of tools by which a request's answer is structured."""
     usage: tuple[int | None, int | None] = (None, None)
     """Prompt and completion tokens of a request."""
+    model: str | None = None
+    """The model that answered a request; None if unknown."""
     call_id: str | None = None
     arguments: Any = None
     """Of a tool; None if unknown."""

@@ -14,6 +14,7 @@ from agent_framework import (
     executor,
     function_middleware,
     handler,
+    tool,
 )
 from agent_framework_openai import OpenAIChatCompletionClient
 from agent_framework_orchestrations import (
@@ -28,6 +29,7 @@ from openai import AsyncOpenAI
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.support.approvals import ApprovalDecisions
 from support.frameworks import lookup_order, results_of_turn
 from support.server import PATIENT_S
 
@@ -309,3 +311,46 @@ async def test_a_workflow_as_an_agent_with_a_memory_of_all_cases_is_refused(agen
 
     with pytest.raises(BackendInitError, match="name the workflow itself"):
         await CallableBackend(agent).initialize()
+
+
+def refund(order_id: str) -> str:
+    """Refund an order."""
+    return f"order {order_id} is refunded"
+
+
+def refunding(request):
+    """The triage hands over to billing, which looks an order up before it refunds it."""
+    results = results_of_turn(request)
+    if "handoff_to_billing" in request.tools and not results:
+        return Reply(tool_calls=[("handoff_to_billing", {})])
+    if not request.tools:
+        return Reply("hello")
+    for name, word in (("lookup_order", "shipped"), ("refund", "refunded")):
+        if not any(word in result for result in results):
+            return Reply(tool_calls=[(name, {"order_id": "7"})])
+    return Reply(results[-1])
+
+
+@pytest.mark.parametrize("kind", [SequentialBuilder, ConcurrentBuilder, HandoffBuilder])
+async def test_what_an_agent_did_before_it_asks_for_an_approval_is_known(agents, kind):
+    agents.server.otherwise(refunding)
+    options = HAND_OFF if kind is HandoffBuilder else {}
+    asking = tool(refund, approval_mode="always_require")
+    members = [agents("triage", **options), agents("billing", lookup_order, asking, **options)]
+    builder = kind(participants=members)
+    if kind is HandoffBuilder:
+        builder = builder.with_start_agent(members[0])
+
+    async with backend_of(builder) as backend:
+        session = await backend.create_session()
+        first = await session.send("Refund order 7")
+        turn = first.followed_by(await session.send(ApprovalDecisions([True])))
+        await session.close()
+
+    handed_over = ["handoff_to_billing"] * (kind is HandoffBuilder)
+    assert [call["name"] for call in first.pending_approvals] == ["refund"]
+    assert [call["name"] for call in turn.tool_calls] == [*handed_over, "lookup_order", "refund"]
+    results = [result["result"] for result in turn.tool_results]
+    assert results[-2:] == ["order 7 is shipped", "order 7 is refunded"]
+    assert (turn.tool_calls_problem, turn.agents) == (None, ["triage", "billing"])
+    assert turn.token_usage.total_tokens == 15 * len(agents.server.requests)

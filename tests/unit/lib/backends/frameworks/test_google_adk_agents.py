@@ -9,9 +9,11 @@ from support.frameworks import lookup_order, results_of_turn
 
 pytest.importorskip("google.adk", reason="scripts/frameworks google-adk installs it")
 
+from fastapi.openapi.models import APIKey, APIKeyIn
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.apps import App
-from google.adk.tools import FunctionTool
+from google.adk.auth import AuthConfig
+from google.adk.tools import ToolContext
 from google.adk.tools.agent_tool import AgentTool
 
 from support.frameworks.google_adk import fake_model
@@ -95,9 +97,13 @@ async def test_google_adk_agents_in_a_sequence_are_named_in_order(model):
     assert result.token_usage.prompt_tokens == 20
 
 
-async def test_a_google_adk_tool_that_needs_confirmation_is_an_error(model):
-    tool = FunctionTool(lookup_order, require_confirmation=True)
-    agent = LlmAgent(model=model, name="support", instruction="Help.", tools=[tool])
+async def test_a_google_adk_tool_that_needs_a_credential_is_an_error(model):
+    header = APIKey(**{"in": APIKeyIn.header, "name": "X-Key"})
+
+    def lookup_order(order_id: str, tool_context: ToolContext):
+        tool_context.request_credential(AuthConfig(auth_scheme=header))
+
+    agent = LlmAgent(model=model, name="support", instruction="Help.", tools=[lookup_order])
 
     with pytest.raises(
         BackendError, match=r"^the agent waits for input of a person \(adk_request_"

@@ -19,6 +19,7 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     OWN_OPTIONS,
     answer,
     note_agent_tools,
+    read_messages,
     read_response,
     to_messages,
     tool_names,
@@ -99,6 +100,7 @@ class WorkflowAdapter(FrameworkAdapter):
         "WorkflowBuilder",
     )
     reads = ALL - {"streaming"}
+    answers_approvals = True
 
     def __init__(
         self,
@@ -261,18 +263,57 @@ class WorkflowConversation(FrameworkSession):
         self._checkpoint: str | None = None
         self._pending: str | None = None
         """The request of a hand-off orchestration for the next message of the user."""
+        self._approvals: list[Any] = []
+        """The events that ask for the pending approvals."""
 
     async def send(self, message: str) -> TurnRecord:
         self.turn = TurnRecord(tool_calls=None)  # what a run that fails did is unknown
-        result, checkpoint = await self._shared.run(
-            self._checkpoint, self._options, **self._request(message)
-        )
+        request = self._request(message)
+        result, checkpoint = await self._shared.run(self._checkpoint, self._options, **request)
         self.turn = TurnRecord()
+        await self._take(result, checkpoint)
+        return self.turn
+
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        pairs = zip(self._approvals, decisions, strict=True)
+        responses = {
+            event.request_id: event.data.to_function_approval_response(is_approved)
+            for event, is_approved in pairs
+        }
+        result, checkpoint = await self._shared.run(
+            self._checkpoint, self._options, responses=responses
+        )
+        await self._take(result, checkpoint)
+
+    async def _take(self, result: Any, checkpoint: str) -> None:
+        """Read the result of a run, and continue from there."""
         self._read(result)
         self.turn.response = response_of(result.get_outputs())
-        pending = pending_turn(result.get_request_info_events())
+        requests = result.get_request_info_events()
+        self._approvals = [event for event in requests if is_approval(event)]
+        await self._note_approvals()
+        pending = pending_turn([event for event in requests if not is_approval(event)])
         self._checkpoint, self._pending, self._earlier = checkpoint, pending, []
-        return self.turn
+
+    async def _note_approvals(self) -> None:
+        """Note the calls that wait for a person, and what their agents did before.
+
+        A run has no response of an agent that waits; the session of the agent has its messages.
+        """
+        turn = self.turn
+        for event in self._approvals:
+            call, agent = event.data.function_call, event.source_executor_id
+            pending = {"name": call.name, "arguments": call.arguments, "call_id": call.call_id}
+            turn.pending_approvals.append(pending)
+            turn.add_agent(agent)
+            turn.requests = None  # the trace has those of the agent
+            messages = await messages_since_user(self._shared.workflow.executors[agent])
+            before = TurnRecord()
+            read_messages(before, messages, agent)
+            if all(known["call_id"] != call.call_id for known in before.tool_calls or ()):
+                turn.tool_calls = None
+            if turn.tool_calls is not None:
+                turn.add_missing(before)
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_messages(messages)
@@ -380,6 +421,25 @@ def _as_answer(output: Any) -> Any:
     return "\n\n".join(
         message.text for message in output.messages if message.role == "assistant" and message.text
     )
+
+
+async def messages_since_user(executor: Any) -> list[Any]:
+    """Return what an executor's agent has in its history after the last message of the user."""
+    import agent_framework
+
+    if not isinstance(executor, agent_framework.AgentExecutor):
+        return []
+    state = await executor.on_checkpoint_save()
+    session = agent_framework.AgentSession.from_dict(state["agent_session"])
+    kept = session.state.get(agent_framework.InMemoryHistoryProvider.DEFAULT_SOURCE_ID) or {}
+    messages = list(kept.get("messages") or ())
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    return messages[users[-1] + 1 :] if users else messages
+
+
+def is_approval(event: Any) -> bool:
+    """Whether a person is asked to approve a call."""
+    return getattr(event.data, "type", None) == "function_approval_request"
 
 
 def pending_turn(requests: Sequence[Any]) -> str | None:

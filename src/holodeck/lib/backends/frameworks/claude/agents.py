@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SESSION_STATES = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Environment variable with which Claude Code reports that nothing is under way any more."""
+REJECTED = "A person rejected the call."
 MAX_LINES = 20
 """Lines of stderr that an error shows."""
 _OWN_GROUP = "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -69,6 +70,7 @@ class ClaudeAdapter(FrameworkAdapter):
     """Options; each conversation has a process of Claude Code of its own."""
 
     objects = ("ClaudeAgentOptions", "ClaudeSDKClient")
+    answers_approvals = True
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
@@ -133,6 +135,8 @@ class ClaudeSession(StreamingSession):
         """What the process has used so far; None if unknown."""
         self._place: dict[str, Any] = {}
         """The options that resume the conversation after the latest turn that succeeded."""
+        self._paused: tuple[ClaudeTurnReader, PermissionRequest] | None = None
+        """The turn that waits for a person, and what for."""
 
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_messages(messages)
@@ -148,17 +152,35 @@ class ClaudeSession(StreamingSession):
         *,
         streams: bool,  # noqa: ARG002 - Claude Code always does
     ) -> AsyncGenerator[str, None]:
-        import claude_agent_sdk as sdk
-
         self.turn = TurnRecord()
-        has_ended = False
-        try:
+        async with self._stopped_on_failure():
             await self._start()
             for earlier in self._earlier:
                 await self._add(earlier)
-            async with aclosing(self._take_turn(message)) as pieces:
+            await self._write({"role": "user", "content": message})
+            reader = ClaudeTurnReader(self.turn, self._tokens, self._reported)
+            async with aclosing(self._read_turn(reader)) as pieces:
                 async for piece in pieces:
                     yield piece
+
+    async def _resume(self, decisions: Sequence[bool]) -> None:
+        assert self._paused is not None  # noqa: S101 - the turn waits
+        reader, request = self._paused
+        reader.turn = self.turn
+        async with self._stopped_on_failure():
+            request.decide(is_approved=decisions[0])
+            async with aclosing(self._read_turn(reader)) as pieces:
+                async for _ in pieces:
+                    pass
+
+    @asynccontextmanager
+    async def _stopped_on_failure(self) -> AsyncIterator[None]:
+        """Stop the process if the turn in the block does not end."""
+        import claude_agent_sdk as sdk
+
+        has_ended = False
+        try:
+            yield
             has_ended = True
         except sdk.ClaudeSDKError as error:
             tail = "" if self._process is None else await self._process.tail()
@@ -169,17 +191,23 @@ class ClaudeSession(StreamingSession):
                 self._process = None
                 await process.stop(at_once=True)
 
-    async def _take_turn(self, message: str) -> AsyncGenerator[str, None]:
-        """Yield the pieces of the response of a process that is ready."""
-        reader = ClaudeTurnReader(self.turn, self._tokens, self._reported)
+    async def _read_turn(self, reader: ClaudeTurnReader) -> AsyncGenerator[str, None]:
+        """Yield the pieces of the response, until the turn ends or waits for a person."""
+        self._paused = None
         try:
-            async with aclosing(self._ask({"role": "user", "content": message})) as messages:
-                async for reply in messages:
+            async with aclosing(self._replies()) as replies:
+                async for reply in replies:
+                    if isinstance(reply, PermissionRequest):
+                        self._paused = reader, reply
+                        self.turn.pending_approvals.append(reply.call)
+                        self.turn.add_usage(0, 0, requests=0)  # the rest of the turn has the sum
+                        return
                     yield reader.read(reply)
                     if reader.is_over:
                         break
         finally:
-            self._tokens = reader.finish()
+            if self._paused is None:
+                self._tokens = reader.finish()
         self._finish(reader)
 
     async def _start(self) -> None:
@@ -199,19 +227,20 @@ class ClaudeSession(StreamingSession):
             await self._write(message)
             return
         reader = ClaudeTurnReader(TurnRecord(), None, self._reported)
-        async with aclosing(self._ask(message, shouldQuery=False)) as messages:
-            async for reply in messages:
+        await self._write(message, shouldQuery=False)
+        async with aclosing(self._replies()) as replies:
+            async for reply in replies:
                 reader.read(reply)
                 if reader.is_over:
                     break
 
-    async def _ask(self, message: dict[str, Any], **fields: Any) -> AsyncGenerator[Any, None]:
-        """Send a message, and yield those that come back. Raises FrameworkError at their end."""
+    async def _replies(self) -> AsyncGenerator[Any, None]:
+        """Yield what comes from the process. Raises FrameworkError at its end."""
         assert self._process is not None  # noqa: S101 - it was started
-        await self._write(message, **fields)
-        async with aclosing(self._process.client.receive_messages()) as messages:
-            async for reply in messages:
-                yield reply
+        while (reply := await self._process.replies.get()) is not None:
+            if isinstance(reply, Exception):
+                raise reply
+            yield reply
         raise FrameworkError(f"Claude Code ended within the turn{await self._process.tail()}")
 
     async def _write(self, message: dict[str, Any], **fields: Any) -> None:
@@ -244,6 +273,25 @@ def _describe(error: Exception) -> str:
     return f"Claude Code failed: {error}"
 
 
+class PermissionRequest:
+    """The call of a tool that Claude Code runs only if a person allows it."""
+
+    def __init__(self, name: str, arguments: dict[str, Any], call_id: str | None) -> None:
+        self.call = {"name": name, "arguments": arguments, "call_id": call_id}
+        self._decision: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def decide(self, *, is_approved: bool) -> None:
+        """Let Claude Code go on."""
+        self._decision.set_result(is_approved)
+
+    async def result(self) -> Any:
+        """Wait for the decision, and return it as the SDK takes it."""
+        from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
+
+        is_approved = await self._decision
+        return PermissionResultAllow() if is_approved else PermissionResultDeny(message=REJECTED)
+
+
 class ClaudeCode:
     """A process of Claude Code that serves one conversation, in a process group of its own.
 
@@ -257,6 +305,9 @@ class ClaudeCode:
     def __init__(self, options: Any) -> None:
         self.client: Any = None
         """The client of the SDK, once it is connected."""
+        self.replies: asyncio.Queue[Any] = asyncio.Queue()
+        """Messages of the SDK and permission requests; an exception or None at the end."""
+        self._reading: asyncio.Task[None] | None = None
         self._options = options
         self._folder: Path | None = None
         self._group: int | None = None
@@ -272,17 +323,37 @@ class ClaudeCode:
             env={SESSION_STATES: "1", **self._options.env},
             stderr=self._note_line(self._options.stderr),
             include_partial_messages=True,
+            # The callback of the user asks a person, whose place a test case takes.
+            can_use_tool=None if self._options.can_use_tool is None else self._ask_permission,
         )
         self.client = ClaudeSDKClient(options)
         try:
             await self.client.connect()
         finally:
             self._watch()
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        """Queue what the process says, until it ends."""
+        try:
+            async for message in self.client.receive_messages():
+                self.replies.put_nowait(message)
+        except Exception as error:  # noqa: BLE001 - the turn under way raises it
+            self.replies.put_nowait(error)
+        else:
+            self.replies.put_nowait(None)
+
+    async def _ask_permission(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
+        request = PermissionRequest(name, arguments, context.tool_use_id)
+        self.replies.put_nowait(request)
+        return await request.result()
 
     async def stop(self, *, at_once: bool = False) -> None:
         """End the process, and what it started; `at_once` does not wait for a turn under way."""
         if at_once:
             self._signal(signal.SIGTERM)
+        if self._reading is not None:
+            self._reading.cancel()
         try:
             if self.client is not None:
                 await self.client.disconnect()

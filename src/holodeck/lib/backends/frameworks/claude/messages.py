@@ -48,7 +48,7 @@ class ClaudeTurnReader:
         """The latest `ResultMessage`; further ones come if a subagent works in the background."""
         self.last_id: str | None = None
         """The id of the latest message of the main conversation."""
-        self._turn = turn
+        self.turn = turn
         self._earlier = earlier
         self._reported = reported
         self._results = 0
@@ -97,18 +97,20 @@ class ClaudeTurnReader:
 
         Returns the tokens that the process has used so far; None if unknown.
         """
-        for call in self._turn.tool_calls or ():
+        for call in self.turn.tool_calls or ():
             if call["name"] in SUBAGENT_TOOLS and self._has_started(call["call_id"]):
                 self._used.setdefault(call["call_id"], None)
         for call_id in self._seen:  # of a subagent that nobody announced
             self._used.setdefault(call_id, None)
         for call_id, used in self._used.items():
             if used is None or self._seen[call_id] < used:
-                self._turn.add_agent_tool(self._agent(call_id))
+                self.turn.add_agent_tool(self._agent(call_id))
         if self.result is None:
             return None
         now = _tokens_of_models(self.result.model_usage)
-        self._turn.add_usage(*(self._usage(now) or (None, None)))
+        models = [*(self.result.model_usage or ())]  # of the whole process
+        model = models[0] if len(models) == 1 else None
+        self.turn.add_usage(*(self._usage(now) or (None, None)), model=model)
         return now
 
     def check(self) -> None:
@@ -134,7 +136,7 @@ class ClaudeTurnReader:
         if message.model == "<synthetic>":  # Claude Code's own text, such as that of an error
             return
         parent = message.parent_tool_use_id
-        self._turn.add_agent(self._agent(parent))
+        self.turn.add_agent(self._agent(parent))
         if parent is None:
             self.last_id = message.uuid or self.last_id
         if not _tokens_of(message.usage or {})[0]:
@@ -147,7 +149,7 @@ class ClaudeTurnReader:
             if block.name in SUBAGENT_TOOLS:
                 self._names[block.id] = block.input.get("subagent_type") or "general-purpose"
             if block.name != OUTPUT_TOOL:
-                self._turn.add_call(block.name, block.input, block.id, self._agent(parent))
+                self.turn.add_call(block.name, block.input, block.id, self._agent(parent))
 
     def _read_results(self, message: Any) -> None:
         """Note what tools returned."""
@@ -160,7 +162,7 @@ class ClaudeTurnReader:
                 failed = bool(block.is_error)
                 content = _content(block.content)
                 refused = failed and str(content).startswith(REFUSALS)
-                self._turn.add_result(
+                self.turn.add_result(
                     block.tool_use_id, content, is_error=failed, is_refused=refused
                 )
 
@@ -185,7 +187,7 @@ class ClaudeTurnReader:
 
     def _has_started(self, call_id: str) -> bool:
         """Whether a call of a tool was not refused."""
-        results = self._turn.tool_results
+        results = self.turn.tool_results
         return not any(
             result["call_id"] == call_id and result.get("is_error") for result in results
         )
