@@ -217,6 +217,9 @@ class _Comparison:
     def _compare_results(
         self, number: int, first: ToolInvocation, second: ToolInvocation
     ) -> Divergence | None:
+        if (first.stub is None) != (second.stub is None):  # no agent is to blame for that
+            self.unknown_results += 1
+            return None
         if not all(
             call.is_result_known and "error" not in call.unknown for call in (first, second)
         ):

@@ -371,7 +371,8 @@ def _call_row(number: int, call: ToolInvocation, *, is_tapped: bool) -> tuple[st
     if is_tapped and call.error == NO_RESULT:
         outcome = "requested; the tap saw no result"
     took = _milliseconds(call.duration_ms)
-    return str(number), inline(call.name), _cell(call.args), outcome, took
+    name = inline(call.name) + (f" ({call.stub})" if call.stub else "")
+    return str(number), name, _cell(call.args), outcome, took
 
 
 def _cell(value: object) -> str:

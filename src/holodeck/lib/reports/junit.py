@@ -205,7 +205,8 @@ def _metric_lines(part: PartResult) -> Iterator[str]:
 
 def _call(call: ToolInvocation) -> str:
     end = f"error: {call.error}" if call.error else json_text(call.result)
-    return f"tool: {call.name}({json_text(call.args)}) -> {end}"
+    stub = f" ({call.stub})" if call.stub else ""
+    return f"tool: {call.name}({json_text(call.args)}){stub} -> {end}"
 
 
 def _seconds(milliseconds: float) -> str:

@@ -166,6 +166,9 @@ def detail_lines(number: int, result: TestResult) -> Iterator[str]:
     yield f"  {MARKS[result.outcome]} {name} ({result.execution_time_ms}ms)"
     if result.cost is not None:
         yield f"      Cost: {describe_cost(result.cost)}"
+    stubbed = [f"{call.full_name} ({call.stub})" for call in result.tool_invocations if call.stub]
+    if stubbed:
+        yield f"      Stubbed: {one_line(', '.join(stubbed), MAX_REASON)}"
     for turn_number, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {turn_number}: ")
     yield from _row_lines(result.metric_results)

@@ -236,6 +236,8 @@ def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]
                 tools=result.tools,
                 retrieval_context=result.retrieval_context,
                 approvals=result.approvals,
+                handled_requests=result.handled_requests,
+                stubbed_calls=result.stubbed_calls,
                 evidence=result.evidence,
                 trace=result.trace,
             )

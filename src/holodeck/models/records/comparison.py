@@ -80,7 +80,8 @@ class Trajectories(Model):
     parted: Count = 0
     """How many of these repetitions part."""
     unknown_results: Count = 0
-    """Results of tools that one agent does not report, so that they were not compared."""
+    """Results of tools that were not compared: one agent does not report them, or got them of a
+    stub and the other of the tool."""
     agents: Literal["same", "parted"] | None = None
     """Whether the same agents spoke, in every repetition; None if that is unknown of one side, or
     if neither side hands off. A single agent may have another name."""

@@ -4,6 +4,7 @@ import pytest
 
 from holodeck.lib.compare.trajectories import compare_trajectories
 from holodeck.models.results.evidence import evidence
+from holodeck.models.results.turn import StubUse
 from holodeck.models.test_result import NO_RESULT, Outcome, Repeats, ToolInvocation, TurnResult
 from support.results import a_result
 
@@ -149,6 +150,16 @@ def test_a_result_that_was_not_received_is_counted_and_equal_to_none():
     )
 
     assert (found.state, found.unknown_results) == ("same", 1)
+
+
+def test_the_result_of_a_stub_is_not_compared_with_that_of_the_tool():
+    stubbed = call("lookup", 2).model_copy(update={"stub": StubUse(kind="returns")})
+
+    found = compare_trajectories(run(call("lookup", 1)), run(stubbed))
+    both = compare_trajectories(run(stubbed), run(stubbed.model_copy(update={"result": 3})))
+
+    assert (found.state, found.unknown_results) == ("same", 1)
+    assert both.state == "parted"
 
 
 def test_repetitions_are_compared_in_their_order():

@@ -64,6 +64,7 @@ function toolCall(call) {
     call.agent && `by ${call.agent}`,
     call.duration_ms !== undefined && call.duration_ms !== null && milliseconds(call.duration_ms),
     call.prevented && "not run: it has side effects",
+    call.stub && `stub: ${call.stub.kind}${call.stub.tool_ran ? ", the tool ran" : ""}`,
     call.error && "error",
   ].filter(Boolean);
   const isUnknown = call.unknown?.includes("args");
