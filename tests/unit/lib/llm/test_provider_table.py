@@ -41,7 +41,7 @@ DOCUMENTED = {
     "xai": "https://api.x.ai/v1/chat/completions",
 }
 WITHOUT_URL = ["azure_openai", "hosted_vllm", "litellm_proxy"]
-NOT_OVER_HTTP = {"bedrock", "litellm", "local", "vertex_ai"}
+NOT_OVER_HTTP = {"bedrock", "litellm", "local", "scripted", "vertex_ai"}
 HAVE_KEYS = [name for name in DOCUMENTED if PROVIDERS[ProviderEnum(name)].api_key]
 
 
