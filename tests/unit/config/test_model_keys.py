@@ -113,3 +113,16 @@ def test_a_scripted_model_judges_nothing(folder):
 def test_a_scripted_model_has_no_key(folder):
     with pytest.raises(ConfigError, match="a scripted model has no 'endpoint' and no 'api_key'"):
         load(folder, SCRIPTED.replace("scripted}", "scripted, api_key: k}") + case())
+
+
+def test_stubs_of_a_url_need_a_tap_behind_which_no_tool_is_sealed(folder):
+    url = 'name: a\nbackend:\n  type: http\n  url: "http://127.0.0.1:1/"\n'
+    tap = "  tap: true\n  request: {q: '{input}', model: '{tap_url}/openai/v1'}\n"
+    stubs = {"stubs": "{refund: [{raises: timeout, optional: true}]}"}
+
+    [untapped, *_] = findings(folder, url + case(**stubs))
+
+    assert untapped.endswith("cannot stub them; remove it, or write 'tap: true' under 'backend'")
+    assert findings(folder, url + tap + case(**stubs)) == []
+    [refused] = findings(folder, url + tap + case(**stubs, tools_in_test="sealed"))
+    assert refused.startswith("the agent's tools run, and holodeck only replaces their results")

@@ -5,7 +5,12 @@ from collections.abc import Iterator, Sequence
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.tools import check_pattern, unknown_tool
 from holodeck.config.yaml.source import KeyPath
-from holodeck.lib.backends.base import NO_MODEL_STAND_INS, NO_STUBS, model_problem
+from holodeck.lib.backends.base import (
+    NO_MODEL_STAND_INS,
+    NO_SEAL_BEHIND_TAP,
+    NO_STUBS,
+    model_problem,
+)
 from holodeck.lib.checks.matching import short
 from holodeck.lib.stubs.case_stubs import change, must_be_delivered
 from holodeck.lib.support.text import did_you_mean, plural
@@ -24,12 +29,15 @@ from holodeck.models.test_case import TestCaseModel
 
 def check_stubs(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     """Check what stands in for the tools of a case."""
+    backend = context.agent.backend
     elsewhere = HttpBackendConfig | ProcessBackendConfig | A2aBackendConfig | McpBackendConfig
-    if isinstance(context.agent.backend, elsewhere):
-        keys = {"stubs": bool(case.stubs), "tools_in_test": case.is_sealed}
-        for key, is_given in keys.items():
-            if is_given:
-                context.error((*path, key), NO_STUBS)
+    if isinstance(backend, elsewhere):
+        is_tapped, can_be = getattr(backend, "tap", False), hasattr(backend, "tap")
+        if case.stubs and not is_tapped:
+            advice = ", or write 'tap: true' under 'backend'" if can_be else ""
+            context.error((*path, "stubs"), f"{NO_STUBS}{advice}")
+        if case.is_sealed:
+            context.error((*path, "tools_in_test"), NO_SEAL_BEHIND_TAP if is_tapped else NO_STUBS)
     for tool, stubs in case.stubs_of_tools.items():
         tools = tools_named(tool, context.tools)
         knows_tools = context.knows_all_tools and not context.agent.has_own_model

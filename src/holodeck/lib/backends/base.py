@@ -238,6 +238,10 @@ NO_SEAL = (
     "the framework of the agent has no place where holodeck could keep a tool from running; remove"
     " it, and mark the functions of the tools with holodeck.stubbed, so that stubs take their calls"
 )
+NO_SEAL_BEHIND_TAP = (
+    "the agent's tools run, and holodeck only replaces their results in its requests to its model;"
+    " remove it"
+)
 NO_MODEL_STAND_INS = (
     "the agent's requests to its model do not pass holodeck; write 'tap: true' under 'backend', or"
     " give an agent that Python builds a holodeck.scripted_model()"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import (
+    NO_SEAL_BEHIND_TAP,
     AgentBackend,
     AgentSession,
     Capabilities,
@@ -123,11 +124,16 @@ class TappedServiceBackend(TappedBackend):
 
     _backend: "HttpBackend"
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the agent, whose tools run, but whose model sees what stubs make of it."""
+        return replace(super().capabilities, stub_problem=None, seal_problem=NO_SEAL_BEHIND_TAP)
+
     @contextmanager
     def conversation(self) -> Iterator[tuple[AgentBackend, TakeTurn]]:
         """Yield the backend that names the conversation's own channel."""
         assert self._tap is not None  # noqa: S101 - started by `initialize`
-        channel = self._tap.open_channel(UNUSED_URL)
+        channel = self._tap.open_channel(UNUSED_URL, replaces_results=True)
         try:
             yield self._backend.with_tap_url(channel.url), channel.turn
         finally:
@@ -217,7 +223,7 @@ class ProcessTaps:
     def open(self) -> "ProcessTap":
         """Return the tap of a further process."""
         assert self._tap is not None  # noqa: S101 - started before the processes
-        channel = self._tap.open_channel(UNUSED_VARIABLE)
+        channel = self._tap.open_channel(UNUSED_VARIABLE, replaces_results=True)
         return ProcessTap(channel.turn, self._tap.variables(channel, self._environment))
 
     async def close(self) -> None:

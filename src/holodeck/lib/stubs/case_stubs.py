@@ -31,8 +31,13 @@ class CaseStubs:
     calls: list[StubbedCall] = field(default_factory=list)
     """The calls of tools with stubs, in order; if the tools are sealed, those of all tools."""
 
-    def take(self, tool: str, arguments: Mapping[str, Any]) -> "TakenCall | SealedCall | None":
-        """Return the call as the first stub takes it that fits; None if the tool runs."""
+    def take(
+        self, tool: str, arguments: Mapping[str, Any], *, has_run: bool = False
+    ) -> "TakenCall | SealedCall | None":
+        """Return the call as the first stub takes it that fits; None if the tool runs.
+
+        `has_run` says that it ran already.
+        """
         stubs, plain = self.settings.stubs_of_tools, to_plain_json(dict(arguments))
         name = next((name for name in stubs if tools_named(name, [tool])), None)
         if name is None and not self.settings.is_sealed:
@@ -42,7 +47,8 @@ class CaseStubs:
         call = StubbedCall(tool=tool, args=plain, stubs=name, index=at)
         if name is not None and at is not None:
             stub = stubs[name][at]
-            call = call.model_copy(update={"kind": stub.kind, "tool_ran": stub.runs_tool})
+            tool_ran = has_run or stub.runs_tool
+            call = call.model_copy(update={"kind": stub.kind, "tool_ran": tool_ran})
             self.calls.append(call)
             return TakenCall(stub, self, len(self.calls) - 1)
         if not self.settings.is_sealed:

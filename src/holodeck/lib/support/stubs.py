@@ -45,8 +45,13 @@ class Taken(Protocol):
 class TakesCalls(Protocol):
     """The stubs of a test case."""
 
-    def take(self, tool: str, arguments: Mapping[str, Any]) -> Taken | None:
-        """Return the call as a stub takes it; None if the tool runs as usual."""
+    def take(
+        self, tool: str, arguments: Mapping[str, Any], *, has_run: bool = False
+    ) -> Taken | None:
+        """Return the call as a stub takes it; None if the tool runs as usual.
+
+        `has_run` says that it ran already, so that only its result can be replaced.
+        """
         ...
 
 
@@ -66,6 +71,11 @@ def in_place_of_tools(stubs: TakesCalls | None) -> Iterator[None]:
 def has_stubs() -> bool:
     """Whether stubs may take the calls of tools here."""
     return _current.get() is not None
+
+
+def current_stubs() -> TakesCalls | None:
+    """Return the stubs of the running case; None if it has none."""
+    return _current.get()
 
 
 async def call_tool(

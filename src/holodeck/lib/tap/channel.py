@@ -3,14 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from holodeck.lib.llm.completion import RawToolCall
 from holodeck.lib.llm.request_handler import RequestHandler, request_handler
+from holodeck.lib.support.stubs import TakesCalls, current_stubs
 from holodeck.lib.tap.exchange import Request
 from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.reading import TappedExchange
+from holodeck.lib.tap.tool_results import ReplacedResults
 from holodeck.models.results.outcome import ModelRequest
 
 UNFINISHED = "a request of the agent to its model had not ended when the agent answered"
@@ -31,6 +33,8 @@ class TappedTurn:
     exchanges: list[TappedExchange] = field(default_factory=list)
     handler: RequestHandler | None = field(default_factory=request_handler.get)
     """What answers the requests of the running case; None leaves them to the model alone."""
+    stubs: TakesCalls | None = field(default_factory=current_stubs)
+    """What takes the calls of tools in the running case; None if they all run."""
     requests: Sequence[ModelRequest] = ()
     """The requests to models."""
     calls: Sequence[tuple[RawToolCall, ReturnedResult | None]] = ()
@@ -96,18 +100,36 @@ class Channel:
         channel_id: Its segment in the tap's URLs.
         url: The tap's URL with that segment.
         unused: What it means if no request came in a turn.
+        replaces_results: Whether stubs replace the results of tools in requests, because the tools
+            run where nothing else can take their calls.
     """
 
-    def __init__(self, channel_id: str, url: str, unused: str) -> None:
+    def __init__(
+        self, channel_id: str, url: str, unused: str, *, replaces_results: bool = False
+    ) -> None:
         self.id = channel_id
         self.url = url
         self._unused = unused
+        self._replaces_results = replaces_results
+        self._replaced: ReplacedResults | None = None
+        """Of the case that had the last turn; None if it has no stubs."""
         self._lock = Lock()
         self._turns: list[TappedTurn] = []
         self._left_over: list[TappedExchange] = []
         """Requests that were not over when their turns ended."""
         self._has_begun = False
         self._is_out_of_turn = False
+
+    async def with_stubs(self, request: Request) -> Request:
+        """Return a request with the results of tools as the stubs of the running case have them."""
+        with self._lock:
+            stubs = self._turns[-1].stubs if self._turns and self._replaces_results else None
+            if stubs is None:
+                self._replaced = None
+                return request
+            if self._replaced is None or self._replaced.stubs is not stubs:
+                self._replaced = ReplacedResults(stubs)
+        return replace(request, body=await self._replaced.replace_in(request.body))
 
     def open_exchange(self, request: Request) -> tuple[TappedExchange, RequestHandler | None]:
         """Return the exchange that a request begins, and what answers it.
@@ -117,6 +139,8 @@ class Channel:
         exchange = TappedExchange(request, self._lock)
         with self._lock:
             handler = self._turns[-1].handler if self._turns else None
+            if self._replaced is not None:
+                self._replaced.exchanges.append(exchange)
             for turn in self._turns:
                 turn.exchanges.append(exchange)
             is_stray = self._has_begun and not self._turns

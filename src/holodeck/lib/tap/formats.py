@@ -261,26 +261,23 @@ class OtherRequest(Reader):
 
 def returned_results(request: JsonObject) -> Iterator[ReturnedResult]:
     """Yield the results of tools that a request holds, in order, in whatever format."""
-    return (result for result, _ in results_in_place(request))
+    return (result for result, _, _ in results_in_place(request))
 
 
-def results_in_place(
-    request: JsonObject,
-) -> Iterator[tuple[ReturnedResult, tuple[JsonObject, str]]]:
-    """Yield each result of a tool with the part of the request, and the key, where it stands."""
+def results_in_place(request: JsonObject) -> Iterator[tuple[ReturnedResult, Any, str]]:
+    """Yield each result of a tool, the object of the request where it stands, and its key there."""
     for message in (*_objects(request, "messages"), *_objects(request, "input", or_text=True)):
         if _text(message, "type").endswith("_call_output"):
             content = _content(message.get("output"))
-            yield ReturnedResult(_text(message, "call_id"), "", content), (message, "output")
+            yield ReturnedResult(_text(message, "call_id"), "", content), message, "output"
         elif message.get("role") == "tool":
             name = _text(message, "tool_name") or _text(message, "name")
-            content = _content(message.get("content"))
-            result = ReturnedResult(_text(message, "tool_call_id"), name, content)
-            yield result, (message, "content")
+            call_id, content = _text(message, "tool_call_id"), _content(message.get("content"))
+            yield ReturnedResult(call_id, name, content), message, "content"
         elif message.get("role") == "user" and isinstance(message.get("content"), list):
             for block in _objects(message, "content"):
                 if _text(block, "type").endswith("tool_result"):
-                    yield _anthropic_result(block), (block, "content")
+                    yield _anthropic_result(block), block, "content"
 
 
 def _anthropic_result(block: JsonObject) -> ReturnedResult:

@@ -182,11 +182,13 @@ class Tap:
         """Close all connections; may be called twice."""
         await self._server.close()
 
-    def open_channel(self, unused: str) -> Channel:
-        """Return a new channel; `unused` says what it means if no request comes through it."""
+    def open_channel(self, unused: str, *, replaces_results: bool = False) -> Channel:
+        """Return a new channel; see its class for the arguments."""
         channel_id = secrets.token_hex(8)
         url = f"http://127.0.0.1:{self._server.port}/{self._token}/{channel_id}"
-        self._channels[channel_id] = Channel(channel_id, url, unused)
+        self._channels[channel_id] = Channel(
+            channel_id, url, unused, replaces_results=replaces_results
+        )
         return self._channels[channel_id]
 
     def variables(self, channel: Channel, environment: Mapping[str, str]) -> dict[str, str]:
@@ -207,6 +209,7 @@ class Tap:
         if any(name.lower() == b"upgrade" for name, _ in received.headers):
             yield error_response(501, "not_supported", "the tap passes no WebSockets on")
             return
+        request = await channel.with_stubs(request)
         exchange, handler = channel.open_exchange(request)
         try:
             async with self._answer(request, handler) as response:

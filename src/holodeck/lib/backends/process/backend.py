@@ -16,6 +16,8 @@ from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     NO_CONTEXT_PARAMETER,
     NO_MODEL_STAND_INS,
+    NO_SEAL_BEHIND_TAP,
+    NO_STUBS,
     AgentBackend,
     AgentDescription,
     AgentSession,
@@ -118,6 +120,8 @@ class ProcessBackend(InContext, AgentBackend):
             history_problems=without_history(None if self.abilities.history else no_history),
             context_problem=None if self.abilities.context else no_context,
             answers_approvals=self.abilities.approvals,
+            stub_problem=NO_STUBS if self._taps is None else None,
+            seal_problem=NO_STUBS if self._taps is None else NO_SEAL_BEHIND_TAP,
             model_problem=NO_MODEL_STAND_INS if self._taps is None else None,
         )
 
