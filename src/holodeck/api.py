@@ -1,6 +1,7 @@
 """The public API: run the test cases of an agent and return the report."""
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,8 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.processes.threads import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.selection.request import SelectionRequest, parse_expression
+from holodeck.lib.selection.select_cases import select as select_cases
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.tap.scripted_model import ScriptedModel
 from holodeck.lib.test_runner.progress import RunDisplay, choose_display
@@ -32,9 +35,11 @@ from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.records.comparison import ComparisonReport
+from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 
+logger = logging.getLogger(__name__)
 Case = TestCaseModel | Mapping[str, Any] | str
 """A test case, its keys as in YAML, or only its input."""
 Metric = MetricSettings | Mapping[str, Any] | str | BaseEvaluator | Callable[..., Any]
@@ -85,6 +90,21 @@ class RunSettings(TypedDict, total=False):
     cache_dir: str
 
 
+class CaseSelection(TypedDict, total=False):
+    """Which cases `run()` runs; a case must match all that are given."""
+
+    select: str
+    """An expression of words, as that of `-k`."""
+    tags: Sequence[str]
+    """A case needs one of them."""
+    names: Sequence[str]
+    """The names or ids of the cases, their suites, or `suite::name`."""
+
+
+class RunOptions(RunSettings, CaseSelection, total=False):
+    """The options of `run()`."""
+
+
 def run(
     path_or_agent: object,
     cases: Iterable[Case] | str | Path | None = None,
@@ -94,7 +114,7 @@ def run(
     name: str | None = None,
     on_result: Callable[[TestResult], None] | None = None,
     progress: bool | None = None,
-    **settings: Unpack[RunSettings],
+    **settings: Unpack[RunOptions],
 ) -> TestReport:
     """Run test cases against an agent and return the report; works in notebooks, too.
 
@@ -112,13 +132,15 @@ def run(
         on_result: Called with each result as soon as there is one.
         progress: Whether to show the progress: in place in a notebook, else as lines on stdout.
             Default: in notebooks and in the IPython shell, but not in scripts.
-        **settings: The keys of `execution:` in YAML, such as `repeat=5` or `llm_timeout=30`.
+        **settings: The keys of `execution:` in YAML, such as `repeat=5` or `llm_timeout=30`; and
+            which cases to run: `select="refund and not slow"`, `tags=["a"]`, `names=["greets"]`.
 
     Returns:
         The report. `report.passed` is whether all is well, `report.results` has the test results.
 
     Raises:
         ConfigError: Something is wrong with the agent or its cases; the agent was not called.
+        NothingSelected: `select`, `tags` and `names` select no case.
         BackendInitError: The agent cannot be built or reached at all.
         TypeError: An option is unknown.
     """
@@ -145,16 +167,22 @@ async def arun(
     name: str | None = None,
     on_result: Callable[[TestResult], None] | None = None,
     progress: bool | None = None,
-    **settings: Unpack[RunSettings],
+    **settings: Unpack[RunOptions],
 ) -> TestReport:
     """Do what `run()` does on the caller's event loop."""
     loader = ConfigLoader()
-    execution = _execution_config(dict(settings))
+    values: dict[str, Any] = dict(settings)
+    request = _selection_request(values)
+    execution = _execution_config(values)
     tested = _agent_under_test(loader, path_or_agent, cases, execution, metrics, name)
-    tested = replace(tested, agent=_with_evaluations(loader, tested.agent, metrics, model))
-    redactor = Redactor(collect(tested.agent, loader.environment(tested.agent.base_dir)))
+    agent = _with_evaluations(loader, tested.agent, metrics, model)
+    agent, selection = _select(agent, request)
+    redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
     display = choose_display(progress, redactor.redact)
-    return await TestSession([tested], redactor, display, on_result=on_result).arun()
+    session = TestSession(
+        [replace(tested, agent=agent)], redactor, display, selection=selection, on_result=on_result
+    )
+    return await session.arun()
 
 
 def compare_agents(
@@ -309,6 +337,32 @@ def _name_of(agent: object) -> str:
     return "agent" if name == "<lambda>" else name
 
 
+def _selection_request(options: dict[str, Any]) -> SelectionRequest:
+    """Return which cases the options of a run select, and remove these options."""
+    given = {name: options.pop(name, None) for name in CaseSelection.__annotations__}
+    return SelectionRequest(
+        names=_listed("names", given["names"]),
+        tags=_listed("tags", given["tags"]),
+        keyword=None if given["select"] is None else parse_expression(given["select"]),
+    )
+
+
+def _select(agent: Agent, request: SelectionRequest) -> tuple[Agent, Selection | None]:
+    """Return the agent with the selected cases; no Selection if all of them run."""
+    if not request.args():
+        return agent, None
+    selected = select_cases(agent.test_cases or [], request)
+    for warning in selected.warnings:
+        logger.warning("%s", warning)
+    return agent.with_cases(selected.indexes), selected.selection
+
+
+def _listed(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    if isinstance(values, str):  # whose letters would be its values
+        raise TypeError(f"run(): {option!r} is a list of texts; write {option}=[{values!r}]")
+    return tuple(values or ())
+
+
 def _with_evaluations(
     loader: ConfigLoader,
     agent: Agent,
@@ -377,8 +431,8 @@ def _suggested_option(option: str) -> str:
     )
 
 
-def _show_settings(function: Callable[..., Any]) -> None:
-    """Let `help()` and completion show each setting by its name."""
+def _show_options(function: Callable[..., Any], options: type) -> None:
+    """Let `help()` and completion show each option by its name."""
     signature = inspect.signature(function)
     own = [
         parameter
@@ -387,11 +441,11 @@ def _show_settings(function: Callable[..., Any]) -> None:
     ]
     settings = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in RunSettings.__annotations__.items()
+        for name, kind in options.__annotations__.items()
     ]
     function.__signature__ = signature.replace(parameters=[*own, *settings])  # type: ignore[attr-defined]
 
 
-_show_settings(run)
-_show_settings(arun)
-_show_settings(compare_agents)
+_show_options(run, RunOptions)
+_show_options(arun, RunOptions)
+_show_options(compare_agents, RunSettings)

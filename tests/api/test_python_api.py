@@ -333,6 +333,40 @@ def test_the_options_of_run_are_the_settings_with_their_types():
     assert {name: plain(kind) for name, kind in get_type_hints(RunSettings).items()} == declared
 
 
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"select": "refund and not late"}, ["refunds"]),
+        ({"tags": ["smoke"]}, ["greets", "refunds"]),
+        ({"tags": ["smoke"], "names": ["r-1", "late refunds"]}, ["refunds"]),
+    ],
+)
+def test_some_of_the_cases_can_be_selected(options, names):
+    cases = [
+        {"name": "greets", "tags": ["smoke"], "input": "hi"},
+        {"name": "refunds", "id": "r-1", "tags": ["smoke"], "input": "hi"},
+        {"name": "late refunds", "input": "hi"},
+    ]
+
+    report = holodeck.run(str.upper, cases, metrics=[contains("HI")], **options)
+
+    assert [result.test_name for result in report.results] == names
+    assert report.selection.deselected == 3 - len(names)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"select": "nothing"}, holodeck.HoloDeckError, "-k: no name, id or suite contains"),
+        ({"names": ["hello"]}, holodeck.HoloDeckError, "no case has the name 'hello'"),
+        ({"tags": "smoke"}, TypeError, r"write tags=\['smoke'\]"),
+    ],
+)
+def test_a_selection_of_nothing_is_an_error(options, error, said):
+    with pytest.raises(error, match=said):
+        holodeck.run(str.upper, ["hi"], metrics=[contains("HI")], **options)
+
+
 def test_help_and_completion_show_every_option():
     parameters = inspect.signature(holodeck.run).parameters
 
