@@ -274,7 +274,7 @@ class FrameworkSession(ABC):
         """What is known of the latest turn; readable after it failed, too."""
         self._agent = agent
         self._options = options
-        self._rejected: set[str] = set()
+        self._rejected: set[str | None] = set()
         """The ids of calls that a person rejected; results may come after further approvals."""
         self._earlier: list[Any] = []
         """What comes before the next message, as the framework has it."""
@@ -313,7 +313,7 @@ class FrameworkSession(ABC):
             finally:
                 self._note_other_work(trace)
         pairs = zip(before.pending_approvals, decisions, strict=True)
-        self._rejected |= {call["call_id"] for call, is_approved in pairs if not is_approved}
+        self._rejected |= {call.get("call_id") for call, is_approved in pairs if not is_approved}
         for result in self.turn.tool_results:
             if result["call_id"] in self._rejected:
                 result["blocked"] = True

@@ -375,7 +375,10 @@ async def test_an_interrupt_waits_for_a_decision(server, model, decision, respon
     assert checkpointer.storage == {}
 
 
-async def test_a_tool_that_interrupts_begins_anew_after_the_decision(server, model):
+@pytest.mark.parametrize(("decision", "response"), [(True, "cancelled"), (False, "kept")])
+async def test_a_tool_that_interrupts_begins_anew_after_the_decision(
+    server, model, decision, response
+):
     def cancel_order(order_id: str) -> str:
         """Cancel an order."""
         return "cancelled" if interrupt({"order": order_id}) else "kept"
@@ -385,12 +388,12 @@ async def test_a_tool_that_interrupts_begins_anew_after_the_decision(server, mod
     session = await CallableBackend(agent).create_session()
 
     first = await session.send("Cancel it")
-    turn = first.followed_by(await session.send(ApprovalDecisions([True])))
+    turn = first.followed_by(await session.send(ApprovalDecisions([decision])))
 
-    assert first.pending_approvals[0]["arguments"] == {"order": "7"}
+    assert first.pending_approvals == [{"name": "cancel_order", "arguments": {"order_id": "7"}}]
     [call], [result] = turn.tool_calls, turn.tool_results
-    assert (call["name"], result["result"]) == ("cancel_order", "cancelled")
-    assert "is_error" not in result
+    assert (call["name"], result["result"]) == ("cancel_order", response)
+    assert not {"is_error", "blocked"} & result.keys()
     assert turn.response == "Done."
 
 

@@ -46,6 +46,8 @@ class LangChainTurnReader:
         """Of the tools: what agents of other frameworks inside of them belong to."""
         self._results: list[Any] = []
         """The messages of tools that were read; the state repeats them."""
+        self.interrupted: dict[str, str] = {}
+        """By the id of an interrupt: the call of the tool that it paused."""
         self._errors: dict[str, str] = {}
         """By tool call: the exception; a message with the result, if one comes, goes first."""
         self._lock = Lock()
@@ -112,8 +114,13 @@ class LangChainTurnReader:
         with self._lock:
             call_id = self._end_tool(run)
             is_paused = type(error).__name__ == "GraphInterrupt"  # it begins anew after an answer
-            if call_id is not None and not is_paused:
+            if call_id is None:
+                return
+            if not is_paused:
                 self._errors[call_id] = f"{type(error).__name__}: {error}"
+                return
+            for interrupt in error.args[0]:
+                self.interrupted.setdefault(interrupt.id, call_id)  # the innermost tool is first
 
     def _end_tool(self, run: Any) -> str | None:
         """Return the id of the call of a tool that ends, if it is known."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Shape = Literal["text", "messages", "state"]
 """What an entrypoint takes: the message as text, all messages, or a mapping with `messages`."""
+INTERRUPT = "interrupt"
+"""The name of an approval that a node asks for itself."""
 _WRAP = (
     "; write a function around it:\n"
     "    async def agent(message, context):\n"
@@ -217,7 +219,7 @@ class GraphSession(StreamingSession):
                     elif mode == "messages" and payload[0].type in {"ai", "AIMessageChunk"}:
                         yield str(payload[0].text)
             if self._interrupts:
-                self._pause(state)
+                self._pause(state, reader.interrupted)
             else:
                 await self._finish(state)
         except BaseException:
@@ -226,8 +228,11 @@ class GraphSession(StreamingSession):
         finally:
             reader.finish()
 
-    def _pause(self, state: Any) -> None:
-        """Note what the graph waits for. Raises FrameworkError if it cannot continue."""
+    def _pause(self, state: Any, tools: Mapping[str, str]) -> None:
+        """Note what the graph waits for. Raises FrameworkError if it cannot continue.
+
+        `tools` has the call of the tool that an interrupt paused, by the id of the interrupt.
+        """
         if not self._threads:
             raise FrameworkError(
                 "the graph waits for a person's answer to the interrupt"
@@ -236,8 +241,13 @@ class GraphSession(StreamingSession):
             )
         self._known |= ids_of(list(_get(state, "messages") or []))
         open_calls = self.turn.open_calls()
-        for value in self._interrupts.values():
+        for name, value in self._interrupts.items():
             for approval in _approvals_in(value):
+                paused = [call for call in open_calls if call["call_id"] == tools.get(name)]
+                if approval["name"] == INTERRUPT and paused:  # the tool itself goes on afterwards
+                    approval |= {key: paused[0][key] for key in ("name", "arguments")}
+                    self.turn.pending_approvals.append(approval)
+                    continue
                 same = [call for call in open_calls if _is_about(approval, call)]
                 if same:
                     open_calls.remove(same[0])
@@ -396,7 +406,7 @@ def _approvals_in(value: Any) -> list[dict[str, Any]]:
     """Return what an interrupt asks a person to approve.
 
     That of `HumanInTheLoopMiddleware` has tool calls, all in one interrupt or each in its own; any
-    other one is a call of `interrupt`.
+    other one is a call of `interrupt`, unless a tool made it.
     """
     fields = value if isinstance(value, Mapping) else {"value": value}
     if "action_requests" in fields:
@@ -406,7 +416,7 @@ def _approvals_in(value: Any) -> list[dict[str, Any]]:
         ]
     if fields.get("type") == "tool_approval":
         return [{"name": fields["name"], "arguments": fields["args"]}]
-    return [{"name": "interrupt", "arguments": dict(fields)}]
+    return [{"name": INTERRUPT, "arguments": dict(fields)}]
 
 
 def _answer_to(value: Any, decisions: Sequence[bool]) -> Any:
