@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from fakes import AgentFolder, FakeOpenAI
 from support.golden import compare_with_golden, write_golden
+from support.nursery import share_programs
 from support.pace import Hang
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
@@ -28,9 +29,13 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """How long properties are searched: bounded and the same each time by default, so that what is
-    red was red before the change too; long and by chance with `--hypothesis-profile=long`."""
+    red was red before the change too; long and by chance with `--hypothesis-profile=long`.
+
+    And the processes of a run share what forks for their commands."""
     if not config.getoption("--hypothesis-profile", None):
         settings.load_profile("ci")
+    if config.getoption("numprocesses", None):
+        share_programs()
 
 
 @pytest.hookimpl(wrapper=True)

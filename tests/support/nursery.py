@@ -4,27 +4,30 @@ Starting Python and importing an agent library takes seconds, whatever the comma
 most tests are about what it does. A run here is a process of its own, with its own streams,
 variables and folder; only the imports are done. Runs that are started to be interrupted or shown a
 terminal are started from nothing.
+
+The processes of one run of the tests share them: the first one starts them, and they end with it.
 """
 
 import atexit
 import json
 import os
 import signal
-import socketserver
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from support import certificates
 
 _READY = """
-import atexit, gc, importlib, json, os, pkgutil, signal, sys, threading, time
+import atexit, gc, importlib, json, os, pkgutil, select, signal, socket, sys, threading, time
 import holodeck, platformdirs
 from pydantic import BaseModel
 
@@ -72,8 +75,11 @@ _SERVER = """
 leave = os._exit  # which the command replaces
 gc.collect()
 gc.freeze()
+links = {}
 
-def become(args, cwd, env, streams, seconds):
+def become(streams, args, cwd, env, seconds):
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.alarm(seconds)
@@ -95,41 +101,99 @@ def become(args, cwd, env, streams, seconds):
     sys.stderr.flush()
     return int(code or 0)
 
-def born(args, cwd, env, streams, seconds):
-    files = [os.open(streams[0], os.O_RDONLY)]
-    files += [os.open(name, os.O_WRONLY | os.O_TRUNC) for name in streams[1:]]
+def born(streams, request):
     child = os.fork()
     if not child:
         code = 70
         try:
-            code = become(args, cwd, env, files, seconds)
+            code = become(streams, *request)
         except BaseException:
             import traceback
             traceback.print_exc()
         finally:
             leave(code)
-    for file in files:
+    for file in streams:
         os.close(file)
     return child
 
-def ended(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def begin(link):
+    data, streams, _, _ = socket.recv_fds(link, 65536, 3)
+    if not data.endswith(b"\\n"):
+        with link.makefile("rb") as rest:
+            data += rest.readline()
+    child = born(streams, json.loads(data))
+    links[child] = link
+    link.sendall(b"%d\\n" % child)
 
-print("ready", flush=True)
-for line in sys.stdin:
-    what, *given = json.loads(line)
-    answer = ended(*given) if what == "wait" else born(*given)
-    print(ended(answer) if what == "run" else answer, flush=True)
+def say_what_ended():
+    for child in list(links):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            with links.pop(child) as link:
+                try:
+                    link.sendall(b"%d\\n" % os.waitstatus_to_exitcode(status))
+                except BrokenPipeError:  # the one who asked has ended
+                    pass
+
+woken, wake = socket.socketpair()
+wake.setblocking(False)
+signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+signal.signal(signal.SIGCHLD, lambda *_: None)
+listener = socket.socket(socket.AF_UNIX)
+address = sys.argv[1]
+listener.bind(address + "-new")
+listener.listen(100)
+os.rename(address + "-new", address)
+while True:
+    ready, _, _ = select.select([sys.stdin, listener, woken], [], [])
+    if sys.stdin in ready:  # the one who started it has ended
+        break
+    if woken in ready:
+        woken.recv(65536)
+        say_what_ended()
+    if listener in ready:
+        begin(listener.accept()[0])
 """
+
+_CLIENT = """#!{python} -IS
+import json, os, socket, sys
+request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), {seconds}]).encode() + b"\\n"
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect({address!r})
+    socket.send_fds(link, [request[:1]], [0, 1, 2])
+    link.sendall(request[1:])
+    answers = link.makefile()
+    answers.readline()  # the id of the process
+    code = int(answers.readline())
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""A program for shells, which runs in a fork."""
+
+RUN_LIMIT_S = 120
+_START_LIMIT_S = 120.0
+_SHARED = "HOLODECK_TEST_PROGRAMS"
+"""The variable with the folder of programs that another process has started."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A run in a process of its own."""
+
+    pid: int
+    _answers: TextIO
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended."""
+        return int(self._answers.readline())
 
 
 class Nursery:
-    """The process that forks; started at its first use, ended with the tests."""
+    """The process that forks for runs of a program; started at its first use."""
 
-    def __init__(self, imports: str) -> None:
+    def __init__(self, program: str, imports: str) -> None:
+        self._program = program
         self._imports = imports
-        self._process: subprocess.Popen[str] | None = None
-        self._one_at_a_time = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def run(
         self,
@@ -141,102 +205,119 @@ class Nursery:
         timeout: float,
     ) -> tuple[int, bytes, bytes]:
         """Run the program with these arguments to its end: its code and what it wrote."""
-        with tempfile.TemporaryDirectory() as name:
-            streams = [Path(name, stream) for stream in ("in", "out", "err")]
-            for stream in streams:
-                stream.touch()
-            streams[0].write_text(stdin or "", "utf-8")
-            names = ["/dev/null" if stdin is None else str(streams[0]), *map(str, streams[1:])]
-            seconds = max(1, round(timeout))
-            code = self._ask("run", list(args), str(cwd), dict(env), names, seconds)
-            out, err = (stream.read_bytes() for stream in streams[1:])
-            return code, out, err
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write((stdin or "").encode())
+            given.seek(0)
+            with self._forked(args, cwd, env, (given, out, err), max(1, round(timeout))) as fork:
+                code = fork.wait()
+            out.seek(0)
+            err.seek(0)
+            return code, out.read(), err.read()
 
     @contextmanager
     def started(
         self, args: Sequence[str], *, cwd: Path, env: Mapping[str, str]
     ) -> Iterator[tuple[int, BinaryIO]]:
         """A run by its id, and what it writes; leaving the block kills it."""
-        with tempfile.TemporaryDirectory() as name:
-            pipe = Path(name, "out")
-            os.mkfifo(pipe)
-            with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as said:
-                names = ["/dev/null", str(pipe), "/dev/null"]
-                child = self._ask("start", list(args), str(cwd), dict(env), names, 600)
-                os.set_blocking(said.fileno(), True)
-                try:
-                    yield child, said
-                finally:
-                    os.kill(child, signal.SIGKILL)
-                    self._ask("wait", child)
+        reading, writing = os.pipe()
+        with (
+            os.fdopen(reading, "rb") as said,
+            os.fdopen(writing, "wb") as out,
+            Path(os.devnull).open("r+b") as nothing,
+            self._forked(args, cwd, env, (nothing, out, nothing), 600) as fork,
+        ):
+            out.close()
+            try:
+                yield fork.pid, said
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(fork.pid, signal.SIGKILL)
+                fork.wait()
 
-    def _ask(self, *request: object) -> int:
-        with self._one_at_a_time:
-            process = self._process = self._process or self._started()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            return int(process.stdout.readline())
-
-    def _started(self) -> "subprocess.Popen[str]":
+    def start(self) -> None:
+        """Start the process, unless this was done, without waiting until it is ready."""
+        if self._process is not None or _SHARED in os.environ:
+            return
+        address = str(self._address)
+        client = self._address.with_suffix("")
+        client.write_text(
+            _CLIENT.format(python=sys.executable, address=address, seconds=RUN_LIMIT_S)
+        )
+        client.chmod(0o755)
         program = [Path(certificates.__file__).read_text(), _READY, self._imports, _SERVER]
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "".join(program)],
+        # pipes, as Python would else look for the position in what a fork gets in their places
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "".join(program), address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            stderr=subprocess.PIPE,
         )
-        atexit.register(process.communicate)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        return process
+        atexit.register(self._process.communicate)
+
+    @property
+    def _address(self) -> Path:
+        return _folder() / f"{self._program}.socket"
+
+    @contextmanager
+    def _forked(
+        self,
+        args: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: Sequence[BinaryIO],
+        seconds: int,
+    ) -> Iterator[Fork]:
+        request = json.dumps([list(args), str(cwd), dict(env), seconds]).encode() + b"\n"
+        self.wait_until_ready()
+        with socket.socket(socket.AF_UNIX) as link, link.makefile() as answers:
+            link.connect(str(self._address))
+            socket.send_fds(link, [request[:1]], [stream.fileno() for stream in streams])
+            link.sendall(request[1:])
+            yield Fork(int(answers.readline()), answers)
+
+    def wait_until_ready(self) -> None:
+        """Start the process, unless this was done, and wait until it takes requests."""
+        self.start()
+        deadline = time.monotonic() + _START_LIMIT_S
+        while not self._address.exists():
+            assert time.monotonic() < deadline, f"the forks of {self._program} did not start"
+            if self._process is not None and self._process.poll() is not None:
+                raise AssertionError(self._process.communicate())
+            time.sleep(0.02)
 
 
-NURSERY = Nursery(_COMMAND)
+NURSERY = Nursery("holodeck", _COMMAND)
 """Of the command."""
 
-PYTESTS = Nursery(_PYTEST)
+PYTESTS = Nursery("pytest", _PYTEST)
 """Of pytest."""
 
 PROGRAMS = {"holodeck": NURSERY, "pytest": PYTESTS}
-RUN_LIMIT_S = 120.0
-
-_CLIENT = """#!{python} -IS
-import json, os, socket, sys
-with socket.socket(socket.AF_UNIX) as link:
-    link.connect({address!r})
-    request = [{program!r}, sys.argv[1:], os.getcwd(), dict(os.environ), sys.stdin.read()]
-    link.sendall(json.dumps(request).encode() + b"\\n")
-    code, *texts = json.loads(link.makefile().read())
-for stream, text in zip((sys.stdout, sys.stderr), texts):
-    stream.buffer.write(text.encode("latin-1"))
-sys.exit(code if code >= 0 else 128 - code)
-"""
-"""A program for shells: runs in a fork; what it writes appears at its end."""
-
-
-class _Request(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        program, args, cwd, env, stdin = json.loads(self.rfile.readline())
-        code, *texts = PROGRAMS[program].run(
-            args, cwd=Path(cwd), env=env, stdin=stdin, timeout=RUN_LIMIT_S
-        )
-        answer = [code, *(text.decode("latin-1") for text in texts)]
-        self.wfile.write(json.dumps(answer).encode())
 
 
 @cache
-def programs_folder() -> Path:
-    """A folder for PATH with `holodeck` and `pytest`, which run in forks; removed at the end."""
+def _folder() -> Path:
+    """The folder of the programs and of their sockets; its owner removes it."""
+    if _SHARED in os.environ:
+        return Path(os.environ[_SHARED])
     folder = tempfile.TemporaryDirectory(prefix="programs-")
     atexit.register(folder.cleanup)
-    address = f"{folder.name}/socket"
-    server = socketserver.ThreadingUnixStreamServer(address, _Request)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for program in PROGRAMS:
-        path = Path(folder.name, program)
-        path.write_text(_CLIENT.format(python=sys.executable, address=address, program=program))
-        path.chmod(0o755)
     return Path(folder.name)
+
+
+def programs_folder() -> Path:
+    """A folder for PATH with `holodeck` and `pytest`, which run in forks; removed at the end."""
+    for nursery in PROGRAMS.values():
+        nursery.wait_until_ready()
+    return _folder()
+
+
+def share_programs() -> None:
+    """Start the programs for all processes that this one starts."""
+    for nursery in PROGRAMS.values():
+        nursery.start()
+    os.environ[_SHARED] = str(_folder())
