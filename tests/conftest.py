@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fakes import AgentFolder, FakeOpenAI
+from support.certificates import read_once
 from support.golden import compare_with_golden, write_golden
 from support.nursery import share_programs
 from support.pace import Hang
@@ -28,14 +29,14 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """How long properties are searched: bounded and the same each time by default, so that what is
-    red was red before the change too; long and by chance with `--hypothesis-profile=long`.
-
-    And the processes of a run share what forks for their commands."""
+    """Properties are searched within bounds and the same each time, so that what is red was red
+    before the change too; with `--hypothesis-profile=long`, long and by chance."""
     if not config.getoption("--hypothesis-profile", None):
         settings.load_profile("ci")
     if config.getoption("numprocesses", None):
         share_programs()
+    else:
+        read_once()
 
 
 @pytest.hookimpl(wrapper=True)

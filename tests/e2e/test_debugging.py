@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from fakes import start_python_in_pty
+from fakes import start_in_pty, start_python_in_pty
+from support.nursery import PYTESTS
 
 PARTIES = """
 import asyncio, json, sys, termios
@@ -63,7 +64,7 @@ def test_three():
     assert play("three", User())
 """
 )
-PYTEST = ("-m", "pytest", "-p", "no:deepeval", "-p", "no:asyncio", "-p", "no:cacheprovider",
+PYTEST = ("-p", "no:deepeval", "-p", "no:asyncio", "-p", "no:cacheprovider",
           "-p", "no:holodeck", "-p", "holodeck.pytest_plugin")  # fmt: skip
 ASKED = "User> "
 BOT = """
@@ -77,14 +78,18 @@ VERDICT = {"c1": {"reasoning": "it looked", "status": "passed"}, "decision": "ve
 
 @pytest.fixture
 def talk(tmp_path):
-    """Starts a program, or pytest, on a terminal."""
+    """A folder with a program and tests."""
     (tmp_path / "talk.py").write_text(SCRIPT)
     (tmp_path / "test_it.py").write_text(TESTS)
+    return tmp_path
 
-    def start(*args):
-        return start_python_in_pty(*(args or ["talk.py"]), cwd=tmp_path, cols=100)
 
-    return start
+def start_talk(folder):
+    return start_python_in_pty("talk.py", cwd=folder, cols=100)
+
+
+def start_pytest(folder, *args):
+    return start_in_pty(*PYTEST, *args, cwd=folder, cols=100, program=PYTESTS)
 
 
 def type_each(run, *lines):
@@ -94,7 +99,7 @@ def type_each(run, *lines):
 
 
 def test_enter_text_commands_and_the_judge(talk):
-    with talk() as run:
+    with start_talk(talk) as run:
         type_each(run, "\n", "Größe 7\n", "/jugde\n", "/judge\n")
         ran = run.finish()
 
@@ -113,7 +118,7 @@ def test_enter_text_commands_and_the_judge(talk):
 
 @pytest.mark.parametrize("how", ["/quit\n", "\x04", "Ctrl-C"], ids=["quit", "Ctrl-D", "Ctrl-C"])
 def test_who_has_enough_interrupts_the_program_and_gets_the_terminal_back(talk, how):
-    with talk() as run:
+    with start_talk(talk) as run:
         run.read_until(ASKED)
         if how == "Ctrl-C":
             os.killpg(run.process.pid, signal.SIGINT)
@@ -127,7 +132,7 @@ def test_who_has_enough_interrupts_the_program_and_gets_the_terminal_back(talk, 
 
 
 def test_pytest_debugs_every_scenario_though_it_captures(talk):
-    with talk(*PYTEST, "test_it.py", "--holodeck-debug") as run:
+    with start_pytest(talk, "test_it.py", "--holodeck-debug") as run:
         type_each(run, "mine\n", "/pass\n", "all mine\n", "/fail too slow\n", "/quit\n")
         ran = run.finish()
 
@@ -139,7 +144,7 @@ def test_pytest_debugs_every_scenario_though_it_captures(talk):
 
 
 def test_pytest_debugs_only_one_test_at_a_time(talk):
-    with talk(*PYTEST, "test_it.py", "--holodeck-debug", "-n", "2") as run:
+    with start_pytest(talk, "test_it.py", "--holodeck-debug", "-n", "2") as run:
         ran = run.finish()
 
     assert ran.code == 4
@@ -172,8 +177,8 @@ def simulated(agent_dir):
 
 
 def test_the_command_lets_a_person_speak_too(simulated):
-    args = ("-m", "holodeck", "test", "--debug", "-o", "r.json")
-    with start_python_in_pty(*args, cwd=simulated.path, cols=100) as run:
+    args = ("test", "--debug", "-o", "r.json")
+    with start_in_pty(*args, cwd=simulated.path, cols=100) as run:
         type_each(run, "\n", "no meat\n", "/judge\n")
         ran = run.finish()
 
@@ -185,8 +190,7 @@ def test_the_command_lets_a_person_speak_too(simulated):
 
 
 def test_pytest_debugs_the_cases_of_an_agent(simulated):
-    args = (*PYTEST, "agent.yaml", "--holodeck-debug")
-    with start_python_in_pty(*args, cwd=simulated.path, cols=100) as run:
+    with start_pytest(simulated.path, "agent.yaml", "--holodeck-debug") as run:
         type_each(run, "no meat\n", "/fail too dull\n")
         ran = run.finish()
 
@@ -196,8 +200,7 @@ def test_pytest_debugs_the_cases_of_an_agent(simulated):
 
 
 def test_quitting_the_command_is_an_interruption(simulated):
-    args = ("-m", "holodeck", "test", "--debug")
-    with start_python_in_pty(*args, cwd=simulated.path) as run:
+    with start_in_pty("test", "--debug", cwd=simulated.path) as run:
         type_each(run, "\n", "/quit\n")
         ran = run.finish()
 
@@ -223,8 +226,7 @@ def test_the_command_refuses_to_debug_where_nobody_can_be_asked(simulated, args,
 
 def test_a_run_that_would_never_ask_is_refused(simulated):
     simulated.write_agent(backend="bot:Bot", model=None, instructions=None)
-    args = ("-m", "holodeck", "test", "--debug")
-    with start_python_in_pty(*args, cwd=simulated.path, cols=100) as run:
+    with start_in_pty("test", "--debug", cwd=simulated.path, cols=100) as run:
         ran = run.finish()
 
     assert ran.code == 2

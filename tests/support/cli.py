@@ -12,16 +12,16 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import platformdirs
 
-from support.nursery import NURSERY
+from support.nursery import NURSERY, Nursery
 from support.screen import render
 
 Environment = Mapping[str, str | None]
@@ -202,33 +202,30 @@ def run_cli(
     return Ran(code, readable(out), readable(err))
 
 
+class InTerminal(Protocol):
+    """A process on a terminal."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; fails with an error where the process does not end in time."""
+
+
+Start = Callable[[int], AbstractContextManager[InTerminal]]
+"""Starts a process on a terminal, which leaving the block ends."""
+
+
 class RunningInTerminal:
     """A started command whose three streams are a terminal; leaving the block ends it."""
 
-    def __init__(
-        self,
-        args: tuple[str, ...],
-        *,
-        cwd: Path,
-        env: Environment | None,
-        size: tuple[int, int],
-        command: tuple[str, ...] = COMMAND,
-    ) -> None:
-        self.size = size
+    def __init__(self, start: Start, columns: int, rows: int) -> None:
         self.raw = bytearray()
+        self._size = (columns, rows)
+        self._left = ExitStack()
         self._master, slave = pty.openpty()
-        columns, rows = size
+        self._left.callback(os.close, self._master)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        with interruptible():
-            self.process = subprocess.Popen(
-                [*command, *args],
-                cwd=cwd,
-                env=clean_environment(home_for(cwd), {"TERM": "xterm-256color", **(env or {})}),
-                stdin=slave,
-                stdout=slave,
-                stderr=slave,
-                start_new_session=True,
-            )
+        self.process = self._left.enter_context(start(slave))
         os.close(slave)
 
     def interrupt(self) -> None:
@@ -253,10 +250,10 @@ class RunningInTerminal:
             pass
         try:
             code = self.process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired as error:
+        except (subprocess.TimeoutExpired, TimeoutError) as error:
             shown = readable(bytes(self.raw))
             raise AssertionError(f"still running after {timeout} s\n{shown}") from error
-        return RanInTerminal(code, bytes(self.raw), render(bytes(self.raw), *self.size))
+        return RanInTerminal(code, bytes(self.raw), render(bytes(self.raw), *self._size))
 
     def _read(self, deadline: float) -> bool:
         """Take what the terminal got; False once the command closed it or time is up."""
@@ -282,29 +279,64 @@ class RunningInTerminal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        os.close(self._master)
+        self._left.close()
 
 
 def start_in_pty(
-    *args: str | Path, cwd: Path, env: Environment | None = None, cols: int = 80, rows: int = 24
+    *args: str | Path,
+    cwd: Path,
+    env: Environment | None = None,
+    cols: int = 80,
+    rows: int = 24,
+    program: Nursery = NURSERY,
 ) -> RunningInTerminal:
-    """Start `holodeck args...` on a terminal of that size."""
-    return RunningInTerminal(tuple(map(str, args)), cwd=cwd, env=env, size=(cols, rows))
+    """Start `holodeck args...`, or pytest, on a terminal of that size."""
+    arguments, variables = tuple(map(str, args)), _in_terminal(cwd, env)
+
+    def forked(terminal: int) -> AbstractContextManager[InTerminal]:
+        return program.forked(arguments, cwd, variables, (terminal, terminal, terminal))
+
+    def from_nothing(terminal: int) -> AbstractContextManager[InTerminal]:
+        return _from_nothing((*COMMAND, *arguments), cwd, variables, terminal)
+
+    is_about_python = any(BEFORE_PYTHON.match(name) for name in env or ())
+    return RunningInTerminal(from_nothing if is_about_python else forked, cols, rows)
 
 
 def start_python_in_pty(*args: str | Path, cwd: Path, cols: int = 80) -> RunningInTerminal:
     """Start `python args...`, with the package that is tested, on a terminal."""
     source = str(Path(__file__).resolve().parents[2] / "src")
+    command = (sys.executable, "-P", *map(str, args))
+    variables = _in_terminal(cwd, {"PYTHONPATH": source})
     return RunningInTerminal(
-        tuple(map(str, args)),
-        cwd=cwd,
-        env={"PYTHONPATH": source},
-        size=(cols, 24),
-        command=(sys.executable, "-P"),
+        lambda terminal: _from_nothing(command, cwd, variables, terminal), cols, 24
     )
+
+
+def _in_terminal(cwd: Path, env: Environment | None) -> dict[str, str]:
+    return clean_environment(home_for(cwd), {"TERM": "xterm-256color", **(env or {})})
+
+
+@contextmanager
+def _from_nothing(
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], terminal: int
+) -> Iterator[InTerminal]:
+    with interruptible():
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def run_in_pty(

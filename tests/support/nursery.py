@@ -2,8 +2,8 @@
 
 Starting Python and importing an agent library takes seconds, whatever the command then does, and
 most tests are about what it does. A run here is a process of its own, with its own streams,
-variables and folder; only the imports are done. Runs that are started to be interrupted or shown a
-terminal are started from nothing.
+variables and folder; only the imports are done. Runs that are started to be interrupted are started
+from nothing.
 
 The processes of one run of the tests share them: the first one starts them, and they end with it.
 """
@@ -19,10 +19,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from support import certificates
 
@@ -90,6 +89,8 @@ def become(streams, args, cwd, env, seconds):
     for number, file in enumerate(streams):
         os.dup2(file, number)
         os.close(file)
+    if sys.stdout.isatty():
+        sys.stdout.reconfigure(line_buffering=True)
     sys.argv[1:] = args
     try:
         code = main()
@@ -175,16 +176,34 @@ _SHARED = "HOLODECK_TEST_PROGRAMS"
 """The variable with the folder of programs that another process has started."""
 
 
-@dataclass(frozen=True)
 class Fork:
-    """A run in a process of its own."""
+    """A run in a process of its own, which leads a process group."""
 
-    pid: int
-    _answers: TextIO
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._code: int | None = None
+        self.pid = self._read_number(None)
 
-    def wait(self) -> int:
-        """Return its exit code once it has ended."""
-        return int(self._answers.readline())
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code once it has ended. Raises TimeoutError."""
+        if self._code is None:
+            self._code = self._read_number(timeout)
+        return self._code
+
+    def kill(self) -> None:
+        """End the process, and the others of its group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def _read_number(self, timeout: float | None) -> int:
+        self._link.settimeout(timeout)
+        line = b""
+        while not line.endswith(b"\n"):
+            read = self._link.recv(1)
+            assert read, "the process that forks has ended"
+            line += read
+        return int(line)
 
 
 class Nursery:
@@ -212,7 +231,8 @@ class Nursery:
         ):
             given.write((stdin or "").encode())
             given.seek(0)
-            with self._forked(args, cwd, env, (given, out, err), max(1, round(timeout))) as fork:
+            streams = given.fileno(), out.fileno(), err.fileno()
+            with self.forked(args, cwd, env, streams, max(1, round(timeout))) as fork:
                 code = fork.wait()
             out.seek(0)
             err.seek(0)
@@ -224,19 +244,33 @@ class Nursery:
     ) -> Iterator[tuple[int, BinaryIO]]:
         """A run by its id, and what it writes; leaving the block kills it."""
         reading, writing = os.pipe()
-        with (
-            os.fdopen(reading, "rb") as said,
-            os.fdopen(writing, "wb") as out,
-            Path(os.devnull).open("r+b") as nothing,
-            self._forked(args, cwd, env, (nothing, out, nothing), 600) as fork,
-        ):
-            out.close()
-            try:
+        with os.fdopen(reading, "rb") as said, Path(os.devnull).open("r+b") as nothing:
+            streams = nothing.fileno(), writing, nothing.fileno()
+            with self.forked(args, cwd, env, streams) as fork:
+                os.close(writing)
                 yield fork.pid, said
+
+    @contextmanager
+    def forked(
+        self,
+        args: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+        seconds: int = 600,
+    ) -> Iterator[Fork]:
+        """A run with these files as its streams; leaving the block kills it."""
+        request = json.dumps([list(args), str(cwd), dict(env), seconds]).encode() + b"\n"
+        self.wait_until_ready()
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(self._address))
+            socket.send_fds(link, [request[:1]], streams)
+            link.sendall(request[1:])
+            fork = Fork(link)
+            try:
+                yield fork
             finally:
-                with suppress(ProcessLookupError):
-                    os.kill(fork.pid, signal.SIGKILL)
-                fork.wait()
+                fork.kill()
 
     def start(self) -> None:
         """Start the process, unless this was done, without waiting until it is ready."""
@@ -261,23 +295,6 @@ class Nursery:
     @property
     def _address(self) -> Path:
         return _folder() / f"{self._program}.socket"
-
-    @contextmanager
-    def _forked(
-        self,
-        args: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        streams: Sequence[BinaryIO],
-        seconds: int,
-    ) -> Iterator[Fork]:
-        request = json.dumps([list(args), str(cwd), dict(env), seconds]).encode() + b"\n"
-        self.wait_until_ready()
-        with socket.socket(socket.AF_UNIX) as link, link.makefile() as answers:
-            link.connect(str(self._address))
-            socket.send_fds(link, [request[:1]], [stream.fileno() for stream in streams])
-            link.sendall(request[1:])
-            yield Fork(int(answers.readline()), answers)
 
     def wait_until_ready(self) -> None:
         """Start the process, unless this was done, and wait until it takes requests."""

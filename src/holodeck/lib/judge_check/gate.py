@@ -150,6 +150,7 @@ def _false_pass_verdict(passed: int, bad: int, limits: Limits, alpha: float) -> 
     return "not known yet"
 
 
+@lru_cache(maxsize=64)
 def labels_needed(good: int, bad: int, limits: Limits, look: int = 1) -> tuple[int, int]:
     """Return how many good and bad labels must be added so that a perfect judge may gate."""
     more_good, more_bad = max(0, MIN_OF_EACH - good), max(0, MIN_OF_EACH - bad)
@@ -249,6 +250,7 @@ def _fewest_refusals(good: int, bad: int, kappa: float) -> tuple[list[int], list
     )
 
 
+@lru_cache(maxsize=64)
 def _judges_at(share: float, limit: float) -> list[tuple[float, float]]:
     """Return judges (sensitivity, specificity) whose kappa is `limit`, evenly spread."""
     least = _solve(lambda rate: _kappa(share, rate, 1.0) >= limit)
