@@ -13,7 +13,7 @@ from holodeck.models import RENDERERS
 
 TYPE_CHECKING = False  # `typing` would be imported before the program can catch Ctrl-C
 if TYPE_CHECKING:
-    from holodeck.api import arun, compare_agents, load_agent, run, scripted_model
+    from holodeck.api import arun, compare_agents, load_agent, run, scripted_model, stub
     from holodeck.config.loader import ConfigLoader
     from holodeck.errors import (
         BackendError,
@@ -64,6 +64,7 @@ __all__ = [
     "load_agent",
     "run",
     "scripted_model",
+    "stub",
     "stubbed",
 ]
 
@@ -82,6 +83,7 @@ _MODULES = {
     "load_agent": "holodeck.api",
     "run": "holodeck.api",
     "scripted_model": "holodeck.api",
+    "stub": "holodeck.api",
     "stubbed": "holodeck.lib.support.stubs",
 }
 """Name → module, for the names that are not in `holodeck.errors`."""

@@ -2,7 +2,8 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from inspect import Parameter
@@ -17,7 +18,8 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.config.settings import conflict_message
 from holodeck.config.yaml.validation_errors import expected_value
-from holodeck.errors import ConfigError
+from holodeck.errors import ConfigError, ExecutionError
+from holodeck.lib.checks.matching import Trajectory
 from holodeck.lib.compare.against import ComparisonSession, with_tests_of
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
@@ -25,6 +27,8 @@ from holodeck.lib.processes.threads import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.selection.request import SelectionRequest, parse_expression
 from holodeck.lib.selection.select_cases import select as select_cases
+from holodeck.lib.stubs.case_stubs import CaseStubs, check_stubs
+from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.tap.scripted_model import ScriptedModel
 from holodeck.lib.test_runner.progress import RunDisplay, choose_display
@@ -35,6 +39,7 @@ from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.records.comparison import ComparisonReport
+from holodeck.models.results.evidence import evidence
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
@@ -275,6 +280,37 @@ def scripted_model(
     written |= {"model_faults": [*faults]} if faults else {}
     agent = ConfigLoader().agent_from(written)
     return ScriptedModel(agent.model_replies or (), agent.model_faults or ())
+
+
+@contextmanager
+def stub(
+    stubs: Mapping[str, Sequence[Mapping[str, Any]]], *, sealed: bool = False
+) -> Iterator[CaseStubs]:
+    """Let stubs take the calls of tools within the block, in tests that are written in Python.
+
+        with holodeck.stub({"get_order": [{"returns": {"status": "sent"}}]}):
+            answer = shop_agent("Where is order 7?")
+
+    They take the calls of functions that are marked with `holodeck.stubbed`, also in scenarios.
+    Test cases have stubs of their own.
+
+    Args:
+        stubs: Tool → its stubs, with the keys of `stubs` in YAML.
+        sealed: Whether no tool runs: a call without a stub is an error.
+
+    Raises:
+        ConfigError: A stub is wrong.
+        ExecutionError: A stub was not delivered, or a sealed tool was called without one.
+    """
+    written = {"name": "stubs", "backend": IN_PYTHON, "stubs": {**stubs}}
+    settings = ConfigLoader().agent_from(written | ({"tools_in_test": "sealed"} if sealed else {}))
+    taking = CaseStubs(settings)
+    with in_place_of_tools(taking):
+        yield taking
+    seen = Trajectory((), evidence(tool_calls="runner"))
+    rows = check_stubs(settings, seen, taking.calls)
+    if rows:
+        raise ExecutionError("\n".join(str(row.error or row.reason) for row in rows))
 
 
 def _agent_under_test(

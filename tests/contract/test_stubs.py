@@ -94,7 +94,7 @@ async def test_each_kind_is_delivered_and_reported(backend, row):
 
 UNDELIVERED = {
     "never called": ({"raises": "x"}, "hello", "never"),
-    "call not reached": ({"call": 2, "raises": "x"}, None, "called 1 time; the fault 'raises' at"),
+    "call not reached": ({"call": 2, "raises": "x"}, None, "called once; the fault 'raises' at"),
     "other arguments": ({"when": {"order_id": "8"}, "returns": 1}, None, "needs {'order_id': '8'}"),
     "truncates short text": ({"truncated": 300}, None, f"changes nothing of '{REAL}'"),
 }

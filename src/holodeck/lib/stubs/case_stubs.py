@@ -10,7 +10,7 @@ import pydantic_core
 
 from holodeck.lib.checks.matching import Trajectory, matches, short
 from holodeck.lib.support.stubs import ToPlain
-from holodeck.lib.support.text import describe, plural
+from holodeck.lib.support.text import describe
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.cases.stubs import StandIns, Stub
 from holodeck.models.results.evidence import unknown_reason
@@ -258,6 +258,7 @@ def _not_delivered(
     past = [call for call in observed.calls if tools_named(tool, [call.name])]
     if past and not calls:
         return f"{tool} was called past the stubs; {MARK}"
-    count = plural(len(calls), "time") if calls else "never"
-    what = f"{tool} was called {count}; {stub} was not delivered"
+    counts = {0: "was never called", 1: "was called once"}
+    count = counts.get(len(calls), f"was called {len(calls)} times")
+    what = f"{tool} {count}; {stub} was not delivered"
     return f"{what}, which needs {short(stub.when)}" if stub.when and calls else what
