@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: list the decisions, publish CHANGELOG.md, show the file name of each example."""
+"""Hooks of mkdocs: decisions, the changelog, names of files, and pictures for both themes."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 EXAMPLE = re.compile(r"^<!-- file: (?P<name>.*?) -->\n```(?P<language>\w*)$", re.MULTILINE)
+PICTURE = re.compile(r"!\[(?P<text>[^]]*)\]\((?P<stem>\S+)-light\.(?P<kind>png|svg)\)")
+"""A picture that has a twin for the dark theme."""
+BOTH = "".join(rf"![\g<text>](\g<stem>-{name}.\g<kind>#only-{name})" for name in ("light", "dark"))
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -29,7 +32,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Keep decisions out of the search, and give each example the name of its file as its title."""
+    """Hide decisions from the search, name the files of examples, give pictures their twins."""
     if page.file.src_uri.startswith("decisions/"):
         page.meta["search"] = {"exclude": True}
-    return EXAMPLE.sub(r'```\g<language> title="\g<name>"', markdown)
+    titled = EXAMPLE.sub(r'```\g<language> title="\g<name>"', markdown)
+    return PICTURE.sub(BOTH, titled)

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes import clean_environment
+from fakes import FakeOpenAI, clean_environment
 from support.cli import readable
 from support.nursery import PROGRAMS, RUN_LIMIT_S, programs_folder
+from support.scripted_models import orders_model
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -40,7 +41,6 @@ MULTILINE = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
 """Shell syntax that connects a line with those around it."""
 NOT_RUN = {
     "README.md": 2,
-    "docs/architecture.md": 1,
     "docs/guide/ci.md": 1,
     "docs/guide/compare.md": 1,
     "docs/guide/frameworks/claude-agent-sdk.md": 2,
@@ -50,6 +50,10 @@ NOT_RUN = {
     "docs/index.md": 1,
 }
 """Blocks without a comment: installation, diagrams, and what is not installed or not here."""
+
+
+SCRIPTED = {"README.md": orders_model, "docs/guide/recipes.md": orders_model}
+"""The model that answers the agents of a document instead of OpenAI's."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,12 @@ def name_of(document):
     return str(document.relative_to(ROOT))
 
 
-def run_document(document, folder, *, with_model):
-    """Write the files of a document, and run its examples that need a model, or the others."""
+def run_document(document, folder, *, with_model, model_url=None):
+    """Write the files of a document, and run its examples that need a model, or the others.
+
+    OpenAI's clients find the model at `model_url`.
+    """
+    variables = {"OPENAI_BASE_URL": model_url, "OPENAI_API_KEY": model_url and "none"}
     output = ""
     for block in blocks_of(document):
         if block.what == "file":
@@ -78,12 +86,12 @@ def run_document(document, folder, *, with_model):
         elif block.how == "output":
             assert with_model or block.text in output
         elif block.what == "run" and (block.how == "model") == with_model:
-            output = run_block(block, folder)
+            output = run_block(block, folder, variables)
 
 
-def run_block(block, folder):
+def run_block(block, folder, variables):
     """Run a block and return the output of its last command."""
-    environment = clean_environment(folder)
+    environment = clean_environment(folder, variables)
     folders = [programs_folder(), Path(sys.executable).parent, environment["PATH"]]
     environment["PATH"] = os.pathsep.join(map(str, folders))
     # use the code and the plugin of this checkout, whatever is installed
@@ -138,7 +146,15 @@ def run_shell(text, folder, environment, stdin=""):
     return process.returncode, f"{process.stdout}\n{process.stderr}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+@pytest.mark.parametrize("name", sorted(SCRIPTED))
+def test_the_examples_on_a_scripted_model_do_what_the_document_says(name, tmp_path):
+    with FakeOpenAI(SCRIPTED[name]) as model:
+        run_document(ROOT / name, tmp_path, with_model=False, model_url=model.url)
+
+
+@pytest.mark.parametrize(
+    "document", [one for one in DOCUMENTS if name_of(one) not in SCRIPTED], ids=name_of
+)
 def test_the_examples_of_a_document_do_what_it_says(document, tmp_path):
     run_document(document, tmp_path, with_model=False)
 

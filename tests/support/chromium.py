@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -26,6 +27,9 @@ FLAGS = (
 )  # fmt: skip
 SECONDS = 60
 """How long to wait for anything, on a machine however slow."""
+REPORT_IS_READY = "document.body?.dataset.ready"
+IS_LOADED = "location.href !== 'about:blank' && document.readyState === 'complete'"
+"""Expressions that are true once a page can be used: one of a report, and any other."""
 
 
 class Browser:
@@ -36,9 +40,14 @@ class Browser:
 
     @contextmanager
     def open(
-        self, url: str, width: int = 1280, height: int = 800, dark: bool = False
+        self,
+        url: str,
+        width: int = 1280,
+        height: int = 800,
+        dark: bool = False,
+        ready: str = REPORT_IS_READY,
     ) -> "Iterator[Tab]":
-        """A tab that shows the page, from the moment when it is ready."""
+        """A tab that shows the page, from the moment when the expression `ready` is true."""
         with connect(self._browser_socket(), max_size=None, proxy=None) as socket:
             browser = Tab(socket)
             target = browser.send("Target.createTarget", url="about:blank")["targetId"]
@@ -47,7 +56,7 @@ class Browser:
             for domain in ("Page", "Runtime", "Log", "Network"):
                 tab.send(f"{domain}.enable")
             tab.show_as(width, height, dark)
-            tab.go(url)
+            tab.go(url, ready)
             yield tab
             browser.send("Target.closeTarget", targetId=target)
 
@@ -100,10 +109,10 @@ class Tab:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
-    def go(self, url: str) -> None:
-        """Open a page of a report, and wait until it is ready."""
+    def go(self, url: str, ready: str = REPORT_IS_READY) -> None:
+        """Open a page, and wait until the expression `ready` is true."""
         self.send("Page.navigate", url=url)
-        self.wait("document.body?.dataset.ready")
+        self.wait(ready)
 
     def js(self, expression: str) -> Any:
         """Return the value of an expression."""
@@ -142,6 +151,16 @@ class Tab:
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot")["data"]))
+
+    def violations(self) -> list[str]:
+        """What axe finds that keeps people from using the page; skip where axe is missing."""
+        axe = pytest.importorskip("axe_core_python", reason="needs axe-core-python")
+        self.js(files(axe).joinpath("axe.min.js").read_text() + ";0")
+        found: list[str] = self.js(
+            "axe.run().then(found => found.violations.map("
+            "one => one.id + ': ' + one.nodes.map(node => node.html).join(' ')))"
+        )
+        return found
 
     def pdf(self) -> bytes:
         return base64.b64decode(self.send("Page.printToPDF")["data"])

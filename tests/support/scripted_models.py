@@ -1,0 +1,33 @@
+"""What the models behind the examples say: the same for the same request, without a key."""
+
+from support.frameworks import results_of_turn
+from support.wire_types import Reply, Request
+
+
+def orders_model(request: Request) -> Reply | str:
+    """The model of README and recipes: it asks for a tool, or invents what that would say."""
+    if "order" not in request.prompt:
+        return "You are welcome."
+    if results := results_of_turn(request):
+        return str(results[-1])
+    for tool in request.body.get("tools", ()):
+        return Reply(tool_calls=[(tool["function"]["name"], {"order_id": "7"})])
+    return "Order 7 has been shipped."
+
+
+def restaurant_model(request: Request) -> Reply | str:
+    """The model of examples/restaurant."""
+    if results := results_of_turn(request):
+        return f"It is: {results[-1]}"
+    if "cost" in request.prompt:
+        return Reply(tool_calls=[("Menu-get_price", {"dish": "Clam Chowder"})])
+    if "seven" in request.prompt:
+        return Reply(tool_calls=[("Tables-reserve", {"guests": 4, "time": "19:30"})])
+    return "Gladly; when?" if "table" in request.prompt else "Welcome!"
+
+
+def hasty_restaurant_model(request: Request) -> Reply | str:
+    """The same one, but it reserves a table before it knows when."""
+    if "table" in request.prompt and not results_of_turn(request):
+        return Reply(tool_calls=[("Tables-reserve", {"guests": 4, "time": "20:00"})])
+    return restaurant_model(request)
