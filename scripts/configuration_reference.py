@@ -80,7 +80,7 @@ HEADINGS = {
 _INDEX = """\
 This page and those below list every key, flag and environment variable.
 
-- Unknown keys are errors.
+- Unknown keys are errors. Values are text unless the page says otherwise.
 - Relative paths start at the folder of `agent.yaml` and must stay inside it.
 - In values, `${VAR}` is replaced by the environment variable. `${VAR:-text}` has a default, and
   `$${VAR}` stays `${VAR}`.
@@ -98,7 +98,7 @@ The variable of a key is `HOLODECK_` and the key in capitals: `HOLODECK_LLM_TIME
 """
 _WORDS = {
     "string": "text",
-    "integer": "whole number",
+    "integer": "integer",
     "number": "number",
     "boolean": "boolean",
     "object": "mapping",
@@ -196,10 +196,12 @@ class _Reference:
             if is_in_heading or is_beside or self._owner(model, key) is not model:
                 continue
             names = [key, *(other for other, name in other_names.items() if name == key)]
-            words = [self._type(value), *(["**required**"] if key in required else _default(value))]
+            default = ["**required**"] if key in required else _default(value)
+            kind = self._type(value)
+            is_obvious = kind == "text" or (kind == "boolean" and default)
+            values = [*default] if is_obvious else [kind, *default]
             keys = " or ".join(f"`{name}`" for name in names)
-            meaning = value.get("description", "").replace("\n", " ")
-            yield f"- {keys} ({', '.join(words)}): {meaning}\n"
+            yield _item(keys, values, value.get("description", ""))
 
     def _type(self, value: Schema) -> str:
         """Describe the type of a value."""
@@ -312,6 +314,11 @@ def _default(value: Schema) -> list[str]:
     return [f"default `{text}`"]
 
 
+def _item(keys: str, values: list[str], meaning: str) -> str:
+    known = f" ({', '.join(values)})" if values else ""
+    return f"- {keys}{known}: {' '.join(meaning.split())}\n"
+
+
 def _range(value: Schema) -> str:
     parts = [f"{word} {value[key]:g}" for key, word in _LIMITS.items() if key in value]
     return f" {' '.join(parts)}" if parts else ""
@@ -323,10 +330,10 @@ def _setting_rows() -> Iterator[str]:
         if field.variable != f"HOLODECK_{name.upper()}":
             raise LookupError(f"the variable of {name} is {field.variable}; say so in the table")
         flags = ", ".join(f"`{flag}`" for flag in field.flags)
-        description = properties[name]["description"].replace("\n", " ")
+        description = properties[name]["description"]
         default = format_default(field.setting.default)
-        known = ", ".join(filter(None, (flags, f"default {default}" * (default != "none"))))
-        yield f"- `{name}` ({known}): {description}\n" if known else f"- `{name}`: {description}\n"
+        values = [*filter(None, [flags]), *([] if default == "none" else [f"default {default}"])]
+        yield _item(f"`{name}`", values, description)
 
 
 def _other_variables() -> str:

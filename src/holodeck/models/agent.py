@@ -175,24 +175,23 @@ class Agent(StandIns, _AgentHead):
         BeforeValidator(_expand_url),
     ] = None
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
-    `module:attribute` for Python code, a URL, or a mapping for a URL with settings, a process, an
-    MCP server or Python code."""
+    `module:attribute` for Python code, a URL, or a mapping with a `type`."""
     code: ReadPath | None = None
     """Folder from which `python -m` would import the Python modules that are named here, such as
-    `..`, relative to `agent.yaml`. Modules beside `agent.yaml` are found without it, and so are
-    those of a project: the nearest folder above with a `pyproject.toml`, and its `src/`."""
+    `..`. Modules beside `agent.yaml`, and in the nearest folder above with a `pyproject.toml` or
+    its `src/`, are found without it."""
     response_format: dict[str, Json] | ReadPath | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
     retrieval_tools: list[NonBlank] = []
     """Names of tools whose results are retrieved passages, which metrics receive as
-    `retrieval_context`; each item of a list is one. For tools of an agent behind `backend`, too."""
+    `retrieval_context`; each item of a list is one."""
     tool_filtering: ToolFilterConfig | None = None
     """Which tools the model is offered; all of them if it is off."""
     embedding_provider: LLMProvider | None = None
     """The embedding model for tools that search documents; by default one of the agent's provider,
-    or the embedded all-minilm-l6-v2 if that has none."""
+    or the embedded all-minilm-l6-v2."""
     evaluations: EvaluationConfig | None = None
     """Metrics for every test case without its own `evaluations`."""
     test_cases: list[TestCaseModel] | None = None
@@ -426,9 +425,8 @@ class WrittenCase(TestCaseModel):
     """A test case as written; with `parameters`, it becomes several test cases."""
 
     parameters: Parameters | None = None
-    """Values for placeholders: a mapping of name to values, every combination of which is a case,
-    or a list of mappings with one case each. `{{name}}` in any text of the case is replaced by
-    the value."""
+    """Values for `{{name}}` in texts of the case: a mapping of name to values, every combination of
+    which is a case, or a list of mappings with one case each."""
 
 
 class DataFile(Model):

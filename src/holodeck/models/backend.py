@@ -68,14 +68,14 @@ class HttpAnswerPaths(Model):
     text: NonBlank = "response"
     """The text of the response."""
     error: NonBlank | None = "error"
-    """Why the agent failed, although the status is a success. The response is an error if there is
-    something else than null, false or nothing."""
+    """Why the agent failed, although the status is a success; null, false or nothing if it did
+    not."""
     tool_calls: NonBlank | ToolCallPaths | None = None
-    """A list of {name, arguments, result?, error?, call_id?, agent?}; or its path and the paths in
-    each item, such as `{path: actions, name: tool, arguments: args}`."""
+    """A list of {name, arguments, result?, error?, call_id?, agent?}; or its path and those in each
+    item: `{path: actions, name: tool, arguments: args}`."""
     retrieval_context: NonBlank | PassagePaths | None = None
     """The passages that the agent retrieved: a list of texts, or of {text, source?}; or its path
-    and the paths in each item, such as `{path: hits, text: content, source: file}`."""
+    and those in each item: `{path: hits, text: content}`."""
     agents: NonBlank | None = None
     """A list of the names of the agents that spoke, in order."""
     model: NonBlank | None = None
@@ -151,30 +151,27 @@ class HttpBackendConfig(Model):
     method: HttpMethod = "POST"
     """Method of the request; `GET` has no body."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request, with `{conversation_id}` and `{session_id}`; their values are never
-    printed."""
+    """Headers of each request, with `{conversation_id}` and `{session_id}`."""
     query: dict[str, Json] = {}
     """Parameters of the URL, with the placeholders of `request`."""
     request: dict[str, Json] = {"input": "{input}"}
-    """JSON body of the request. `{input}` is replaced by the user's input, `{conversation_id}`
-    by an ID of the conversation, and `{session_id}` by the ID that `session.create` returned. The
-    string `{messages}` becomes the list of all messages so far, and the string `{context}` the
-    `context` of the case."""
+    """JSON body of the request, with the placeholders `{input}`, `{conversation_id}` and
+    `{session_id}` (of `session.create`). The string `{messages}` becomes the list of all messages
+    so far, and `{context}` the `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths.model_construct()
     """Where to find the parts of the response."""
     session: HttpSessionConfig | None = None
     """How a conversation begins and ends, if the service has sessions."""
     prepare: NonBlank | None = None
-    """Function in a Python file beside `agent.yaml`, as `module:function`. It gets each request as
-    a mapping with `method`, `url`, `query`, `headers` and `body`, and returns it."""
+    """Function as `module:function`. It gets each request as a mapping with `method`, `url`,
+    `query`, `headers` and `body`, and returns it."""
     parse: NonBlank | None = None
-    """Function in a Python file beside `agent.yaml`, as `module:function`. It gets the JSON
-    response, or the list of a stream's events, and returns the answer as an agent in Python does;
-    takes the place of `answer`."""
+    """Function as `module:function`, in place of `answer`. It gets the JSON response, or the list
+    of a stream's events, and returns what an agent in Python does."""
     tap: bool = False
-    """Whether holodeck reads the agent's requests to models on a local proxy. `{tap_url}` in
-    `request` or `headers` tells the agent its base URL: `{tap_url}/openai/v1`, `/azure_openai`,
-    `/anthropic` or `/ollama`."""
+    """Whether holodeck reads the agent's requests to models on a local proxy, whose base URL is
+    `{tap_url}/openai/v1` (or `/azure_openai`, `/anthropic`, `/ollama`) in `request` or
+    `headers`."""
 
     @property
     def message_template(self) -> dict[str, Json]:
@@ -271,18 +268,17 @@ class PythonBackendConfig(Model):
     type: Literal["python"]
     """The kind of backend."""
     target: NonBlank
-    """The agent as `module:attribute`, in a Python file beside `agent.yaml` or installed: a
-    function, an object of a class of yours or of an agent framework, a class, or a function
-    without parameters that returns the agent."""
+    """The agent as `module:attribute`: a function, an object of yours or of an agent framework, a
+    class, or a function without parameters that returns the agent."""
     scope: Scope | None = None
-    """How long an agent lives that a class or a function without parameters makes: `case`, the
-    default, makes one for each conversation, `run` one for all."""
+    """How often a class, or a function without parameters, makes an agent: `case`, the default, for
+    each conversation, `run` once."""
     tap: bool = False
-    """Whether holodeck reads the agent's requests to models on a local proxy, to which variables
-    such as OPENAI_BASE_URL lead it. The cases then run one after the other."""
+    """Whether holodeck reads the agent's requests to models on a local proxy. The cases then run
+    one after the other."""
     tools_run_no_agents: bool = False
-    """Whether no tool of an agent of a framework runs an agent of its own. Tool calls are then
-    known even where the tracing of the framework is off, which would show such an agent."""
+    """Says that no tool of the agent runs an agent of its own: its tool calls are then known
+    although the tracing of its framework is off."""
 
     @model_validator(mode="after")
     def _names_an_attribute(self) -> "PythonBackendConfig":
@@ -298,30 +294,30 @@ class ProcessBackendConfig(Model):
     """The kind of backend."""
     command: Annotated[list[NonBlank], Field(min_length=1)] | None = None
     """Program and arguments of an agent in any language. A program with a slash in its name is a
-    path that starts from `cwd`; any other is looked up in PATH."""
+    path from `cwd`."""
     python: ReadPath | None = None
-    """Python interpreter of the agent, such as `.venv/bin/python`, relative to `agent.yaml`; by
-    default the one that runs holodeck. It need not have holodeck installed."""
+    """Python interpreter of the agent, such as `.venv/bin/python`; by default the one that runs
+    holodeck."""
     target: NonBlank | None = None
-    """The agent as `module:object`, in a Python file beside `agent.yaml` or installed for the
-    interpreter; takes the place of `command`."""
+    """The agent as `module:object`, importable for the interpreter; takes the place of
+    `command`."""
     scope: Scope | None = None
-    """How long an agent lives that a class or a function without parameters makes: `case`, the
-    default, makes one for each conversation, `run` one for each process."""
+    """How often a class, or a function without parameters, makes an agent: `case`, the default, for
+    each conversation, `run` once in each process."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of processes. Each loads the agent."""
     cwd: ReadPath | None = None
     """Working folder of the processes, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
-    """Environment variables, in addition to those of holodeck; their values are never printed."""
+    """Environment variables, in addition to those of holodeck."""
     start_timeout: Seconds = 60
     """Seconds until each process must be ready."""
     tap: bool = False
-    """Whether holodeck reads the agent's requests to models on a local proxy, to which variables
-    such as OPENAI_BASE_URL lead it. Each process then takes one message at a time."""
+    """Whether holodeck reads the agent's requests to models on a local proxy. Each process then
+    takes one message at a time."""
     tools_run_no_agents: bool = False
-    """Whether no tool of an agent of a framework runs an agent of its own. Tool calls are then
-    known even where the tracing of the framework is off, which would show such an agent."""
+    """Says that no tool of the agent runs an agent of its own: its tool calls are then known
+    although the tracing of its framework is off."""
 
     @model_validator(mode="after")
     def _names_one_agent(self) -> "ProcessBackendConfig":
@@ -348,16 +344,16 @@ class McpBackendConfig(Model):
     """The kind of backend."""
     command: Annotated[list[NonBlank], Field(min_length=1)] | None = None
     """Program and arguments of a server that speaks through stdin and stdout. A program with a
-    slash in its name is a path that starts from `cwd`; any other is looked up in PATH."""
+    slash in its name is a path from `cwd`."""
     url: ServerAddress | None = None
     """URL of a server that speaks streamable HTTP; takes the place of `command`."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request to `url`; their values are never printed."""
+    """Headers of each request to `url`."""
     cwd: ReadPath | None = None
     """Working folder of the server, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
     """Environment variables of the server, in addition to the few of holodeck that it gets (`PATH`,
-    `HOME`, language, proxies and certificates); their values are never printed."""
+    `HOME`, language, proxies and certificates)."""
 
     @model_validator(mode="after")
     def _names_one_server(self) -> "McpBackendConfig":
@@ -380,10 +376,8 @@ class A2aBackendConfig(Model):
     type: Literal["a2a"]
     """The kind of backend."""
     url: ServerAddress
-    """URL of the agent, below which its card is at `/.well-known/agent-card.json`; or of the card
-    itself, which ends with `.json`."""
+    """URL of the agent, or of its card, which ends with `.json`."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request; their values are never printed. They are sent to the host of `url`,
-    and to others only if `allowed_hosts` names them."""
+    """Headers of each request to the host of `url`, and to others that `allowed_hosts` names."""
     allowed_hosts: list[HostName] = []
     """Other hosts that may get the headers, if the card names them, as `host` or `host:port`."""

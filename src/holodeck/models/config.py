@@ -421,9 +421,8 @@ class GlobalConfig(Model):
     prices: PriceTable | None = None
     """What models cost; an agent.yaml's own prices win."""
     mcp_servers: list[McpTool] | None = None
-    """MCP servers for the built-in agents, each as in `tools`; paths start from the folder of the
-    file. A tool of the same name in the agent.yaml takes precedence. A server that cannot be
-    started is a warning, and its tools are missing."""
+    """MCP servers for the built-in agents, each as in `tools`, whose names take precedence. A
+    server that cannot be started is a warning, and its tools are missing."""
     deployment: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""
 

@@ -85,13 +85,13 @@ class OTLPExporterConfig(Model):
     enabled: bool = True
     """Whether the exporter is used."""
     endpoint: ServerAddress | None = None
-    """URL of the collector (default: `http://localhost:4318`; with `protocol: grpc`,
-    `http://localhost:4317`). Over HTTP, `/v1/traces` and so on are added."""
+    """URL of the collector, without `/v1/traces` (default: `http://localhost:4318`; with `protocol:
+    grpc`, `http://localhost:4317`)."""
     protocol: Literal["grpc", "http"] | None = None
     """Transport protocol (default: `grpc` for an endpoint with port 4317, else `http`)."""
     insecure: bool | None = None
-    """For gRPC and an endpoint without `http://` or `https://`: whether the connection is not
-    encrypted (default: true)."""
+    """For gRPC and an endpoint without a scheme: whether the connection is not encrypted (default:
+    true)."""
     headers: dict[str, SecretStr] = {}
     """Headers of each request; their values are never printed."""
     timeout_ms: Milliseconds = 30_000
@@ -142,8 +142,7 @@ class ReceiverConfig(Model):
     """Where holodeck receives the spans of the agent, for checks of `trace`."""
 
     port: Annotated[int, Field(ge=1, le=65_535)]
-    """Port on 127.0.0.1 to which the agent exports with OTLP over HTTP. An agent behind a URL needs
-    it; processes that holodeck starts get a free port by environment variables."""
+    """Port on 127.0.0.1 to which an agent behind a URL exports with OTLP over HTTP."""
 
 
 class ObservabilityConfig(Model):

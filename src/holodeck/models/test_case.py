@@ -139,7 +139,7 @@ class FileInput(Model):
     """Send the text in an image, which tesseract reads, also to a model that takes images."""
     on_error: Literal["fail", "continue"] = "fail"
     """What happens if the file cannot be read: `fail` makes that an error of the case, `continue`
-    runs the case without the file and notes the reason in the result."""
+    runs the case without the file."""
 
     @model_validator(mode="after")
     def _has_one_source_and_fitting_keys(self) -> "FileInput":
@@ -233,8 +233,7 @@ class CaseSettings(Model):
     first and passed later is flaky."""
     fail_fast: bool | None = None
     """If true and the case does not pass, the remaining cases of its suite are skipped. If false,
-    the run does not end either, even if `execution` has `fail_fast`. `-x` and `--no-fail-fast`
-    override it."""
+    the run goes on, whatever `execution` says."""
 
     @model_validator(mode="after")
     def _pass_bar_is_valid(self) -> Self:

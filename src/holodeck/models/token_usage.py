@@ -147,11 +147,10 @@ class PriceTable(Model):
     currency: NonBlank | None = None
     """Currency of all prices, any text (default: USD). List prices count only in USD."""
     models: dict[NonBlank, Price] = {}
-    """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`. An exact name
-    wins over a pattern, a longer pattern over a shorter one; a name without the date of a version
-    stands for all of them. The name of an agent in Python code or behind a URL without a
-    `model` is `agent`, unless it says which model answered. A model without a price has the list
-    price of its provider, if that is known."""
+    """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`; the longest
+    fitting name wins. A name without the date of a version stands for all of them, and `agent` for
+    an agent that does not say which model answered. A model without a price has the list price of
+    its provider, if that is known."""
 
     _elsewhere: frozenset[str] = PrivateAttr(default=frozenset())
 

@@ -41,13 +41,13 @@ class McpTool(ToolConfig):
     """How the server is reached: `stdio` starts `command`; `http` (streamable HTTP), `sse` and
     `websocket` connect to `url`."""
     command: NonBlank | None = None
-    """Program that starts the server, such as `npx`, `uvx`, `docker` or `python`. A program with a
-    slash in its name is a path relative to `agent.yaml`; any other is looked up in PATH."""
+    """Program that starts the server, such as `npx`, `uvx`, `docker` or `python`; with a slash in
+    its name, a path relative to `agent.yaml`."""
     args: list[str] | None = None
     """Arguments of `command`."""
     env: dict[str, SecretStr] | None = None
-    """Environment variables of the server; their values are never printed. Of holodeck's own, it
-    gets only those that say where programs, folders, proxies and certificates are."""
+    """Environment variables of the server, in addition to the few of holodeck that it gets, for
+    programs, folders, proxies and certificates."""
     env_file: ReadPath | None = None
     """Path of a file with further variables, relative to `agent.yaml`; `env` wins."""
     encoding: NonBlank | None = None
@@ -55,7 +55,7 @@ class McpTool(ToolConfig):
     url: ServerAddress | None = None
     """URL of the server; `http://` only on this machine, else `https://`."""
     headers: dict[str, SecretStr] | None = None
-    """Headers of each request to `url`; their values are never printed."""
+    """Headers of each request to `url`."""
     timeout: Seconds | None = None
     """Seconds until the server must be ready, with its tools listed; by default 60."""
     sse_read_timeout: Seconds | None = None
@@ -71,8 +71,8 @@ class McpTool(ToolConfig):
     request_timeout: Seconds = 60
     """Maximum seconds of one call of a tool."""
     is_retrieval: bool = False
-    """Whether the results are retrieved passages, which metrics receive as `retrieval_context`;
-    each content block is one."""
+    """Whether the results are retrieved passages for metrics (`retrieval_context`); each content
+    block is one."""
     registry_name: NonBlank | None = None
     """For files of HoloDeck: the name of the server in the MCP registry; a note."""
     tool_prefix: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_-]{1,32}$")] | None = None
@@ -204,7 +204,7 @@ class FunctionTool(ToolConfig):
     parameters: dict[str, dict[str, Json]] | None = None
     """JSON schema of each parameter; by default derived from signature and docstring."""
     is_retrieval: bool = False
-    """Whether the results are retrieved passages, which metrics receive as `retrieval_context`."""
+    """Whether the results are retrieved passages for metrics (`retrieval_context`)."""
     timeout: Seconds | None = None
     """Maximum seconds of one call; null applies only the agent's time limit."""
 

@@ -170,7 +170,7 @@ def test_the_reference_has_every_key_of_the_files(reference, file):
     missing = {
         (name, key)
         for name, key in keys
-        if not re.search(rf"(?m)^- .*`{key}`(?: or `\w+`)* ", text)
+        if not re.search(rf"(?m)^- .*`{key}`(?: or `\w+`)*[ :]", text)
     }
 
     assert missing == set()

@@ -92,13 +92,13 @@ class ExpectedTool(Model):
     """A strict expectation for one tool."""
 
     name: NonBlank
-    """Name of the tool, with or without the prefix of its plugin or server (`Plugin-name`,
-    `server.name`, `mcp__server__name`), or part of it with `match: substring`."""
+    """Name of the tool, with or without the prefix of its plugin or server, or part of it with
+    `match: substring`."""
     args: dict[str, Annotated[Json, AS_ARGUMENT]] = {}
     """Expected value or matcher for each argument; other arguments are not checked."""
     result: Annotated[Json, AS_RESULT] = None
-    """Expected result of the call, or a matcher: those of `args`, or `contains`. A call that failed
-    meets it only with `error: true`; then its message is compared."""
+    """Expected result of the call, or a matcher: those of `args`, or `contains`. With `error:
+    true`, the message of the error."""
     error: bool | None = None
     """Whether the call must have failed (true) or succeeded (false); by default either."""
     agent: NonBlank | None = None
@@ -128,8 +128,8 @@ class ExpectedApproval(Model):
     """An approval that the agent must ask for, and the answer that it gets."""
 
     tool: NonBlank
-    """Name of the tool whose call waits, with or without the prefix of its plugin; `interrupt` for
-    an interrupt of a LangGraph graph that is about no tool."""
+    """Name of the tool whose call waits; `interrupt` for an interrupt of a LangGraph graph that is
+    about no tool."""
     args: dict[str, Annotated[Json, AS_ARGUMENT]] = {}
     """Expected value or matcher for each argument of the call; others are not checked."""
     then: Literal["approve", "reject"]
@@ -150,8 +150,7 @@ class ForbiddenTool(Model):
     """A tool that must not be called, and tools of nearly its name that may be."""
 
     name: NonBlank
-    """Name of the tool, with or without the prefix of its plugin or server; `*` stands for any
-    characters."""
+    """Name of the tool; `*` stands for any characters."""
     allow: list[NonBlank] = []
     """Names of other tools, which may be called although their names are like it."""
 
@@ -200,11 +199,10 @@ class Expectations(Model):
     expected_tools: list[NonBlank | ExpectedTool] | None = None
     """Tools that must be called. [] forbids all tools; if missing, tool calls are not checked."""
     forbidden_tools: list[NonBlank | ForbiddenTool] | None = None
-    """Names of tools that must not be called, with or without the prefix of a plugin; `*` stands
-    for any characters. A call of nearly that name leaves the check undecided."""
+    """Names of tools that must not be called; `*` stands for any characters. A call of nearly that
+    name leaves the check undecided."""
     tool_order: Annotated[bool | ToolOrder, BeforeValidator(_require_order)] = False
-    """How the calls must correspond to `expected_tools`: `exact`, `in_order`, `any_order`, `subset`
-    or `superset`; true is `in_order`."""
+    """How the calls must correspond to `expected_tools`; true is `in_order`."""
     only_expected_tools: bool = False
     """Whether calls of tools that `expected_tools` does not list fail the case."""
     max_tool_calls: Annotated[int, Field(ge=0)] | None = None
@@ -215,7 +213,7 @@ class Expectations(Model):
         ExpectedApproval | Annotated[list[ExpectedApproval], Field(min_length=1)] | None
     ) = None
     """Approvals that the agent must ask for, in any order, and their answers: `{tool: send_email,
-    then: approve}` or `reject`. Any other approval ends the turn."""
+    then: approve}` or `reject`."""
     trace: TraceChecks | None = None
     """Checks of the OpenTelemetry spans of the agent."""
     handoffs: list[NonBlank] | None = None
@@ -229,7 +227,7 @@ class Expectations(Model):
     """Metrics of this response; they see the conversation up to this turn."""
     scorers: list[Scorer] | None = None
     """Checks in addition to the metrics: `passfail`, `exact`, `regex`, `similarity` or
-    `module:callable`, optionally with settings: `{regex: {pattern: …}}`."""
+    `module:callable`, also as `{regex: {pattern: …}}`."""
 
     @property
     def order(self) -> ToolOrder | None:

@@ -193,8 +193,7 @@ class TraceChecks(Model):
     checks: list[SpanCheck] = []
     """Further checks; each is a row of the result."""
     settle: Annotated[float, Field(ge=0, le=MAX_SETTLE_S, allow_inf_nan=False)] = 2.0
-    """Maximum seconds to wait for spans after the agent's response. It ends sooner when the
-    outermost span has arrived and nothing follows."""
+    """Maximum seconds to wait for spans after the agent's response."""
 
     @model_validator(mode="after")
     def _checks_something(self) -> "TraceChecks":

@@ -308,7 +308,7 @@ class TranscriptFile(Model):
 
     file: ReadPath
     """Path of a JSON or YAML file with a list of messages, or a JSON Lines file with one message
-    per line; relative to `agent.yaml` or to the suite file."""
+    per line."""
     leave_out: list[InstructionRole] = []
     """Roles whose messages are omitted: `system`, `developer`."""
 

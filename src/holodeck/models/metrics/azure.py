@@ -72,8 +72,7 @@ class AzureMetric(JudgedMetric):
     threshold: Annotated[Ratio, Field(json_schema_extra={"maximum": _BEST})] = 0.5
     """Score to reach, 0 to 1; 1 to 5 with `scale: 1-5`."""
     scale: Literal["1-5", "0-1", 5, 1] | None = None
-    """The scale of `threshold`: with `1-5` (or 5), a threshold of 4 becomes (4 - 1) / 4 = 0.75.
-    Scores are 0 to 1 in any case."""
+    """The scale of `threshold`: with `1-5` (or 5), a threshold of 4 becomes (4 - 1) / 4 = 0.75."""
 
     @model_validator(mode="before")
     @classmethod

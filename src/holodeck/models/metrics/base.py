@@ -42,7 +42,7 @@ class MetricSettings(Model):
     """Whether the case fails if the metric does not pass; `false` only reports the metric."""
     fail_on_error: bool = False
     """What an error in the metric means: by default the case stays undecided (exit code 4); `true`
-    makes it a failure (exit code 1). A metric with an error never passes."""
+    fails it (exit code 1)."""
     retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
     """How many times a metric that ends in an error is retried."""
     timeout_ms: Milliseconds | None = None
@@ -190,9 +190,8 @@ class JudgedMetric(MetricSettings):
     """The judge. Default: the model of `evaluations`, then the agent's own."""
     judge_trust: TrustSetting | None = None
     """What a judge means that no check with labels has shown to be good enough: an inconclusive
-    verdict (`require`), a note in the report (`warn`) or nothing (`off`); or a mapping of `mode`,
-    `min_kappa` and `max_false_passes`. If `execution` or the command line says something, too, the
-    stricter one counts."""
+    verdict (`require`), a note (`warn`) or nothing (`off`). The strictest of this, `execution` and
+    the command line counts."""
 
 
 class ClassMetric(JudgedMetric):

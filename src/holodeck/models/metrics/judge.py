@@ -68,11 +68,11 @@ class JudgeMetric(JudgedMetric):
     examples: list[JudgeExample] = []
     """Judged responses that show the judge what is meant."""
     votes: Annotated[int, Field(ge=1, le=9)] = 1
-    """How many times each question is asked, with a different wording each time. The median counts,
-    which is the majority; a tie is a no."""
+    """How many times each question is asked, in different words. The median counts; a tie is a
+    no."""
     confirm_on_fail: Annotated[int, Field(ge=0, le=9)] = 0
     """How many more times a question is asked if its score is below the threshold or within
-    `margin` of it; all answers count alike."""
+    `margin` of it."""
     margin: Annotated[Ratio, Field(le=0.5)] = 0.0
     """A score closer to the threshold than this is inconclusive: neither passed nor failed."""
     include_reason: bool = False

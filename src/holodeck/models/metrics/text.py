@@ -90,8 +90,8 @@ class WordMetric(NLPMetric):
     """Compares words."""
 
     tokenize: Tokenize | None = None
-    """How words are found in languages without spaces: `zh` Chinese characters, `char` each
-    character a word. Default: the rules of the metric, for languages with spaces."""
+    """How words are found in languages without spaces: `zh` for Chinese, `char` with each character
+    a word."""
 
 
 class F1ScoreMetric(WordMetric):

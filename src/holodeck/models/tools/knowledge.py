@@ -116,8 +116,7 @@ class DatabaseConfig(Model):
     """A vector store and how to reach it."""
 
     provider: VectorStoreProvider | Annotated[str, Field(pattern=r"^[^\s:]+:[^\s:]+$")]
-    """The product, or `module:Class` with a store of yours or a connector of Semantic Kernel.
-    `postgresql` is another name of `postgres`."""
+    """The product, or `module:Class` with a store of yours or a connector of Semantic Kernel."""
     connection_string: Annotated[Secret, NetworkUse.SERVER] | None = None
     """Address of the server, which may hold a password: `postgresql://…`, `redis://…`,
     `http://localhost:8000`."""
@@ -246,8 +245,7 @@ class KnowledgeTool(ToolConfig):
 
     source: Annotated[ReadPath, NetworkUse.SERVER]
     """A file, a folder, a glob pattern such as `docs/**/*.md`, an http(s) URL, or a file or folder
-    in object storage (`s3://bucket/docs/`, `az://container/docs/`); paths are relative to
-    `agent.yaml`."""
+    in object storage (`s3://…`, `az://…`)."""
     embedding_model: NonBlank | None = None
     """Name of the embedding model; by default that of `embedding_provider`, else one that fits the
     agent's provider."""
@@ -419,8 +417,8 @@ class HierarchicalDocumentTool(KnowledgeTool):
     extract_cross_references: bool = True
     """Whether results show where the sections are that a chunk refers to."""
     enable_reranking: bool = False
-    """Whether a model scores what the search found, three times `top_k` chunks, and the best of
-    them are the result. `min_score` then applies to its scores."""
+    """Whether a model scores what the search found, three times `top_k` chunks; `min_score` then
+    applies to its scores."""
     reranker_model: LLMProvider | None = None
     """The model that scores them; by default the agent's own."""
     keyword_index: KeywordIndexConfig | None = None
