@@ -129,6 +129,7 @@ class CaseSection:
         else:
             yield from self._checks(result, [])
         yield from self._conclusion(result)
+        yield from _handled_table(result)
         yield from _requests_table(result)
         yield from (f"- ❌ {inline(error, 2_000)}" for error in result.errors)
         yield from [""] if result.errors else []
@@ -419,6 +420,14 @@ def _metric_status(row: MetricResult) -> str:
         return f"⚠️ inconclusive{note}"
     verdict = "reported only" if row.passed is None else _verdict(row.passed)
     return f"{verdict}{note}"
+
+
+def _handled_table(result: TestResult) -> Iterator[str]:
+    """Yield the requests that a scripted model answered, or that have faults."""
+    requests = enumerate(result.handled_requests[:_MAX_ROWS], 1)
+    rows = ((str(number), str(request) or "–") for number, request in requests)
+    yield from table(("Request", "Answer"), rows)
+    yield from _more(len(result.handled_requests), "request")
 
 
 def _requests_table(result: TestResult) -> Iterator[str]:

@@ -169,6 +169,10 @@ def detail_lines(number: int, result: TestResult) -> Iterator[str]:
     stubbed = [f"{call.full_name} ({call.stub})" for call in result.tool_invocations if call.stub]
     if stubbed:
         yield f"      Stubbed: {one_line(', '.join(stubbed), MAX_REASON)}"
+    requests = enumerate(result.handled_requests, 1)
+    faulty = [f"request {at} ({request})" for at, request in requests if request.faults]
+    if faulty:
+        yield f"      Model: {one_line(', '.join(faulty), MAX_REASON)}"
     for turn_number, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {turn_number}: ")
     yield from _row_lines(result.metric_results)

@@ -131,6 +131,11 @@ class HandledRequest(Model):
     problem: str | None = None
     """Why it has no reply, or why a fault of it changed nothing."""
 
+    def __str__(self) -> str:
+        """`scripted reply 2, fault: cut_off`; what the model itself answered is not named."""
+        reply = [] if self.reply is None else [f"scripted reply {self.reply + 1}"]
+        return ", ".join([*reply, *(f"fault: {fault}" for fault in self.faults)])
+
 
 NO_RESULT = "no result received"
 """The error of a call whose result the backend did not report."""
