@@ -7,6 +7,7 @@ functions: the worker of a process backend loads them in environments without ho
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -132,6 +133,8 @@ class TurnRecord:
     """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
     requests: int | None = 0
     """How many requests `usage` counts; None if the framework tells only their sum."""
+    requests_by_agent: Counter[str | None] = field(default_factory=Counter)
+    """How many of them each agent made, where the framework tells it."""
     left_out: list[str] = field(default_factory=list)
     """Names of tools whose calls are no tool calls: they shape the answer."""
     traced_functions: list[str] = field(default_factory=list)
@@ -214,9 +217,11 @@ class TurnRecord:
         *,
         requests: int | None = 1,
         model: str | None = None,
+        agent: str | None = None,
     ) -> None:
         """Add the tokens of requests that a model answered; unknown ones make the sum unknown."""
         self.models.append(model)
+        self.requests_by_agent[agent] += requests or 0
         if self.requests is not None:
             self.requests = None if requests is None else self.requests + requests
         if prompt_tokens is None or completion_tokens is None or self._has_unknown_usage:
@@ -327,7 +332,9 @@ class FrameworkSession(ABC):
         turn = self.turn
         if turn.tool_calls and turn.tool_calls[-1] in turn.open_calls():
             turn.ends_with_calls = True
-        work = trace.other_work(turn.tool_calls or (), turn.requests, turn.left_out)
+        work = trace.other_work(
+            turn.tool_calls or (), turn.requests, turn.left_out, turn.requests_by_agent
+        )
         if turn.traced_functions and (ran := trace.tools_that_ran()) is not None:
             for result in turn.tool_results:  # middleware answered instead of the function
                 is_function = result["call_id"] in turn.traced_functions

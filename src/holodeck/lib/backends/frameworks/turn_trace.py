@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Literal
 
 Operation = Literal["request", "tool", "agent", "other"]
@@ -214,6 +215,7 @@ class TurnTrace:
         calls: Iterable[Mapping[str, Any]],
         requests: int | None,
         left_out: Iterable[str],
+        counted: Mapping[str | None, int] = MappingProxyType({}),
     ) -> OtherWork | None:
         """Return what the adapter did not read; None if that is nothing.
 
@@ -221,6 +223,7 @@ class TurnTrace:
             calls: The tool calls that the adapter read.
             requests: How many requests to models it counted; None if it cannot.
             left_out: Names of tools whose calls the adapter leaves out on purpose.
+            counted: How many requests it counted of each agent, whose calls it read.
         """
         made = [step for step in self._steps if _is_request(step)]
         self._saw_own_run = self._is_own_run_here([*calls], requests, made)
@@ -233,7 +236,7 @@ class TurnTrace:
             requests=made if counts_all else inner,
             counts_all=counts_all,
             seen_tools=frozenset(tool.name for step in inner if (tool := step.around("tool"))),
-            problem=_problem(inner, made if is_uncounted else [], blind),
+            problem=_problem(inner, _unread(made, counted) if is_uncounted else [], blind),
         )
         further = self._calls(calls, inner, made if is_uncounted else [], {*left_out})
         work.calls = [call for _, call in further]
@@ -316,6 +319,17 @@ class TurnTrace:
 def _is_request(step: TraceStep) -> bool:
     """Whether a model answered; frameworks may make two spans of a request, one in the other."""
     return step.operation == "request" and not step.failed and step.around("request") is None
+
+
+def _unread(made: list[TraceStep], counted: Mapping[str | None, int]) -> list[TraceStep]:
+    """Return the requests without those of agents all of whose requests an adapter read."""
+    names = [step.agent.name if step.agent is not None else None for step in made]
+    total = Counter(names)
+    return [
+        step
+        for step, name in zip(made, names, strict=True)
+        if name is None or total[name] != counted.get(name)
+    ]
 
 
 def _outermost(step: TraceStep) -> TraceStep | None:

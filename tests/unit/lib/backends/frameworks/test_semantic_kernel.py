@@ -1,5 +1,6 @@
 """What is particular to agents and orchestrations of Semantic Kernel."""
 
+import json
 from functools import partial
 
 import pytest
@@ -8,7 +9,7 @@ from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.test_runner.observe import BLOCKED, pair_tool_calls
-from support.frameworks import script
+from support.frameworks import lookup_order, results_of_turn, script
 from support.frameworks.semantic_kernel import chat_completion_agent
 from support.server import PATIENT_S
 
@@ -106,6 +107,46 @@ async def test_a_magentic_orchestration_answers_but_its_managers_tokens_are_unkn
     assert result.agents == ["writer"]
     assert result.tool_calls == []
     assert result.token_usage is None
+
+
+async def test_the_calls_of_members_are_all_known_beside_the_requests_of_a_manager():
+    from semantic_kernel.agents import (
+        ChatCompletionAgent,
+        MagenticOrchestration,
+        StandardMagenticManager,
+    )
+    from semantic_kernel.functions import kernel_function
+
+    class Orders:
+        lookup_order = staticmethod(kernel_function(name="lookup_order")(lookup_order))
+
+    turns = ["writer", "clerk", None]
+
+    def answer(request):
+        if request.tools and not results_of_turn(request):
+            return Reply(tool_calls=[(request.tools[0], {"order_id": "7"})])
+        if not request.body.get("response_format"):
+            return Reply("Order 7 is shipped.")
+        name = turns.pop(0)
+        fields = {"is_request_satisfied": name is None, "next_speaker": name or "writer"}
+        fields |= {"is_in_loop": False, "is_progress_being_made": True}
+        fields |= {"instruction_or_question": "Where is order 7?"}
+        return Reply(json.dumps({key: {"reason": "", "answer": fields[key]} for key in fields}))
+
+    with FakeOpenAI(answer) as server:
+        service = chat_service(server)
+        members = [
+            ChatCompletionAgent(service=service, name=name, description=name, plugins=plugins)
+            for name, plugins in (("writer", []), ("clerk", [Orders()]))
+        ]
+        manager = StandardMagenticManager(chat_completion_service=service)
+        backend = CallableBackend(MagenticOrchestration(members=members, manager=manager))
+        result = await backend.invoke_once("Where is order 7?")
+        await service.client.close()
+
+    assert [call["name"] for call in result.tool_calls] == ["Orders-lookup_order"]
+    assert (result.tool_calls_problem, result.agents) == (None, ["writer", "clerk"])
+    assert result.token_usage.total_tokens == 15 * len(server.requests)
 
 
 async def test_a_magentic_orchestration_has_one_turn(members):

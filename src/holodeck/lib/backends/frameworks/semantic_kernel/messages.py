@@ -80,13 +80,13 @@ class SemanticKernelTurnReader:
         if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
             if self._counts_usage:
-                self.count(message.metadata.get("usage"), message.ai_model_id)
+                self.count(message.metadata.get("usage"), message.ai_model_id, agent)
 
-    def count(self, usage: Any, model: str | None) -> None:
+    def count(self, usage: Any, model: str | None, agent: str | None = None) -> None:
         """Add the token usage of a request, unless it was counted before; None is unknown."""
         if usage is None or not any(usage is counted for counted in self._counted):
             self._counted.append(usage)
-            self.record.add_usage(*token_counts(usage), model=model)
+            self.record.add_usage(*token_counts(usage), model=model, agent=agent)
 
     def read_interrupted(self) -> None:
         """Add what Semantic Kernel has not reported because the turn did not end.
