@@ -48,9 +48,8 @@ COMMANDS = {
 """Command → its location, and its line in the help."""
 
 
-_NEW_OBJECTS = 2_000
-"""So many new objects start a garbage collection: a command creates many at its start, and keeps
-most of them."""
+_NEW_OBJECTS = 10_000
+"""So many new objects start a garbage collection: a run creates many, and keeps most of them."""
 
 
 class LazyGroup(click.Group):
@@ -62,8 +61,11 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
+        from holodeck.lib.processes.process_exit import collector_paused
+
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        with collector_paused():
+            command: click.Command = getattr(import_module(module), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -27,6 +27,7 @@ from holodeck.errors import (
     ReportError,
     worst_exit_code,
 )
+from holodeck.lib.processes.process_exit import collector_paused
 from holodeck.lib.reports.formats import ReportTarget, write_reports
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.support.safe_paths import note_input
@@ -84,17 +85,18 @@ def _note_files(agents: Sequence[Agent], targets: "Sequence[ReportTarget]") -> N
 def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) -> int:
     """Run, list or plan each agent; return the worst exit code."""
     _check_options(options, len(found.targets))
-    agents = [
-        load_checked(
-            target,
-            options.settings,
-            options.request,
-            context,
-            against=options.against,
-            preview_mode=options.preview_mode,
-        )
-        for target in found.targets
-    ]
+    with collector_paused():
+        agents = [
+            load_checked(
+                target,
+                options.settings,
+                options.request,
+                context,
+                against=options.against,
+                preview_mode=options.preview_mode,
+            )
+            for target in found.targets
+        ]
     _note_files([loaded.agent for loaded in agents], options.targets)
     check_inputs(options.targets, [tested.events for tested in agents])
     read = {path for tested in agents for path in tested.loader.cases_read}
@@ -297,7 +299,9 @@ def _test(
     reports: "dict[str, TestReport] | None",
 ) -> int:
     """Run an agent, or it and the second; return the exit code."""
-    agents, selection = _agents_to_run(options, tested, context)
+    with collector_paused():
+        agents, selection = _agents_to_run(options, tested, context)
+        session = _session(options, tested, agents, selection, context)
 
     def on_report(report: "TestReport") -> None:
         if reports is not None:
@@ -305,7 +309,6 @@ def _test(
         if context.github is not None:
             context.github.show(report)
 
-    session = _session(options, tested, agents, selection, context)
     if tested.second is None:
         session.on_report = on_report
     try:

@@ -127,10 +127,10 @@ _has_user_code = False
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause garbage collection while a large library is imported.
+    """Pause garbage collection while modules are imported, or while a run is prepared.
 
-    An import creates many objects and keeps them all; examining them again and again takes up to a
-    third of the time. At the end they are moved to the oldest generation, because the next
+    Both create many objects and keep them all; examining them again and again takes up to a third
+    of the time. At the end they are moved to the oldest generation, because the next
     collection of young objects would examine all of them. In a process that runs only our code,
     no collection examines them.
     """
