@@ -9,6 +9,8 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "promises.md"
+PAGES = (PAGE, ROOT / "docs" / "security.md")
+"""The second one has the promises about hostile configurations and responses."""
 
 TESTS = ROOT / "tests" / "reliability" / "promises.yaml"
 _ROW = re.compile(r"^- \*\*([A-Z]\d+)\*\* ", re.MULTILINE)
@@ -16,7 +18,7 @@ _ROW = re.compile(r"^- \*\*([A-Z]\d+)\*\* ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Promise:
-    """A row of the page."""
+    """An item of a page."""
 
     id: str
     tests: tuple[tuple[str, str], ...]
@@ -24,9 +26,9 @@ class Promise:
 
 
 def promises() -> list[Promise]:
-    """Return the promises of the page. Raises KeyError for one without tests."""
+    """Return the promises of the pages. Raises KeyError for one without tests."""
     tests = yaml.safe_load(TESTS.read_text(encoding="utf-8"))
-    ids = _ROW.findall(PAGE.read_text(encoding="utf-8"))
+    ids = [id_ for page in PAGES for id_ in _ROW.findall(page.read_text(encoding="utf-8"))]
     return [Promise(id_, tuple(_file_and_name(test) for test in tests[id_])) for id_ in ids]
 
 
