@@ -16,7 +16,6 @@ from holodeck.cli.options import confirm_endpoints
 from holodeck.config.cases.suite_files import (
     DEFAULT_AGENT_FILE,
     current_invalid_suites,
-    default_agent,
     find_agent_above,
     is_suite_file,
     is_yaml,
@@ -24,6 +23,7 @@ from holodeck.config.cases.suite_files import (
 from holodeck.config.cases.suites import suite_name
 from holodeck.config.checks.agent import check_before_run, log_findings
 from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
+from holodeck.config.project_file import default_agent
 from holodeck.config.secrets import collect
 from holodeck.config.yaml.source import display_path
 from holodeck.errors import ConfigError, NothingSelected

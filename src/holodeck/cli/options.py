@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holodeck.cli.context import CliContext
-from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE, default_agent
+from holodeck.config.cases.suite_files import DEFAULT_AGENT_FILE
+from holodeck.config.project_file import default_agent
 from holodeck.errors import ConfigError
 from holodeck.lib.ui.help import GroupedOption
 

@@ -18,6 +18,7 @@ from holodeck.config.cases.written_cases import expand_parameters
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.environment import Environment, user_folders
 from holodeck.config.prices import merge_prices
+from holodeck.config.project_file import find_project_defaults
 from holodeck.config.providers import (
     merge_shared,
     with_models,
@@ -301,8 +302,10 @@ class ConfigLoader:
         """Return the settings for a run of `agent`, each value with its source."""
         layers = self._layers(agent.base_dir, agent.execution, cli_config)
         if _is_overridden(self.resolve_execution_config):
-            cli, own, project, user = (layer.config for layer in layers)
-            return self.resolve_execution_config(cli, own, project, user, DEFAULT_EXECUTION_CONFIG)
+            cli, own, project, user, defaults = (layer.config for layer in layers)
+            given = {} if defaults is None else defaults.model_dump(exclude_none=True)
+            values = {**DEFAULT_EXECUTION_CONFIG, **given}
+            return self.resolve_execution_config(cli, own, project, user, values)
         env = self.environment(agent.base_dir)
         return resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG, agent.base_dir)
 
@@ -336,6 +339,7 @@ class ConfigLoader:
         self, folder: Path, own: ExecutionConfig | None, cli_config: ExecutionConfig | None
     ) -> list[SettingsLayer]:
         project, user = self.load_project_config(folder), self.load_global_config()
+        found = find_project_defaults(Path(folder).absolute())
         return [
             SettingsLayer(cli_config, COMMAND_LINE, is_users=True),
             SettingsLayer(own, DEFAULT_AGENT_FILE),
@@ -343,6 +347,7 @@ class ConfigLoader:
             SettingsLayer(
                 user.execution if user else None, "user config", is_shared=True, is_users=True
             ),
+            SettingsLayer(found[1].execution if found else None, "pyproject.toml", yields=True),
         ]
 
     def _shared_files(self, folder: Path) -> list[ConfigFile]:

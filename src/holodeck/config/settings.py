@@ -1,6 +1,7 @@
 """Settings of a run and where each comes from.
 
-The order is: command line > agent.yaml > project > user > HOLODECK_* variables > default.
+The order is: command line > agent.yaml > project > user > HOLODECK_* variables > pyproject.toml >
+default.
 """
 
 import operator
@@ -50,6 +51,8 @@ class SettingsLayer:
     """Whether it is a `config.yaml`, which applies to several agents."""
     is_users: bool = False
     """Whether the user has set it: the command line, or the `config.yaml` of the user."""
+    yields: bool = False
+    """Whether variables win; such layers come last."""
 
     def value(self, declared: SettingField) -> tuple[Any, str] | None:
         """Return the value and its source, or None if it is not set here."""
@@ -93,7 +96,8 @@ def resolve_settings(
     defaults: Mapping[str, Any] | None = None,
     folder: Path | None = None,
 ) -> ExecutionConfig:
-    """Return the first value of each setting: layers, then HOLODECK_*, then the default.
+    """Return the first value of each setting: layers, with HOLODECK_* before those that yield to
+    variables, then the default.
 
     The result knows the source of each value. Raises ConfigError for an invalid variable, even one
     that a layer overrides, and for a path that a file of the agent's `folder` may not name.
@@ -180,15 +184,19 @@ def _resolve(
     defaults: Mapping[str, Any],
 ) -> _ResolvedValue:
     from_env = value_from_environment(declared, env)
+    rank_of_env = sum(not layer.yields for layer in layers)
     for rank, layer in enumerate(layers):
+        if layer.yields and from_env is not None:
+            break
         in_layer = layer.value(declared)
         if in_layer is not None:
             is_other = from_env is not None and layer.is_shared and in_layer[0] != from_env[0]
             overrules = from_env[1] if from_env is not None and is_other else None
-            return _ResolvedValue(rank, *in_layer, layer.is_users_value(declared), overrules)
+            below_env = rank + layer.yields
+            return _ResolvedValue(below_env, *in_layer, layer.is_users_value(declared), overrules)
     if from_env is not None:
         is_users = not isinstance(env, Environment) or env.is_users(declared.variable)
-        return _ResolvedValue(len(layers), *from_env, is_users=is_users)
+        return _ResolvedValue(rank_of_env, *from_env, is_users=is_users)
     default = defaults.get(declared.field, declared.setting.default)
     return _ResolvedValue(len(layers) + 1, default, "default")
 

@@ -17,7 +17,16 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from holodeck.models.base import Json, Model, NonBlank, PathUse, Seconds, WrittenPath, is_used
+from holodeck.models.base import (
+    Json,
+    Model,
+    NonBlank,
+    PathUse,
+    ReadPath,
+    Seconds,
+    WrittenPath,
+    is_used,
+)
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.metrics.judge_trust import TrustSetting
 from holodeck.models.token_usage import PriceTable
@@ -407,6 +416,16 @@ def settings_by_flag() -> dict[str, str]:
         for name, field in setting_fields().items()
         for flag in (*field.flags, *field.setting.aliases)
     }
+
+
+class ProjectDefaults(Model):
+    """`[tool.holodeck]` of a `pyproject.toml`, beside or above the `agent.yaml`."""
+
+    agent: ReadPath | None = None
+    """The agent of commands that name none, in a folder without an `agent.yaml`: its file or its
+    folder, inside the folder of the `pyproject.toml`."""
+    execution: ExecutionConfig | None = None
+    """Settings of the run where nothing else sets them, not even a variable."""
 
 
 class GlobalConfig(Model):

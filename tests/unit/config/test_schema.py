@@ -11,7 +11,7 @@ from jsonschema import Draft7Validator
 from holodeck.config.schema import FILES, file_schema, schema_of, schema_text
 from holodeck.config.settings import OTHER_VARIABLES
 from holodeck.models.agent import AgentFile, SuiteFile
-from holodeck.models.config import ExecutionConfig, GlobalConfig, setting_fields
+from holodeck.models.config import ExecutionConfig, GlobalConfig, ProjectDefaults, setting_fields
 
 ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
@@ -156,7 +156,7 @@ def test_every_link_of_the_reference_leads_to_a_heading(reference):
     assert links <= anchors
 
 
-@pytest.mark.parametrize("file", [AgentFile, GlobalConfig, SuiteFile])
+@pytest.mark.parametrize("file", [AgentFile, GlobalConfig, ProjectDefaults, SuiteFile])
 def test_the_reference_has_every_key_of_the_files(reference, file):
     schema = schema_of(file)
     keys = {

@@ -8,9 +8,9 @@ import click
 
 from holodeck.cli.agents import find_target
 from holodeck.cli.context import CliContext
-from holodeck.config.cases.suite_files import default_agent
 from holodeck.config.flags import format_default
 from holodeck.config.loader import ConfigLoader
+from holodeck.config.project_file import default_agent
 from holodeck.config.secrets import collect
 from holodeck.lib.ui.live import echo
 from holodeck.lib.ui.terminal import format_table
@@ -37,7 +37,7 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
 
     The default is the agent.yaml in the current folder or above it, if there is one. Secrets are
     masked. The first source that sets a value wins: flag, agent.yaml, the project's config.yaml,
-    the user's config.yaml, environment variable, default.
+    the user's config.yaml, environment variable, pyproject.toml, default.
     """
     loader, agent = ConfigLoader(), None
     file = agent_config or default_agent()

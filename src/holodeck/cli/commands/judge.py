@@ -17,8 +17,8 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
-from holodeck.config.cases.suite_files import default_agent
 from holodeck.config.loader import load_agent_with_config
+from holodeck.config.project_file import default_agent
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, ExitCode, NothingSelected
 from holodeck.lib.judge_check.check_report import describe_gate, render_table, to_json

@@ -17,9 +17,9 @@ from holodeck.cli.options import (
     trust_option,
     untrusted_option,
 )
-from holodeck.config.cases.suite_files import default_agent
 from holodeck.config.checks.agent import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
+from holodeck.config.project_file import default_agent
 from holodeck.config.secrets import collect
 from holodeck.lib.records.run_store import is_of_second_agent
 from holodeck.lib.support.text import plural

@@ -10,12 +10,13 @@ from holodeck.cli.agents import AgentTarget, find_checked
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error
 from holodeck.cli.options import allow_outside_option, untrusted_option
-from holodeck.config.cases.suite_files import default_agent, why_not_run
+from holodeck.config.cases.suite_files import why_not_run
 from holodeck.config.checks.agent import check
 from holodeck.config.checks.findings import CheckContext, Finding
 from holodeck.config.checks.programs import named_code
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.model_calls import all_metrics
+from holodeck.config.project_file import default_agent
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError
 from holodeck.lib.backends.base import NO_APPROVALS, AgentDescription

@@ -97,24 +97,20 @@ def _has_misspelt_suite_key(text: bytes) -> bool:
 
 
 def find_agent_above(path: str | Path) -> str | None:
-    """Return the nearest agent.yaml beside or above a file, or None if there is none.
-
-    Folders above in which every user can write are left out: an agent.yaml in /tmp may be anyone's.
-    """
-    beside, *above = Path(os.path.realpath(path)).parents
-    for folder in (beside, *above):
-        if (folder / DEFAULT_AGENT_FILE).is_file() and (
-            folder == beside or not folder.stat().st_mode & stat.S_IWOTH
-        ):
+    """Return the nearest agent.yaml beside or above a file, or None if there is none."""
+    for folder in folders_up(Path(os.path.realpath(path)).parent):
+        if (folder / DEFAULT_AGENT_FILE).is_file():
             return os.path.relpath(folder / DEFAULT_AGENT_FILE)
     return None
 
 
-def default_agent() -> str:
-    """Return the agent.yaml of the working folder, else the nearest one above it."""
-    if os.path.lexists(DEFAULT_AGENT_FILE):
-        return DEFAULT_AGENT_FILE
-    return find_agent_above(DEFAULT_AGENT_FILE) or DEFAULT_AGENT_FILE
+def folders_up(folder: Path) -> Iterator[Path]:
+    """Yield a folder, and those above it in which not every user can write.
+
+    A file that is found in `/tmp` may be anyone's.
+    """
+    yield folder
+    yield from (above for above in folder.parents if not above.stat().st_mode & stat.S_IWOTH)
 
 
 _ERROR_LOCATION = re.compile(r"(?P<file>.*?)(:\d+:\d+(: .*)?)?", re.DOTALL)
