@@ -5,6 +5,7 @@ says what it got.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,8 +26,10 @@ REAL = lookup_order("7")
 
 
 def takes_stubs(row):
-    with FakeOpenAI(script) as server:
+    """Whether the adapter of an agent takes stubs; None if the framework is not installed."""
+    with FakeOpenAI(script) as server, suppress(ImportError):
         return adapt(row(server).agent).takes_stubs
+    return None
 
 
 WAYS = {backend: partial(built_in, backend) for backend in ("chat", "semantic_kernel")}
@@ -198,7 +201,7 @@ async def test_sealed_tools_of_an_agent_that_reports_no_calls_are_unknown():
 
 
 def unstubbed_rows():
-    return [row for row in all_rows() if not takes_stubs(row)]
+    return [row for row in all_rows() if takes_stubs(row) is False]
 
 
 @pytest.mark.parametrize("row", unstubbed_rows(), ids=lambda row: row.__name__)

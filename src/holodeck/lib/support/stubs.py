@@ -88,7 +88,7 @@ async def call_tool(
 
     `run` calls the tool. The result of a tool that a stub does not change stays as it is.
     """
-    taken = _take(tool, arguments)
+    taken = take_call(tool, arguments)
     if taken is None:
         return await run()
     await asyncio.sleep(taken.wait_seconds)
@@ -106,7 +106,7 @@ def call_tool_in_thread(
     tool: str, arguments: Mapping[str, Any], run: Callable[[], Any], to_plain: ToPlain
 ) -> Any:
     """Do what `call_tool` does where waiting blocks no event loop."""
-    taken = _take(tool, arguments)
+    taken = take_call(tool, arguments)
     if taken is None:
         return run()
     time.sleep(taken.wait_seconds)
@@ -120,7 +120,8 @@ def call_tool_in_thread(
     return taken.result(value, to_plain)
 
 
-def _take(tool: str, arguments: Mapping[str, Any]) -> Taken | None:
+def take_call(tool: str, arguments: Mapping[str, Any]) -> Taken | None:
+    """Return the call as a stub takes it; None if the tool runs as usual."""
     stubs = _current.get()
     return None if stubs is None else stubs.take(tool, arguments)
 

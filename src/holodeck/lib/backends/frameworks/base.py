@@ -440,8 +440,8 @@ class FrameworkAdapter(ABC):
     """Names of the classes whose objects it adapts, as the framework's users write them."""
     reads: ClassVar[frozenset[Capability]] = ALL
     """What its conversations report; anything else is unknown."""
-    takes_stubs: ClassVar[bool] = False
-    """Whether stubs can take the calls of its tools, which pass `call_tool` then."""
+    takes_stubs = False
+    """Whether stubs can take the calls of all its tools; else perhaps of some."""
     answers_approvals: ClassVar[bool] = False
     """Whether its conversations report what waits for an approval, and take decisions."""
     is_concurrent = True

@@ -1,5 +1,6 @@
 """Agents and apps of Google ADK, which an `InMemoryRunner` runs."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence, Set
@@ -13,6 +14,7 @@ from holodeck.lib.backends.frameworks.base import (
     StreamingSession,
     TurnRecord,
 )
+from holodeck.lib.support.stubs import Taken, has_stubs, take_call
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -29,7 +31,7 @@ REFUSAL = re.compile(
 )
 """How the framework begins the error of a call that reaches no function."""
 NAME = "holodeck"
-"""Of the app and the user of a conversation; each has an app of its own."""
+"""Of the app and the user of a conversation, and of a plugin; each has an app of its own."""
 
 
 def adapt(value: object) -> FrameworkAdapter | None:
@@ -50,6 +52,7 @@ class AdkAdapter(FrameworkAdapter):
     """An agent; each conversation has sessions, state and memory of its own."""
 
     objects = ("LlmAgent", "SequentialAgent", "ParallelAgent", "LoopAgent", "App")
+    takes_stubs = True
     answers_approvals = True
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
@@ -145,6 +148,9 @@ class AdkConversation(StreamingSession):
         from google.genai import types
 
         self._requests = []
+        plugins = self._runner.plugin_manager
+        if has_stubs() and plugins.get_plugin(NAME) is None:
+            plugins.register_plugin(stubs_plugin())
         session = await self._copy_session()
         running = self._runner.run_async(
             user_id=session.user_id,
@@ -226,6 +232,56 @@ def _only_asks(event: Any) -> bool:
     """Whether the framework made the event itself, to ask a person."""
     calls = event.get_function_calls()
     return bool(calls) and all(call.name.startswith(REQUEST) for call in calls)
+
+
+def stubs_plugin() -> Any:
+    """Return a plugin that lets stubs take the calls of tools."""
+    from google.adk.plugins.base_plugin import BasePlugin
+
+    class Stubs(BasePlugin):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(NAME)
+            self._taken: dict[str | None, Taken] = {}
+            """By call: what changes the result of a tool that runs."""
+
+        async def before_tool_callback(
+            self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
+        ) -> dict[str, Any] | None:
+            is_own = tool.name == TRANSFER or tool.name.startswith(REQUEST)
+            taken = None if is_own else take_call(tool.name, tool_args)
+            if taken is None:
+                return None
+            await asyncio.sleep(taken.wait_seconds)
+            if not taken.runs_tool:
+                return _as_response(taken.result(None, _value_of))
+            self._taken[tool_context.function_call_id] = taken
+            return None
+
+        async def after_tool_callback(
+            self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any
+        ) -> dict[str, Any] | None:
+            del tool, tool_args  # the framework's signature
+            taken = self._taken.pop(tool_context.function_call_id, None)
+            return None if taken is None else _as_response(taken.result(result, _value_of))
+
+        async def on_tool_error_callback(
+            self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, error: Exception
+        ) -> None:
+            del tool, tool_args  # as above
+            taken = self._taken.pop(tool_context.function_call_id, None)
+            if taken is not None:
+                taken.note_failure(error)
+
+    return Stubs()
+
+
+def _value_of(response: Any) -> Any:
+    return result_of(response)[0]
+
+
+def _as_response(value: Any) -> dict[str, Any]:
+    """Return the result of a tool as the framework wraps it."""
+    return value if isinstance(value, dict) else {"result": value}
 
 
 def text_of(event: Any) -> str:

@@ -61,6 +61,10 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
     takes_stubs = True
     answers_approvals = True
 
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(agent, options)
+        self.takes_stubs = self.tools() is not None  # those of an MCP server would run
+
     async def open(self, context: Sequence["Message"]) -> "OpenAIAgentsSession":
         return OpenAIAgentsSession(self._agent, await for_conversation(self._options), context)
 

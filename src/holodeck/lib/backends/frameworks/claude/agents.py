@@ -1,6 +1,7 @@
 """Agents of the Claude Agent SDK: options with which its client runs Claude Code."""
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -10,7 +11,9 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -23,6 +26,7 @@ from holodeck.lib.backends.frameworks.base import (
 )
 from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
 from holodeck.lib.processes.process_guard import GUARD, kill_group
+from holodeck.lib.support.stubs import call_tool, has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -70,10 +74,12 @@ class ClaudeAdapter(FrameworkAdapter):
     """Options; each conversation has a process of Claude Code of its own."""
 
     objects = ("ClaudeAgentOptions", "ClaudeSDKClient")
+    takes_stubs = True
     answers_approvals = True
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
+        self.takes_stubs = agent.tools == []  # it runs its own tools elsewhere
         self._reported: set[str] = set()
         """The MCP servers without tools that were reported."""
 
@@ -214,7 +220,7 @@ class ClaudeSession(StreamingSession):
         """Start a process, unless there is one."""
         if self._process is not None:
             return
-        options = self._agent
+        options = with_stubs(self._agent) if has_stubs() else self._agent
         if self._place or options.resume:
             options = replace(options, fork_session=True, **self._place)
         self._process = ClaudeCode(options)
@@ -263,6 +269,53 @@ class ClaudeSession(StreamingSession):
             "resume_drops_turn": None,
         }
         self._earlier = []
+
+
+def with_stubs(options: Any) -> Any:
+    """Return options whose tools stubs can take the place of: those of servers in this process."""
+    servers = options.mcp_servers
+    if not isinstance(servers, dict):
+        return options
+    stubbed = {
+        name: {**server, "instance": _stubbed_server(name, server["instance"])}
+        for name, server in servers.items()
+        if hasattr(server.get("instance"), "request_handlers")
+    }
+    return replace(options, mcp_servers={**servers, **stubbed})
+
+
+def _stubbed_server(name: str, server: Any) -> Any:
+    """Return a copy of an MCP server that lets stubs take the calls of its tools."""
+    from mcp import types
+
+    call = server.request_handlers[types.CallToolRequest]
+
+    async def call_or_stub(request: Any) -> Any:
+        asked = request.params
+        tool, run = f"mcp__{name}__{asked.name}", partial(call, request)
+        try:
+            result = await call_tool(tool, asked.arguments or {}, run, _text_of)
+        except Exception as error:  # noqa: BLE001 - the model gets it, as that of the tool
+            return _result(f"{type(error).__name__}: {error}", is_error=True)
+        return result if isinstance(result, types.ServerResult) else _result(result)
+
+    stubbed = copy(server)
+    stubbed.request_handlers = {**server.request_handlers, types.CallToolRequest: call_or_stub}
+    return stubbed
+
+
+def _text_of(result: Any) -> str:
+    """Return the text of the result of an MCP tool."""
+    return "".join(getattr(part, "text", "") for part in result.root.content)
+
+
+def _result(value: Any, *, is_error: bool = False) -> Any:
+    """Return a result of an MCP tool."""
+    from mcp import types
+
+    text = value if isinstance(value, str) else json.dumps(value)
+    content = [types.TextContent(type="text", text=text)]
+    return types.ServerResult(types.CallToolResult(content=content, isError=is_error))
 
 
 def _describe(error: Exception) -> str:

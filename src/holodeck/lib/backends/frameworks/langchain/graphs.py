@@ -75,6 +75,10 @@ class GraphAdapter(FrameworkAdapter):
     takes_stubs = True
     answers_approvals = True
 
+    def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(graph, options)
+        self.takes_stubs = self.tools() is not None  # those that other nodes call would run
+
     async def open(self, context: Sequence["Message"]) -> "GraphSession":
         return GraphSession(self._agent, await for_conversation(self._options), context)
 
