@@ -139,3 +139,23 @@ def test_validate_finds_stubs_of_tools_behind_a_url(folder):
     places = [found.path for found in check(agent) if found.severity == "error"]
 
     assert places == ["test_cases[0].stubs", "test_cases[0].tools_in_test"]
+
+
+def test_a_ready_criterion_says_what_a_judge_checks(folder):
+    agent = load(folder, "test_cases: [{input: hi, criteria: [{says_failed: refund}]}]\n")
+
+    [criterion] = agent.test_cases[0].criterion_settings
+    assert "After the tool 'refund' has failed, the agent says that" in criterion.text
+    assert agent.test_cases[0].all_criteria == [criterion.text]
+
+
+@pytest.mark.parametrize("keys", ["{required: false}", "{text: a, says_failed: b}"])
+def test_a_criterion_has_one_text(folder, keys):
+    with pytest.raises(ConfigError, match="write exactly one of 'text' and 'says_failed'"):
+        load(folder, f"test_cases: [{{input: hi, criteria: [{keys}]}}]\n")
+
+
+def test_a_ready_criterion_of_an_unknown_tool_is_an_error(folder):
+    agent = load(folder, "test_cases: [{input: hi, criteria: [{says_failed: refnd}]}]\n")
+
+    assert any("unknown tool 'refnd'; did you mean 'refund'?" in str(one) for one in check(agent))

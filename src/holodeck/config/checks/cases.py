@@ -9,7 +9,7 @@ from holodeck.config.cases.rows import load_history
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
 from holodeck.config.checks.programs import definition_of, require_target
-from holodeck.config.checks.tools import check_tool_names
+from holodeck.config.checks.tools import check_tool_names, unknown_tool
 from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_APPROVALS, NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
@@ -18,6 +18,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.support.patterns import compile_pattern
 from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.lib.support.text import plural
+from holodeck.lib.support.tool_names import tools_named
 from holodeck.models.agent import Agent
 from holodeck.models.backend import (
     A2aBackendConfig,
@@ -152,6 +153,17 @@ def _check_approvals(context: CheckContext, case: TestCaseModel, path: KeyPath) 
             context.error(key, NO_APPROVALS)
         elif at[:1] == ("script",):
             context.error(key, "the step comes after the turn; write it for the whole case")
+
+
+def _check_criteria(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Find criteria about tools that the agent does not have."""
+    if context.agent.has_own_model or not context.knows_all_tools:
+        return
+    for index, criterion in enumerate(case.criterion_settings):
+        tool = criterion.says_failed
+        if tool is not None and not tools_named(tool, context.tools):
+            key = (*path, "criteria", index, "says_failed")
+            context.error(key, unknown_tool(tool, context.tools))
 
 
 def _check_models(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -408,6 +420,7 @@ CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] 
     _check_approvals,
     _check_history_support,
     _check_models,
+    _check_criteria,
     _check_script,
     _check_turns_to_done,
     _check_traces,

@@ -3,11 +3,17 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from holodeck.models.base import Model, NonBlank, Ratio
 from holodeck.models.cases.expectations import Expectations
 from holodeck.models.llm import LLMProvider
+
+SAYS_FAILED = (
+    "After the tool {!r} has failed, the agent says that it did not work, and states nothing that"
+    " only a result of the tool could tell."
+)
+"""The text of a ready criterion."""
 
 
 class RedTeam(Model):
@@ -64,10 +70,31 @@ class Simulation(Model):
 class CriterionSettings(Model):
     """A requirement for the whole conversation, which a judge checks."""
 
-    text: NonBlank
-    """The requirement."""
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["says_failed"]}]}
+    )
+
+    text: NonBlank = ""
+    """The requirement; either this or `says_failed`."""
+    says_failed: NonBlank | None = None
+    """Name of a tool: the agent says that the tool failed, and does not invent a result of it."""
     required: bool = True
     """Whether the case fails if the criterion does not hold; false only reports it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _write_text(cls, data: Any) -> Any:
+        """Fill in the text of a ready criterion."""
+        if not isinstance(data, dict) or "says_failed" not in data:
+            return data
+        return {"text": SAYS_FAILED.format(data["says_failed"]), **data}
+
+    @model_validator(mode="after")
+    def _has_one_text(self) -> "CriterionSettings":
+        is_ready = self.says_failed is not None
+        if not self.text or (is_ready and self.text != SAYS_FAILED.format(self.says_failed)):
+            raise ValueError("write exactly one of 'text' and 'says_failed'")
+        return self
 
 
 BareStep = Literal["user", "agent", "judge", "proceed", "succeed", "fail"]
