@@ -185,6 +185,18 @@ def test_names_of_the_second_agent_count_in_checks_and_trajectories(renamed):
     assert run_cli("score", record, "a.yaml", cwd=renamed).code == 0
 
 
+def test_names_of_the_second_agent_count_where_the_recorded_runs_are_compared(renamed):
+    compared(renamed)
+    report = json.loads((renamed / "report.json").read_text())
+    runs = [report[side]["run"] for side in ("first", "second")]
+
+    ran = run_cli("compare", *runs, "--agent", "a.yaml", "--format", "json", cwd=renamed)
+
+    [pair] = json.loads(ran.stdout)["pairs"]
+    assert (pair["verdict"], pair["trajectories"]["state"]) == ("both", "same")
+    assert pair["trajectories"]["agents"] == "same"
+
+
 def test_without_names_the_second_agent_regresses(renamed):
     (renamed / "a.yaml").write_text(OLD_YAML.partition("test_cases")[0] + CASE)
 

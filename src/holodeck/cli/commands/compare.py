@@ -24,6 +24,7 @@ from holodeck.errors import ConfigError, ExitCode, ReportError
 from holodeck.lib.compare.gate import require_later
 from holodeck.lib.compare.run_comparison import (
     BASELINE_FILE,
+    are_of_two_agents,
     baseline_of,
     compare_runs,
     read_side,
@@ -88,7 +89,8 @@ def compare(
     sides = [read_side(name, store, folder.absolute()) for name in (base, head)]
     check_inputs(targets)
     require_later(*sides)
-    report = cli_context.redactor.redact_report(compare_runs(*sides))
+    names = _other_names(agent) if are_of_two_agents(*sides) else None
+    report = cli_context.redactor.redact_report(compare_runs(*sides, names))
     if options["arena"] is not None:
         report = _with_preferences(report, agent, options["arena"], cli_context)
     if report_format is not None and not targets:
@@ -103,6 +105,14 @@ def compare(
         context.exit(comparison_exit_code(report, "regression"))
     if report.preferences is not None and report.preferences.undecided:
         context.exit(ExitCode.EVALUATION)
+
+
+def _other_names(agent: Path) -> dict[str, str] | None:
+    """Return the `names` in the agent.yaml; None without any, or without the file."""
+    from holodeck.config.loader import ConfigLoader
+
+    file = agent / "agent.yaml" if agent.is_dir() else agent
+    return ConfigLoader().load_agent_yaml(str(file)).names if file.is_file() else None
 
 
 def _with_preferences(

@@ -84,6 +84,8 @@ def require_later(base: ComparedRun, head: ComparedRun) -> None:
             f"is the run that BASE is, too ({head.title}), so nothing can differ; if"
             " `holodeck test` ran since, it recorded nothing: see why, and run it again",
         )
+    if base.is_of_second_agent != head.is_of_second_agent:
+        return  # the runs of one comparison, which began together
     is_older = _time(head) < _time(base)
     before, now = (max(filter(_RUN_ID.fullmatch, side.ids), default="") for side in (base, head))
     if before and now:

@@ -53,6 +53,8 @@ class ComparedRun:
     """Case → its required checks with their thresholds; a case is missing if they are unknown."""
     case_hashes: Mapping[CaseKey, str] = field(default_factory=dict)
     """Case → hash of what is written about it; a case is missing if it is unknown."""
+    is_of_second_agent: bool = False
+    """Whether it is the run of the agent of `--against`."""
 
     @property
     def keys(self) -> list[CaseKey]:
@@ -168,6 +170,7 @@ def side_of_run(run: Run) -> ComparedRun:
         source=f"run {run.id}",
         versions={} if started is None else started.versions,
         case_hashes={key: planned[at] for at, key in keys if at in planned},
+        is_of_second_agent=is_of_second_agent(run),
     )
 
 
@@ -313,22 +316,34 @@ def _verdicts_before(
     return {key: (sum(passed.values()), len(passed)) for key, passed in verdicts.items()}
 
 
-def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
+def are_of_two_agents(base: ComparedRun, head: ComparedRun) -> bool:
+    """Whether the runs are those of different agents, which may have other names for things."""
+    kinds = {(side.report.agent_name, side.is_of_second_agent) for side in (base, head)}
+    return len(kinds) == 2
+
+
+def compare_runs(
+    base: ComparedRun, head: ComparedRun, names: Mapping[str, str] | None = None
+) -> ComparisonReport:
     """Return the comparison of two runs of an agent, case by case.
 
-    Cases that only one of them has are listed, and belong to no pair.
+    Cases that only one of them has are listed, and belong to no pair. `names` are those of an
+    `agent.yaml`: what another agent calls things.
     """
     if base.is_of_several_agents != head.is_of_several_agents:
         base = of_one_agent(base, head.report.agent_name)
         head = of_one_agent(head, base.report.agent_name)
     before, after = ({key: at for at, key in enumerate(side.keys)} for side in (base, head))
     old, new = base.results, head.results
+    if base.is_of_second_agent and names:
+        names = {other: name for name, other in names.items()}
     currencies: set[str] = set()
     pairs: list[Pair] = []
     for key in (key for key in after if key in before):
         first, second = old[key], new[key]
         places = {"first_at": before[key], "second_at": after[key]}
-        pairs.append(build_pair(len(pairs), second, first, second).model_copy(update=places))
+        pair = build_pair(len(pairs), second, first, second, names)
+        pairs.append(pair.model_copy(update=places))
         currencies.update(_currencies([first, second]))
     removed = [result for key, result in old.items() if key not in new]
     added = [result for key, result in new.items() if key not in old]
