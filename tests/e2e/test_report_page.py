@@ -13,6 +13,7 @@ from holodeck.lib.reports.html import generate_html_report, page_of_runs
 from holodeck.lib.reports.page_file import render_page
 from holodeck.lib.support.text import printable
 from holodeck.models.results.outcome import Outcome
+from holodeck.models.results.turn import Approval
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
 from support.chromium import needs_chromium
 from support.report_examples import example_report, example_trends
@@ -271,6 +272,22 @@ def test_hostile_texts_are_shown_as_they_are_and_do_nothing(chromium, write_page
         assert tab.js("({}).polluted") is None
         assert tab.requests == [url]
         assert tab.problems == []
+
+
+def test_a_case_shows_what_a_person_approved(chromium, write_page):
+    asked = [
+        Approval(tool="send_email", args={"to": "Ada"}, answer="approve"),
+        Approval(tool="send_email", args={"to": "Bob"}),
+    ]
+    result = a_result(Outcome.FAILED, approvals=asked)
+
+    with chromium.open(write_page(a_report(result))) as tab:
+        shown = tab.text("#case")
+
+    assert 'Approval: send_email("to":"Ada") approved' in shown
+    assert 'Approval: send_email("to":"Bob") not answered' in shown
+    line = 'send_email({"to": "Ada"}) approved; send_email({"to": "Bob"}) not answered'
+    assert f"- **Approvals:** {line}" in a_report(result).to_markdown()
 
 
 def test_the_policy_refuses_scripts_styles_and_requests(chromium, example):

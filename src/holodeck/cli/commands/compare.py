@@ -86,11 +86,11 @@ def compare(
     targets = report_targets(outputs, report_format if outputs else None)
     check_formats([target.report_format for target in targets] or filter(None, [report_format]))
     store, folder = run_store_of(agent), agent if agent.is_dir() else agent.parent
-    sides = [read_side(name, store, folder.absolute()) for name in (base, head)]
+    first, second = (read_side(name, store, folder.absolute()) for name in (base, head))
     check_inputs(targets)
-    require_later(*sides)
-    names = _other_names(agent) if are_of_two_agents(*sides) else None
-    report = cli_context.redactor.redact_report(compare_runs(*sides, names))
+    require_later(first, second)
+    names = _other_names(agent) if are_of_two_agents(first, second) else None
+    report = cli_context.redactor.redact_report(compare_runs(first, second, names))
     if options["arena"] is not None:
         report = _with_preferences(report, agent, options["arena"], cli_context)
     if report_format is not None and not targets:

@@ -154,6 +154,11 @@ class CaseSection:
         yield from self._text("Response", part.agent_response)
         if part.retrieval_context is not None:
             yield from self._text("Retrieved", "\n\n".join(part.retrieval_context) or None)
+        if part.approvals:
+            asked = "; ".join(
+                f"{inline(str(each), _LONG)} {each.outcome}" for each in part.approvals
+            )
+            yield from (f"- **Approvals:** {asked}", "")
         yield from self._checks(part, calls)
 
     def _checks(self, part: Part, calls: list[ToolInvocation]) -> Iterator[str]:

@@ -193,6 +193,11 @@ class Approval(Model):
     answer: Literal["approve", "reject"] | None = None
     """None if the test case has no answer to it, so that the turn ended there."""
 
+    @property
+    def outcome(self) -> str:
+        """What became of it, for people."""
+        return {"approve": "approved", "reject": "rejected", None: "not answered"}[self.answer]
+
     def __str__(self) -> str:
         """`send_email({"to": "a@b.c"})`."""
         return f"{self.tool}({one_line(json.dumps(self.args, ensure_ascii=False), 200)})"

@@ -150,6 +150,8 @@ function parsed(text) {
   }
 }
 
+const ANSWERS = { approve: "approved", reject: "rejected" };
+
 /** Return everything that one input yielded: message, tool calls, response, checks. */
 function exchange(seen, input, title) {
   const known = seen.tool_invocations ?? [];
@@ -167,6 +169,9 @@ function exchange(seen, input, title) {
           seen.retrieval_context.map((passage) => longText(passage)))
       : null,
     unseen && make("p", {}, `Tools called: ${unseen}`),
+    (seen.approvals ?? []).map((asked) =>
+      make("p", {}, "Approval: ", make("span", { class: "tool" }, asked.tool),
+        `${brief(asked.args ?? {})} ${ANSWERS[asked.answer] ?? "not answered"}`)),
     seen.ground_truth !== undefined && seen.ground_truth !== null
       ? make("div", { class: "message expected" }, label("Expected"),
           longText(seen.ground_truth))
