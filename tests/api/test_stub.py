@@ -76,6 +76,14 @@ def test_a_sealed_call_without_a_stub_is_an_error():
         assert "was not run" in get_order(7)
 
 
+def test_a_sealed_function_does_not_run_for_a_stub_that_changes_its_result():
+    with (
+        pytest.raises(holodeck.ExecutionError, match="has no stub that keeps the tool"),
+        holodeck.stub({"get_order": [{"delay": 0.01}]}, sealed=True),
+    ):
+        assert "was not run" in get_order(7)
+
+
 def test_an_error_of_the_test_itself_goes_first():
     with pytest.raises(ZeroDivisionError), holodeck.stub({"refund": [{"raises": "x"}]}):
         _ = 1 / 0

@@ -157,6 +157,24 @@ async def test_a_transfer_that_is_expected_has_run(build, transfer):
     assert [call.error for call in result.tool_invocations] == [None, None]
 
 
+@pytest.mark.parametrize("build", [semantic_kernel, openai_agents, langgraph])
+async def test_stubs_take_the_calls_of_the_agent_that_takes_over(build):
+    stub = {"returns": "order 7 is shipped by nobody"}
+    keys = {"tools_in_test": "sealed"} if build is not langgraph else {}
+    case = {"input": "Where is order 7?", "stubs": {"lookup_order": [stub]}, **keys}
+    with FakeOpenAI(model) as server:
+        client = AsyncOpenAI(
+            base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+        )
+        report = await holodeck.arun(build(client), [case | {"forbidden_tools": ["erase"]}])
+        await client.close()
+
+    [result] = report.results
+    assert report.passed, result.tool_checks
+    assert result.agent_response == stub["returns"]
+    assert [call.stub and call.stub.kind for call in result.tool_invocations] == [None, "returns"]
+
+
 @pytest.mark.parametrize("build", [agent_framework, openai_agents, langgraph])
 async def test_a_hand_off_is_the_same_as_that_of_semantic_kernel(build):
     with FakeOpenAI(model) as server:

@@ -134,7 +134,9 @@ async def test_sealed_tools_do_not_run_and_a_call_without_a_stub_fails(backend):
 
     assert result.outcome is Outcome.FAILED
     [reason] = [check.reason for check in result.tool_checks if check.reason]
-    assert reason.endswith(f"{TOOL}({{'order_id': 'lost'}}) has no stub")
+    assert reason.endswith(
+        f"{TOOL}({{'order_id': 'lost'}}) has no stub that keeps the tool from running"
+    )
     errors = {call.args["order_id"]: call.error for call in result.tool_invocations}
     assert errors["7"] is None
     assert "no such order" not in errors["lost"]

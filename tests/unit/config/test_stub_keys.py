@@ -108,6 +108,7 @@ def test_parameters_fill_stubs(folder):
         ("stubs: {refnd: [{returns: 1}]}", "unknown tool 'refnd'; did you mean 'refund'? known:"),
         ("stubs: {refund: [{when: {ids: 1}, returns: 1}]}", "no parameter 'ids'; did you mean"),
         ("stubs: {refund: [{when: {id: {regex: '('}}, returns: 1}]}", "stubs.refund[0].when.id"),
+        ("tools_in_test: sealed, stubs: {refund: [{delay: 1}]}", "'delay' runs the tool, which is"),
         ("stubs: {refund: [{returns: 7, truncated: 3}]}", "'truncated' changes nothing of 7"),
         ("stubs: {refund: [{returns: [], empty: true}]}", "'empty' changes nothing of []"),
         (

@@ -51,13 +51,17 @@ def with_stand_ins(
     changes nothing. Raises ConfigError, FileNotFoundError.
     """
     shared = with_stub_file(agent, agent.base_dir, location_of(agent, "stubs"), substitute)
-    cases = []
-    for index, case in enumerate(agent.test_cases or ()):
-        location = location_of(agent, "test_cases", index, "stubs")
-        own = with_stub_file(case, agent.base_dir, location, substitute)
-        of_suite = of_suites.get(case.suite or "")
-        own = own if of_suite is None else own.with_shared(of_suite)
-        cases.append(own.with_shared(shared))
-    if all(new is old for new, old in zip(cases, agent.test_cases or (), strict=True)):
+    cases, has_changed = [], False
+    for index, written in enumerate(agent.test_cases or ()):
+        case = written
+        if isinstance(case.stubs, str):
+            location = location_of(agent, "test_cases", index, "stubs")
+            case = with_stub_file(case, agent.base_dir, location, substitute)
+        for others in (of_suites.get(case.suite or ""), shared):
+            if others is not None and others.has_stand_ins:
+                case = case.with_shared(others)
+        cases.append(case)
+        has_changed |= case is not written
+    if not has_changed:
         return agent
     return agent.model_copy(update={"test_cases": cases, **dict.fromkeys(_KEYS)})

@@ -47,6 +47,9 @@ def check_stubs(context: CheckContext, case: TestCaseModel, path: KeyPath) -> No
             stub_path = (*path, "stubs", tool, at)
             _check_arguments(context, stub, tools, stub_path)
             _check_effect(context, stub, stub_path)
+            if case.is_sealed and stub.runs_tool:
+                message = f"{stub.kind!r} runs the tool, which is sealed; write 'returns' beside it"
+                context.error(stub_path, message)
             if must_be_delivered(stub, at):
                 for reason in _reasons_not_reached(case, tool, stub):
                     context.error(stub_path, f"{stub} cannot be delivered: {reason}")

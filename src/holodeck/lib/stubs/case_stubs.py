@@ -4,6 +4,7 @@ import builtins
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import pydantic_core
@@ -30,33 +31,34 @@ class CaseStubs:
     settings: StandIns
     calls: list[StubbedCall] = field(default_factory=list)
     """The calls of tools with stubs, in order; if the tools are sealed, those of all tools."""
+    _lock: Lock = field(default_factory=Lock)
 
     def take(
         self, tool: str, arguments: Mapping[str, Any], *, has_run: bool = False
-    ) -> "TakenCall | SealedCall | None":
+    ) -> "TakenCall | None":
         """Return the call as the first stub takes it that fits; None if the tool runs.
 
-        `has_run` says that it ran already.
+        A sealed tool does not run: without a stub, its call gets an error as text, because an
+        exception would end the turn of some frameworks. `has_run` says that it ran already.
         """
-        stubs, plain = self.settings.stubs_of_tools, to_plain_json(dict(arguments))
-        name = next((name for name in stubs if tools_named(name, [tool])), None)
+        stubs, args = self.settings.stubs_of_tools, to_plain_json(dict(arguments))
+        meant = (name for name in stubs if tools_named(name, [tool]))
+        name = tool if tool in stubs else next(meant, None)
         if name is None and not self.settings.is_sealed:
             return None
-        number = 1 + sum(call.stubs == name and call.tool == tool for call in self.calls)
-        at = None if name is None else _find_stub(stubs[name], number, plain)
-        call = StubbedCall(tool=tool, args=plain, stubs=name, index=at)
-        if name is not None and at is not None:
-            stub = stubs[name][at]
-            tool_ran = has_run or stub.runs_tool
-            call = call.model_copy(update={"kind": stub.kind, "tool_ran": tool_ran})
+        with self._lock:  # marked functions may run in threads
+            number = 1 + sum(call.stubs == name and call.tool == tool for call in self.calls)
+            at, stub = _find_stub(stubs.get(name or "", ()), number, args)
+            call = StubbedCall(tool=tool, args=args, stubs=name, index=at)
+            if stub is not None and not (self.settings.is_sealed and stub.runs_tool):
+                tool_ran = has_run or stub.runs_tool
+                call = call.model_copy(update={"kind": stub.kind, "tool_ran": tool_ran})
+            elif self.settings.is_sealed:
+                error = f"{tool!r} was not run, because the test case has no stub for the call"
+                call = call.model_copy(update={"seen": {"error": error}})
+                stub = Stub(returns=f"Error: {error}")
             self.calls.append(call)
-            return TakenCall(stub, self, len(self.calls) - 1)
-        if not self.settings.is_sealed:
-            self.calls.append(call)
-            return None
-        error = f"{tool!r} was not run, because the test case has no stub for the call"
-        self.calls.append(call.model_copy(update={"seen": {"error": error}}))
-        return SealedCall(error)
+            return None if stub is None else TakenCall(stub, self, len(self.calls) - 1)
 
     def marked(
         self, invocations: Sequence[ToolInvocation], calls: Sequence[StubbedCall]
@@ -69,17 +71,14 @@ class CaseStubs:
         for invocation in invocations:
             named = [call for call in left if invocation.name in (call.tool, call.stubs)]
             equal = [call for call in named if call.args == invocation.args]
-            call = next(iter(equal or named), None)
-            if call is not None:
+            update: dict[str, Any] = {}
+            for call in (equal or named)[:1]:
                 left.remove(call)
-            if call is None:
-                marked.append(invocation)
-                continue
-            update = dict(call.seen)
-            if call.kind is not None:
-                update["stub"] = StubUse(kind=call.kind, tool_ran=call.tool_ran)
-            if invocation.blocked:  # by the stub, and by nothing of the user
-                update = {"blocked": False, "error": None, **update}
+                if invocation.blocked:  # by the stub, and by nothing of the user
+                    update = {"blocked": False, "error": None}
+                update |= call.seen
+                if call.kind is not None:
+                    update["stub"] = StubUse(kind=call.kind, tool_ran=call.tool_ran)
             marked.append(invocation.model_copy(update=update))
         return marked
 
@@ -88,32 +87,18 @@ class CaseStubs:
         self.calls[at] = self.calls[at].model_copy(update=facts)
 
 
-def _find_stub(stubs: Sequence[Stub], number: int, arguments: Mapping[str, Any]) -> int | None:
-    """Return the index of the first stub that fits the call of this number."""
+def _find_stub(
+    stubs: Sequence[Stub], number: int, arguments: Mapping[str, Any]
+) -> tuple[int, Stub] | tuple[None, None]:
+    """Return the first stub that fits the call of this number, after its index."""
     for at, stub in enumerate(stubs):
         has_arguments = all(
             name in arguments and matches(matcher, arguments[name])
             for name, matcher in stub.matchers().items()
         )
         if stub.call in (None, number) and has_arguments:
-            return at
-    return None
-
-
-@dataclass(frozen=True)
-class SealedCall:
-    """A call that no stub has taken, of a tool that may not run."""
-
-    error: str
-    wait_seconds: float = 0.0
-    runs_tool: bool = False
-
-    def note_failure(self, error: Exception) -> None:
-        """Do nothing, as no tool runs."""
-
-    def result(self, value: Any, to_plain: ToPlain) -> Any:  # noqa: ARG002 - no tool has run
-        """Return the error as text: an exception would end the turn of some frameworks."""
-        return f"Error: {self.error}"
+            return at, stub
+    return None, None
 
 
 @dataclass(frozen=True)
@@ -233,7 +218,7 @@ def _check_seal(observed: Trajectory, calls: Sequence[StubbedCall]) -> Iterator[
     label, left = "no call without a stub", [call.tool for call in calls]
     for call in calls:
         if call.kind is None:
-            reason = f"{call.tool}({short(call.args)}) has no stub"
+            reason = f"{call.tool}({short(call.args)}) has no stub that keeps the tool from running"
             yield ToolCheck(expectation=label, passed=False, reason=reason)
     for invocation in observed.calls:
         if invocation.name in left:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Protocol, TypeVar
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -92,32 +92,29 @@ async def call_tool(
     if taken is None:
         return await run()
     await asyncio.sleep(taken.wait_seconds)
-    if not taken.runs_tool:
-        return taken.result(None, to_plain)
-    try:
-        value = await run()
-    except Exception as error:
-        taken.note_failure(error)
-        raise
+    with _noting_failure(taken):
+        value = await run() if taken.runs_tool else None
     return taken.result(value, to_plain)
 
 
-def call_tool_in_thread(
-    tool: str, arguments: Mapping[str, Any], run: Callable[[], Any], to_plain: ToPlain
-) -> Any:
-    """Do what `call_tool` does where waiting blocks no event loop."""
+def _call_in_thread(tool: str, arguments: Mapping[str, Any], run: Callable[[], Any]) -> Any:
+    """Do what `call_tool` does, for a function that is not async."""
     taken = take_call(tool, arguments)
     if taken is None:
         return run()
     time.sleep(taken.wait_seconds)
-    if not taken.runs_tool:
-        return taken.result(None, to_plain)
+    with _noting_failure(taken):
+        value = run() if taken.runs_tool else None
+    return taken.result(value, lambda value: value)
+
+
+@contextmanager
+def _noting_failure(taken: Taken) -> Iterator[None]:
     try:
-        value = run()
+        yield
     except Exception as error:
         taken.note_failure(error)
         raise
-    return taken.result(value, to_plain)
 
 
 def take_call(tool: str, arguments: Mapping[str, Any]) -> Taken | None:
@@ -134,20 +131,21 @@ def stubbed(function: F) -> F:
     name, signature = function.__name__, inspect.signature(function)
 
     def arguments_of(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        return dict(signature.bind(*args, **kwargs).arguments)
+        given = signature.bind(*args, **kwargs).arguments
+        return {name: value for name, value in given.items() if name != "self"}
 
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
         async def call_later(*args: Any, **kwargs: Any) -> Any:
-            run = lambda: function(*args, **kwargs)  # noqa: E731 - a call without arguments
+            run = partial(function, *args, **kwargs)
             return await call_tool(name, arguments_of(*args, **kwargs), run)
 
         return call_later  # type: ignore[return-value]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        run = lambda: function(*args, **kwargs)  # noqa: E731 - as above
-        return call_tool_in_thread(name, arguments_of(*args, **kwargs), run, lambda value: value)
+        run = partial(function, *args, **kwargs)
+        return _call_in_thread(name, arguments_of(*args, **kwargs), run)
 
     return call  # type: ignore[return-value]

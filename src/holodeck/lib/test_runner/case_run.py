@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -264,18 +264,8 @@ class CaseSetup:
 
         Raises ConfigError if it takes none, or lacks what else the case needs.
         """
-        can = capabilities_of(backend)
-        problems = {
-            "expect_approval": NO_APPROVALS
-            if case.expects_approvals and not can.answers_approvals
-            else None,
-            "stubs": can.stub_problem if case.stubs else None,
-            "tools_in_test": can.seal_problem if case.is_sealed else None,
-            "model_faults": can.model_problem if case.model_faults else None,
-            "model_replies": can.model_problem if case.model_replies else None,
-        }
-        for key, problem in problems.items():
-            if problem is not None:
+        if case.expects_approvals or case.has_stand_ins:
+            for key, problem in _problems_with(backend, case):
                 raise ConfigError(location_of(self.agent, "test_cases", index, key), problem)
         if case.context is None:
             return backend
@@ -307,6 +297,22 @@ class CaseSetup:
         await self.traces.close()
         for text in self.traces.notes:
             self.evaluator_set.note(text)
+
+
+def _problems_with(backend: AgentBackend, case: TestCaseModel) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a case that an agent cannot do, each with the reason."""
+    can = capabilities_of(backend)
+    if case.expects_approvals and not can.answers_approvals:
+        yield "expect_approval", NO_APPROVALS
+    needs = {
+        "stubs": (case.stubs is not None, can.stub_problem),
+        "tools_in_test": (case.is_sealed, can.seal_problem),
+        "model_faults": (case.model_faults is not None, can.model_problem),
+        "model_replies": (case.model_replies is not None, can.model_problem),
+    }
+    for key, (is_given, problem) in needs.items():
+        if is_given and problem is not None:
+            yield key, problem
 
 
 async def run_with_retries(

@@ -186,6 +186,12 @@ class StandIns(Model):
     """What the scripted model answers, in this order."""
 
     @property
+    def has_stand_ins(self) -> bool:
+        """Whether anything stands in."""
+        parts = (self.tools_in_test, self.stubs, self.model_faults, self.model_replies)
+        return any(part is not None for part in parts)
+
+    @property
     def is_sealed(self) -> bool:
         """Whether no tool runs."""
         return self.tools_in_test == "sealed"

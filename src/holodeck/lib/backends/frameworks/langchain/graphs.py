@@ -359,15 +359,17 @@ def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None
 
 
 def with_stubs(graph: Any) -> Any:
-    """Return a copy of the graph whose tools stubs can take the place of."""
+    """Return a copy of the graph whose tools stubs can take the place of, as in graphs within."""
     from langgraph.prebuilt import ToolNode
+    from langgraph.pregel import Pregel
 
-    nodes = {
-        name: node.copy({"bound": _stubbed_node(node.bound)})
-        for name, node in graph.nodes.items()
-        if type(node.bound) is ToolNode
-    }
-    return graph.copy({"nodes": {**graph.nodes, **nodes}}) if nodes else graph
+    nodes = dict(graph.nodes)
+    for name, node in graph.nodes.items():
+        if type(node.bound) is ToolNode:
+            nodes[name] = node.copy({"bound": _stubbed_node(node.bound)})
+        elif isinstance(node.bound, Pregel):
+            nodes[name] = node.copy({"bound": with_stubs(node.bound)})
+    return graph.copy({"nodes": nodes})
 
 
 def _stubbed_node(node: Any) -> Any:
