@@ -12,6 +12,7 @@ import pytest
 from holodeck.lib.reports.html import generate_html_report, page_of_runs
 from holodeck.lib.reports.page_file import render_page
 from holodeck.lib.support.text import printable
+from holodeck.models.records.record import RunTrends
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.results.turn import Approval
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
@@ -348,6 +349,33 @@ def test_the_page_of_runs_shows_how_each_case_went(chromium, runs_page):
         row = tab.text("#runs tbody tr:nth-of-type(7)")
         assert row.startswith("2026-01-06 12:00:00 (v1.0)\tsupport\t20260106")
         assert "2 of 3, killed" in tab.text("#runs tbody")
+        assert tab.problems == []
+
+
+def test_hostile_texts_of_records_do_nothing_on_the_page_of_runs(chromium, tmp_path):
+    trends = example_trends()
+    runs = [
+        run.model_copy(
+            update={
+                "agent": HOSTILE, "commit": HOSTILE, "started": HOSTILE,
+                "currency": HOSTILE, "hashes": {HOSTILE: str(at), "__proto__": str(at)},
+            }
+        )
+        for at, run in enumerate(trends.runs)
+    ]  # fmt: skip
+    texts = {"name": HOSTILE, "suite": HOSTILE, "agent": HOSTILE, "tags": [HOSTILE]}
+    cases = [case.model_copy(update=texts) for case in trends.cases]
+    path = tmp_path / "runs.html"
+    page = page_of_runs(RunTrends(runs=runs, cases=cases, notes=[HOSTILE]))
+    path.write_text(render_page(page), encoding="utf-8", errors="backslashreplace")
+
+    with chromium.open(path.as_uri()) as tab:
+        tab.js("compareRuns({a: page.runs[5].id, b: page.runs[10].id})")
+        tab.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert "<script>document.title='pwned'</script>" in tab.text("#case")
+        assert not tab.js("/[\\u202e\\x1b]/.test(document.documentElement.outerHTML)")
+        assert "pwned'" in tab.js("document.title")
+        assert tab.requests == [path.as_uri()]
         assert tab.problems == []
 
 

@@ -68,7 +68,7 @@ def test_view_opens_the_last_run_with_the_past_of_each_case_or_says_what_to_do(r
     assert "No browser was found: open /" in ran.stderr
 
 
-def test_view_without_a_run_shows_all_of_them(runs):
+def test_view_without_a_run_shows_all_of_them(runs, write_bot):
     runs.run("runs", "tag", "previous", "before")
 
     ran = runs.run("view", "-o", "runs.html")
@@ -83,6 +83,12 @@ def test_view_without_a_run_shows_all_of_them(runs):
     assert "2 runs, 2 test cases, 0 with a change, 0 flaky" in page.text
     assert "parts failed: fails since " in page.text
     assert runs.run("view", "before", "--no-open").code == 0
+    runs.run("test", "-k", "greets")
+    write_bot(test_cases=CASES[:1])
+    runs.run("test")
+    runs.run("view", "-o", "runs.html")
+    assert "since 2" in (text := HtmlPage((runs.path / "runs.html").read_text()).text)
+    assert text.count("not in the last run") == 1
     assert "--live serves a page" in runs.run("view", "--live", "-o", "x.html").stderr
 
 

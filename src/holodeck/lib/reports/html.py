@@ -196,7 +196,7 @@ def page_of_runs(trends: RunTrends) -> Page:
     return Page(
         title=f"Runs: {', '.join(agents)}",
         kind="runs",
-        verdict="passed" if last.ran and last.passed == last.ran else "failed",
+        verdict=_verdict_of_run(last),
         verdict_text=f"{plural(len(trends.runs), 'run')}, {plural(len(trends.cases), 'test case')},"
         f" {changed} with a change, {flaky} flaky",
         figures=list(_figures_of_runs(trends.runs)),
@@ -207,6 +207,17 @@ def page_of_runs(trends: RunTrends) -> Page:
         listed=[_trend_row(trend, trends) for trend in failing[:MAX_LISTED]],
         more={"runs": [run.model_dump(mode="json") for run in trends.runs]},
     )
+
+
+def _verdict_of_run(run: RunLine) -> str:
+    """Return a word about a run among others, as `verdict_of` does about one alone."""
+    if run.state != "finished":
+        return run.state
+    if not run.ran:
+        return "nothing ran"
+    if run.passed == run.ran:
+        return "passed"
+    return "failed" if Outcome.FAILED in run.outcomes else "undecided"
 
 
 def _figures_of_runs(runs: Sequence[RunLine]) -> Iterator[tuple[str, str]]:
@@ -259,6 +270,9 @@ def _trend_text(trend: CaseTrend, runs: Sequence[RunLine]) -> str:
         parts.append(f"fails since {started[trend.failing_since]}")
     if trend.is_flaky:
         parts.append("flaky")
+    last = [run for run in runs if run.agent == trend.agent][-1]
+    if last.selected is None and last.id not in trend.outcomes:
+        parts.append("not in the last run")
     passed = sum(past.outcome.is_pass for past in trend.past)
     return "; ".join(parts) or f"passed {passed} of {len(trend.past)}"
 
