@@ -61,7 +61,6 @@ HEADINGS = {
     "StandIns": "Stubs and faults",
     "TranscriptFile": "test_cases[].history[] in a file",
     "MetricSettings": "Every metric",
-    "EvaluationMetric": "Metrics without a judge",
     "ComparingMetric": "Metrics that compare",
     "WordMetric": "Metrics that compare words",
     "TextMetric": "Metrics that compare literally",
@@ -191,8 +190,9 @@ class _Reference:
     def _rows(self, schema: Schema, model: type[BaseModel]) -> Iterator[str]:
         required = [*schema.get("required", ()), *_required_by_either_name(schema)]
         other_names: Mapping[str, str] = getattr(model, "other_names", {})
+        is_base_of_metrics = issubclass(model, MetricSettings) and model not in METRICS
         for key, value in schema["properties"].items():
-            is_in_heading = key in {"type", "metric"} and "const" in value
+            is_in_heading = key in {"type", "metric"} and ("const" in value or is_base_of_metrics)
             is_beside = self._owner(model, other_names.get(key, "")) is model and key in other_names
             if is_in_heading or is_beside or self._owner(model, key) is not model:
                 continue
@@ -202,7 +202,9 @@ class _Reference:
             is_obvious = kind == "text" or (kind == "boolean" and default)
             values = [*default] if is_obvious else [kind, *default]
             keys = " or ".join(f"`{name}`" for name in names)
-            yield _item(keys, values, value.get("description", ""))
+            meaning = value.get("description", "")
+            is_said = " ".join(meaning.split()) == _description(schema, model)
+            yield _item(keys, values, "" if is_said else meaning)
 
     def _type(self, value: Schema) -> str:
         """Describe the type of a value."""
@@ -317,7 +319,7 @@ def _default(value: Schema) -> list[str]:
 
 def _item(keys: str, values: list[str], meaning: str) -> str:
     known = f" ({', '.join(values)})" if values else ""
-    return f"- {keys}{known}: {' '.join(meaning.split())}\n"
+    return " ".join(f"- {keys}{known}{':' if meaning else ''} {meaning}".split()) + "\n"
 
 
 def _range(value: Schema) -> str:
