@@ -175,7 +175,6 @@ def example_trends() -> RunTrends:
             agent="helper" if day == 12 else "support",
             started=f"2026-01-{day:02d}T12:00:00+00:00",
             state="killed" if day == 3 else "finished",
-            planned=3,
             outcomes={},
             passed=1 if day > 6 else 2,
             ran=3,

@@ -177,15 +177,13 @@ def _names_in_suites(
     files: Sequence[str], wanted: Mapping[Path, Set[str | None]]
 ) -> tuple[str, ...]:
     """Return the cases of suites that are run together; none if all of them are wanted."""
-    names = {file: _names(wanted[Path(os.path.realpath(file))]) for file in files}
-    if not any(names.values()):
-        return ()
-    return tuple(
-        name
-        for file, parts in names.items()
-        for suite in [suite_name(Path(file))]
-        for name in [f"{suite}::{part.removeprefix(f'{suite}::')}" for part in parts] or [suite]
-    )
+    names: list[str] = []
+    are_whole = True
+    for file in files:
+        suite, parts = suite_name(Path(file)), _names(wanted[Path(os.path.realpath(file))])
+        names += [f"{suite}::{part.removeprefix(f'{suite}::')}" for part in parts] or [suite]
+        are_whole &= not parts
+    return () if are_whole else tuple(names)
 
 
 def find_checked(path: str) -> FoundAgents:

@@ -19,20 +19,24 @@ _HEADER = re.compile(r"^\s*\[\s*tool\s*\.\s*holodeck\b", re.MULTILINE)
 def default_agent() -> str:
     """Return the agent that is meant where none is named. Raises ConfigError.
 
-    It is the agent.yaml of the working folder, else that of the pyproject.toml, else the nearest
-    one above.
+    It is the agent.yaml of the working folder, else the nearest one above it in the project, else
+    that of the project's pyproject.toml, else the nearest one above the project.
     """
     if os.path.lexists(DEFAULT_AGENT_FILE):
         return DEFAULT_AGENT_FILE
+    above = find_agent_above(DEFAULT_AGENT_FILE)
     found = find_project_defaults(Path.cwd())
-    if found is not None and found[1].agent is not None:
-        file, agent = found[0], found[1].agent
-        if not (file.parent / agent).resolve().is_relative_to(file.parent.resolve()):
-            raise ConfigError(
-                display_path(file), f"tool.holodeck.agent: {agent!r} is outside of its folder"
-            )
-        return os.path.relpath(file.parent / agent)
-    return find_agent_above(DEFAULT_AGENT_FILE) or DEFAULT_AGENT_FILE
+    if found is None or found[1].agent is None:
+        return above or DEFAULT_AGENT_FILE
+    file, agent = found[0], found[1].agent
+    folder = file.parent.resolve()
+    if above is not None and Path(above).resolve().is_relative_to(folder):
+        return above
+    if not (folder / agent).resolve().is_relative_to(folder):
+        raise ConfigError(
+            display_path(file), f"tool.holodeck.agent: {agent!r} is outside of its folder"
+        )
+    return os.path.relpath(folder / agent)
 
 
 def find_project_defaults(folder: Path) -> tuple[Path, ProjectDefaults] | None:

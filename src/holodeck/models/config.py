@@ -422,8 +422,8 @@ class ProjectDefaults(Model):
     """`[tool.holodeck]` of a `pyproject.toml`, beside or above the `agent.yaml`."""
 
     agent: ReadPath | None = None
-    """The agent of commands that name none, in a folder without an `agent.yaml`: its file or its
-    folder, inside the folder of the `pyproject.toml`."""
+    """The agent of commands that name none, where the project has no `agent.yaml` in the working
+    folder or above it: its file or its folder, inside the folder of the `pyproject.toml`."""
     execution: ExecutionConfig | None = None
     """Settings of the run where nothing else sets them, not even a variable."""
 

@@ -16,15 +16,16 @@ test_cases: [{input: hi, evaluations: [{metric: contains, value: hi}]}]
 @pytest.fixture
 def project(tmp_path):
     """A repository whose agent is in a folder below; writes its pyproject.toml."""
-    folder = tmp_path / "agents" / "echo"
+    root = tmp_path / "project"
+    folder = root / "agents" / "echo"
     folder.mkdir(parents=True)
-    (tmp_path / ".git").mkdir()
+    (root / ".git").mkdir()
     (folder / "agent.yaml").write_text(AGENT)
     (folder / "bot.py").write_text("def answer(message):\n    return message\n")
 
     def write(text):
-        (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "x"\n\n{text}')
-        return tmp_path
+        (root / "pyproject.toml").write_text(f'[project]\nname = "x"\n\n{text}')
+        return root
 
     return write
 
@@ -70,6 +71,21 @@ def test_commands_use_the_agent_that_it_names(project):
     assert "echo" in run_cli("report", cwd=folder).stdout
 
 
+def test_an_agent_on_the_way_up_comes_first(project, tmp_path):
+    folder = project('[tool.holodeck]\nagent = "agents/echo"\n')
+    other = folder / "agents" / "other"
+    (other / "data").mkdir(parents=True)
+    (other / "agent.yaml").write_text(AGENT.replace("echo", "other"))
+    (tmp_path / "agent.yaml").write_text(AGENT.replace("echo", "elsewhere"))
+
+    def listed(cwd):
+        [case] = json.loads(run_cli("test", "--list", "--json", cwd=cwd).stdout)
+        return case["place"].rpartition(":")[0].rpartition(":")[0]
+
+    assert listed(other / "data") == "../agent.yaml"
+    assert listed(folder / "agents") == "echo/agent.yaml"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -87,7 +103,7 @@ def test_what_is_wrong_in_it_is_an_error(project, text, said):
     assert said in ran.stderr
 
 
-def test_it_is_searched_up_to_the_root_of_the_repository_only(project, tmp_path, monkeypatch):
+def test_it_is_searched_up_to_the_root_of_the_repository_only(project, monkeypatch):
     folder = project("[tool.holodeck.execution]\nllm_timeout = 7\n")
     (folder / "agents" / ".git").mkdir()
 

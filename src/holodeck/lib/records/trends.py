@@ -73,6 +73,7 @@ class _Series:
         return [past.outcome.is_pass for past in self.decided]
 
     def trend(self, agent: str, point: ChangePoint | None) -> CaseTrend:
+        """Return how the case went; `point` is None where chance may explain its verdicts."""
         assert self.last is not None  # noqa: S101 - a result was added
         return CaseTrend(
             agent=agent,
@@ -120,7 +121,10 @@ class _Series:
 
 
 def run_trends(store: RunStore) -> RunTrends:
-    """Return what the recorded runs say together. Raises FileNotFoundError without any."""
+    """Return what the recorded runs say together.
+
+    Raises FileNotFoundError without any, and ConfigError if none can be read.
+    """
     ids, notes = _ids_to_read(store)
     lines: list[tuple[_Agent, RunLine]] = []
     cases: dict[tuple[_Agent, Key], _Series] = {}
@@ -130,10 +134,13 @@ def run_trends(store: RunStore) -> RunTrends:
         except ConfigError as error:
             notes.append(f"A run is left out: {error}")
             continue
+        notes += run.warnings
         agent = _agent_of(run.started)
         lines.append((agent, _run_line(run, store.tags(run_id))))
         for key, line in _results_of(run):
             cases.setdefault((agent, key), _Series()).add(run, line)
+    if not lines:
+        raise ConfigError(str(store.folder), f"none of its runs can be read: {notes[-1]}")
     found = {key: find_change_point(series.passes) for key, series in cases.items()}
     changes = significant(found)
     names = Counter(name for name, _ in {agent for agent, _ in lines})
@@ -197,7 +204,6 @@ def _run_line(run: Run, tags: list[str]) -> RunLine:
         agent="",
         started=started.started if started else "",
         state=run.state,
-        planned=run.planned,
         outcomes={outcome.value: count for outcome, count in outcomes.items()},
         passed=sum(result.passed for result in results),
         ran=len(results) - outcomes[Outcome.SKIPPED],

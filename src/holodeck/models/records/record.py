@@ -90,7 +90,6 @@ class RunLine(Model):
     agent: str
     started: str
     state: str
-    planned: Count | None
     outcomes: dict[str, int]
     passed: Count
     ran: Count

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pytest
 
+from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
 from holodeck.lib.records.change_point import LEVEL, find_change_point, significant
 from holodeck.lib.records.recorder import json_line
@@ -196,6 +197,15 @@ def test_what_cannot_be_read_is_named(write, trends, tmp_path):
 
     assert [one.id for one in found.runs] == [run]
     assert "A run is left out: " in found.notes[0]
+
+
+def test_a_folder_whose_runs_cannot_be_read_is_an_error(trends, tmp_path):
+    bad = tmp_path / ".holodeck" / "runs" / "20250101-000000-000000-aaaaaa"
+    bad.mkdir(parents=True)
+    (bad / "run.jsonl").write_text("nothing")
+
+    with pytest.raises(ConfigError, match="none of its runs can be read: A run is left out"):
+        trends()
 
 
 def test_a_folder_without_runs_says_what_to_do(trends):
