@@ -157,7 +157,7 @@ async def test_a_transfer_that_is_expected_has_run(build, transfer):
     assert [call.error for call in result.tool_invocations] == [None, None]
 
 
-@pytest.mark.parametrize("build", [semantic_kernel, openai_agents, langgraph])
+@pytest.mark.parametrize("build", [semantic_kernel, agent_framework, openai_agents, langgraph])
 async def test_stubs_take_the_calls_of_the_agent_that_takes_over(build):
     stub = {"returns": "order 7 is shipped by nobody"}
     keys = {"tools_in_test": "sealed"} if build is not langgraph else {}

@@ -212,3 +212,20 @@ async def test_tools_are_not_sealed_where_a_framework_has_no_place_for_stubs(row
         with pytest.raises(ConfigError, match="has no place where holodeck could keep a tool from"):
             await run(backend, tools_in_test="sealed")
         await backend.teardown()
+
+
+async def test_tools_of_an_agent_with_middleware_in_a_workflow_are_not_sealed():
+    from agent_framework import Agent, function_middleware
+    from agent_framework_openai import OpenAIChatCompletionClient
+    from agent_framework_orchestrations import SequentialBuilder
+
+    @function_middleware
+    async def watch(context, call_next):
+        await call_next()
+
+    client = OpenAIChatCompletionClient(model="fake", api_key="none")
+    agent = Agent(client, name="agent", tools=[lookup_order], middleware=[watch])
+    backend = CallableBackend(SequentialBuilder(participants=[agent]))
+
+    with pytest.raises(ConfigError, match="has no place where holodeck could keep a tool from"):
+        await run(backend, tools_in_test="sealed")

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import json
 import typing
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -23,6 +22,7 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     token_counts,
     tool_names,
 )
+from holodeck.lib.backends.frameworks.agent_framework.stubs import stub_middleware
 from holodeck.lib.backends.frameworks.agent_framework.workflows import (
     adapt_workflow,
     pending_turn,
@@ -37,7 +37,7 @@ from holodeck.lib.backends.frameworks.base import (
     refuse_options,
     split_run,
 )
-from holodeck.lib.support.stubs import call_tool, has_stubs
+from holodeck.lib.support.stubs import has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -198,33 +198,6 @@ def request_observer(turn: TurnRecord) -> Any:
             note(context.result)
 
     return observe
-
-
-def stub_middleware() -> Any:
-    """Return function middleware that lets stubs take the calls of tools."""
-    import agent_framework
-
-    @agent_framework.function_middleware  # type: ignore[untyped-decorator]
-    async def call_or_stub(context: Any, call_next: Callable[[], Any]) -> None:
-        async def run() -> Any:
-            await call_next()
-            return context.result
-
-        arguments = context.arguments
-        if not isinstance(arguments, Mapping):
-            arguments = arguments.model_dump()
-        result = await call_tool(context.function.name, arguments, run, text_of)
-        if result is not context.result:
-            context.result = result if isinstance(result, str) else json.dumps(result)
-
-    return call_or_stub
-
-
-def text_of(result: Any) -> Any:
-    """Return the text of the result of a function; a value that is not parsed stays as it is."""
-    if not isinstance(result, list):
-        return result
-    return "".join(getattr(content, "text", None) or "" for content in result)
 
 
 def adapt_function(value: object, options: Mapping[str, Any]) -> "FunctionalWorkflowAdapter | None":

@@ -24,6 +24,7 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     to_messages,
     tool_names,
 )
+from holodeck.lib.backends.frameworks.agent_framework.stubs import stub_middleware
 from holodeck.lib.backends.frameworks.base import (
     ALL,
     FrameworkAdapter,
@@ -33,6 +34,7 @@ from holodeck.lib.backends.frameworks.base import (
     refuse_options,
     split_run,
 )
+from holodeck.lib.support.stubs import has_stubs
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -100,6 +102,7 @@ class WorkflowAdapter(FrameworkAdapter):
         "WorkflowBuilder",
     )
     reads = ALL - {"streaming"}
+    takes_stubs = True
     answers_approvals = True
 
     def __init__(
@@ -110,6 +113,7 @@ class WorkflowAdapter(FrameworkAdapter):
         spares: Sequence[Any] = (),
     ) -> None:
         super().__init__(SharedWorkflow(first), options)
+        self.takes_stubs = self._agent.takes_stubs
         self._build = build
         """Makes a workflow for each conversation; None if all of them use the first."""
         self._spares = list(spares)
@@ -149,6 +153,8 @@ class SharedWorkflow:
         }
         """Of the executors that no checkpoint restores, before the first case."""
         self._warned: set[tuple[str, str]] = set()
+        self._stubs: Any = None
+        """The middleware that lets stubs take the calls of tools."""
 
     async def run(
         self, checkpoint: str | None, options: Mapping[str, Any], **request: Any
@@ -160,6 +166,8 @@ class SharedWorkflow:
         async with self._turn:
             await self._restore(checkpoint)
             before, self._current = self.workflow.get_last_checkpoint_id(), None
+            if has_stubs():
+                options = {**options, "client_kwargs": self._client_options(options)}
             try:
                 result = await self.workflow.run(
                     **request, **options, checkpoint_storage=self._checkpoints
@@ -181,6 +189,30 @@ class SharedWorkflow:
                 if other not in self._in_use:  # no conversation returns to it
                     await self._checkpoints.delete(other)
             return result, after
+
+    def _client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments for the clients of the agents, with a place for stubs.
+
+        An agent with middleware takes none of a run; those of hand-offs, which are copies that the
+        framework made, get theirs.
+        """
+        if self._stubs is None:
+            self._stubs = stub_middleware()
+            for agent in self._agents_with_middleware("HandoffAgentExecutor"):
+                agent.middleware = [*agent.middleware, self._stubs]
+        given = options.get("client_kwargs") or {}
+        return {**given, "middleware": [*given.get("middleware", ()), self._stubs]}
+
+    def _agents_with_middleware(self, kind: str) -> list[Any]:
+        """Return the agents with middleware of the executors of this class."""
+        executors = self.workflow.executors.values()
+        agents = [_agent_of(other) for other in executors if type(other).__name__ == kind]
+        return [agent for agent in agents if getattr(agent, "middleware", None)]
+
+    @property
+    def takes_stubs(self) -> bool:
+        """Whether all tools of its agents pass a place for stubs."""
+        return self.tools() is not None and not self._agents_with_middleware("AgentExecutor")
 
     async def _restore(self, checkpoint: str | None) -> None:
         """Bring the workflow to the state of a checkpoint, unless it is there already."""
