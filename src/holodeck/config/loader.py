@@ -368,9 +368,10 @@ class ConfigLoader:
         """Return the agent with the prices of the configuration files added."""
         configs = (self.load_project_config(folder), self.load_global_config())
         shared = [config.prices for config in configs if config is not None]
-        if not any(shared):
-            return agent
-        return agent.model_copy(update={"prices": merge_prices([agent.prices, *shared])})
+        merged = merge_prices([agent.prices, *shared])
+        if merged is not None and agent.prices is not None:
+            merged = merged.of_agent(agent.prices.models)
+        return agent.model_copy(update={"prices": merged})
 
     def _with_servers(self, agent: Agent, folder: Path) -> Agent:
         """Return the agent with the MCP servers of the configuration files among its tools."""

@@ -73,6 +73,16 @@ def _models(agent: Agent) -> list[LLMProvider]:
     return [*(model for _, _, model in called_models(agent)), *embedding_models(agent)]
 
 
+def unused_prices(agent: Agent) -> list[str]:
+    """Return the names in `prices` of the agent.yaml that stand for no model of the run.
+
+    An agent of the user's own may ask any model.
+    """
+    if agent.prices is None or agent.has_own_model:
+        return []
+    return agent.prices.unused(model.label for model in _models(agent))
+
+
 def require_prices(agent: Agent, location: str) -> None:
     """Raise ConfigError if a model has no price, so that `max_cost` cannot be enforced."""
     prices = with_list_prices(agent).prices or PriceTable()

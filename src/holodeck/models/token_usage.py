@@ -153,6 +153,7 @@ class PriceTable(Model):
     its provider, if that is known."""
 
     _elsewhere: frozenset[str] = PrivateAttr(default=frozenset())
+    _own: frozenset[str] = PrivateAttr(default=frozenset())
 
     @property
     def elsewhere(self) -> frozenset[str]:
@@ -165,6 +166,17 @@ class PriceTable(Model):
         copy._elsewhere = self._elsewhere | models  # noqa: SLF001 - a copy of its own class
         return copy
 
+    def of_agent(self, names: Iterable[str]) -> "PriceTable":
+        """Return the prices, of which those with these names are in the agent.yaml itself."""
+        copy = self.model_copy()
+        copy._own = frozenset(names)  # noqa: SLF001 - a copy of its own class
+        return copy
+
+    def unused(self, models: Iterable[str]) -> list[str]:
+        """Return the names in the agent.yaml itself that stand for none of these models."""
+        used = {self._name_of(model) for model in models}
+        return [name for name in self.models if name in self._own - used]
+
     @property
     def unit(self) -> str:
         """The currency."""
@@ -172,15 +184,18 @@ class PriceTable(Model):
 
     def price_of(self, model: str) -> Price | None:
         """Return the price of a `provider/model`; None if it is unknown."""
-        provider, _, name = model.partition("/")
+        written = self._name_of(model)
+        if written is not None:
+            return self.models[written]
+        return Price(input=0, output=0) if model.partition("/")[0] == "local" else None
+
+    def _name_of(self, model: str) -> str | None:
+        """Return the name that stands for a `provider/model`; None if none does."""
+        name = model.partition("/")[2]
         undated = [_DATE.sub("", written) for written in (model, name)]
-        for exact in (model, name, *undated):
-            if exact in self.models:
-                return self.models[exact]
+        exact = [written for written in (model, name, *undated) if written in self.models]
         fitting = [pattern for pattern in self.models if _matches(pattern, model, name)]
-        if fitting:
-            return self.models[max(fitting, key=len)]
-        return Price(input=0, output=0) if provider == "local" else None
+        return exact[0] if exact else max(fitting, key=len, default=None)
 
 
 def _matches(pattern: str, *names: str) -> bool:

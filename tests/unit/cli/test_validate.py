@@ -191,3 +191,19 @@ def test_loading_finds_approvals_that_the_agent_never_asks_for(run, tmp_path):
     assert "test_cases[0].expect_approval: the agent's backend reports no approvals" in (
         result.stdout
     )
+
+
+def test_loading_finds_retrieval_tools_that_the_agent_does_not_have(run, tmp_path):
+    (tmp_path / "searching.py").write_text(
+        "from pydantic_ai import Agent\n"
+        "from pydantic_ai.models.test import TestModel\n\n"
+        "agent = Agent(TestModel())\n\n\n"
+        "@agent.tool_plain\ndef search(query: str) -> str:\n    return query\n"
+    )
+    agent = "name: x\nbackend: 'searching:agent'\nretrieval_tools: [search, serch]\n"
+
+    result = run(f"{agent}test_cases: [{{input: hi, expected_tools: []}}]\n", "--load")
+
+    assert result.exit_code == 2
+    assert "retrieval_tools[1]: unknown tool 'serch'; did you mean 'search'?" in result.stdout
+    assert "retrieval_tools[0]" not in result.stdout

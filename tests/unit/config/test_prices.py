@@ -2,6 +2,7 @@
 
 import pytest
 
+from holodeck.config.checks.agent import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.prices import list_price, require_prices, with_list_prices
 from holodeck.errors import ConfigError
@@ -99,3 +100,13 @@ def test_a_limit_of_costs_needs_the_price_of_every_model_that_is_asked(folder, j
         return
     with pytest.raises(ConfigError, match=f"^--max-cost: .* a price for {lacking}; write"):
         require_prices(agent, "--max-cost")
+
+
+def test_a_price_in_the_agent_yaml_that_no_model_uses_is_warned_of(folder):
+    folder.write("config.yaml", "prices: {models: {of-others: {input: 1, output: 1}}}\n")
+    price = "{input: 1, output: 1}"
+    folder.agent(JUDGE + f"prices: {{models: {{gpt-*: {price}, gtp-j: {price}}}}}\n")
+
+    found = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert [one.path for one in found if one.path.startswith("prices")] == ["prices.models.gtp-j"]

@@ -80,6 +80,18 @@ def test_a_condition_of_another_tool_for_an_argument_is_not_compared_in_silence(
     assert f"is no condition{hint}" in finding.message
 
 
+@pytest.mark.parametrize("value", ["{number: 3, absolute_tolerance: 1}", "{regex: a, y: 1}"])
+def test_a_condition_beside_another_key_is_an_error(folder, value):
+    tools = f"expected_tools: [{{name: a, args: {{x: {value}}}}}]"
+    folder.write("agent.yaml", f'name: x\nbackend: "m:f"\ntest_cases: [{{input: hi, {tools}}}]\n')
+    folder.write("m.py", "def f(message): ...\n")
+
+    [finding] = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert finding.severity == "error"
+    assert "is a condition, and" in finding.message
+
+
 @pytest.mark.parametrize(
     "value", ["{equals: 3}", "{regex: '[0-9]+'}", "{equals: {y: 1}}", "{y: 1}"]
 )

@@ -14,6 +14,7 @@ from holodeck.config.cases.suite_files import why_not_run
 from holodeck.config.checks.agent import check
 from holodeck.config.checks.findings import CheckContext, Finding
 from holodeck.config.checks.programs import named_code
+from holodeck.config.checks.tools import unknown_tool
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.model_calls import all_metrics
 from holodeck.config.project_file import default_agent
@@ -26,6 +27,7 @@ from holodeck.lib.evaluators.build import RequiredInputs
 from holodeck.lib.processes.process_exit import process_exit_forbidden
 from holodeck.lib.support.safe_paths import inputs_noted
 from holodeck.lib.support.text import plural, shorten
+from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.ui.live import echo, protected_streams
 from holodeck.lib.user_code.code_root import CodeFolders
@@ -211,6 +213,10 @@ def _load_agent(context: CheckContext) -> list[str]:
     for index, case in enumerate(agent.test_cases or ()):
         if case.expects_approvals and not found.answers_approvals:
             context.error(("test_cases", index, "expect_approval"), NO_APPROVALS)
+    tools = dict.fromkeys(found.tools or ())
+    for index, name in enumerate(agent.retrieval_tools if found.tools is not None else ()):
+        if not tools_named(name, tools):
+            context.error(("retrieval_tools", index), unknown_tool(name, tools))
     return [f"loaded {agent.target or 'the process'}: {found}"]
 
 

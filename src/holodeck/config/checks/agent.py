@@ -37,7 +37,7 @@ from holodeck.config.model_calls import (
     find_missing_keys,
     models_of_litellm,
 )
-from holodeck.config.prices import require_prices
+from holodeck.config.prices import require_prices, unused_prices
 from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.backends.selector import BACKENDS, check_name
@@ -315,6 +315,11 @@ def _check_prices(context: CheckContext) -> None:
     if execution is not None and execution.max_cost is not None:
         with context.reporting(("execution", "max_cost")):
             require_prices(context.agent, "")
+    for name in unused_prices(context.agent):
+        context.warning(
+            ("prices", "models", name),
+            "no model of this agent has the name; write 'provider/model' as in the reports",
+        )
 
 
 def _check_cases(context: CheckContext) -> None:

@@ -204,7 +204,7 @@ def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath
     for argument, matcher in expected.matchers().items():
         if matcher.regex is not None:
             check_pattern(context, matcher.regex, (*path, "args", argument, "regex"))
-        _warn_of_literal(context, expected.args[argument], (*path, "args", argument))
+        _check_literal(context, expected.args[argument], (*path, "args", argument))
     result = expected.result_matcher()
     if result is None or result.regex is None:
         return
@@ -217,9 +217,19 @@ def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath
             )
 
 
-def _warn_of_literal(context: CheckContext, value: Any, path: KeyPath) -> None:
-    """Find a mapping that is probably a condition of another tool, and is compared as it is."""
-    if not isinstance(value, dict) or len(value) != 1:
+def _check_literal(context: CheckContext, value: Any, path: KeyPath) -> None:
+    """Find a mapping that is probably a condition, and is compared as it is."""
+    if not isinstance(value, dict):
+        return
+    conditions = [key for key in value if key in MATCHER_KEYS]
+    if conditions and len(conditions) < len(value):
+        others = ", ".join(repr(key) for key in value if key not in MATCHER_KEYS)
+        context.error(
+            path,
+            f"{conditions[0]!r} is a condition, and {others} beside it is not; write the condition"
+            " alone, or '{equals: …}' if this mapping is expected",
+        )
+    if len(value) != 1:
         return
     [key] = value
     meant = meant_word(str(key), MATCHERS)
