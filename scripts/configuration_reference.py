@@ -132,6 +132,7 @@ class _Reference:
         self.schemas: dict[type[BaseModel], Schema] = {}
         self.page_of: dict[type[BaseModel], str] = {}
         self.headings: dict[type[BaseModel], str] = {}
+        self._paths: dict[type[BaseModel], str] = {}
         self._file = ""
         for model in FILES.values():
             self._add_parts(schema_of(model), model, "", "")
@@ -141,7 +142,10 @@ class _Reference:
     def section(self, heading: str, schema: Schema, model: type[BaseModel]) -> str:
         """Return what a class is, its table, and where its further keys are."""
         self._file = self.page_of.get(model, "index")
-        text = f"## {heading}\n\n{_description(schema, model)}\n"
+        description = _description(schema, model)
+        is_said_by_key = heading == self._paths.get(model) and ". " not in description
+        parts = [f"## {heading}\n", *([] if is_said_by_key else [f"{description}\n"])]
+        text = "\n".join(parts)
         rows = "".join(self._rows(schema, model))
         text += f"\n{rows}" if rows else ""
         bases = [base for base in self._bases(model) if not self.headings[base].startswith("Every")]
@@ -162,6 +166,7 @@ class _Reference:
                 self._add(base, page, path)
         self.page_of[model] = page
         self.headings[model] = _heading(model, path, {*self.headings.values()})
+        self._paths[model] = path
         self.schemas[model] = self._definitions.get(model.__name__) or schema_of(model)
         self._add_parts(self.schemas[model], model, page, path)
 
