@@ -25,9 +25,8 @@ from holodeck.cli.commands.report import read_named
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, read_run, run_store_of
 from holodeck.errors import ReportError
-from holodeck.lib.records.history import past_outcomes
 from holodeck.lib.records.run_store import Run, RunStore, parse_event
-from holodeck.lib.records.trends import run_trends
+from holodeck.lib.records.trends import past_outcomes, run_trends
 from holodeck.lib.reports.formats import write_report_text
 from holodeck.lib.reports.html import page_case, page_of, page_of_runs
 from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
@@ -102,7 +101,7 @@ def _page(run: str | None, store: RunStore, context: CliContext) -> Page:
     if is_report(run):
         return page_of(redact(read_named(run, store, context).report))
     recorded = read_run(store, run, context)
-    return page_of(redact(report_of(recorded)), trends=past_outcomes(recorded, store))
+    return page_of(redact(report_of(recorded)), trends=redact(past_outcomes(recorded, store)))
 
 
 def _write_page(page: Page) -> Path:

@@ -12,7 +12,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import RECORD_FILE
 from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run
 from holodeck.lib.selection.request import CaseHistory
-from holodeck.models.records.record import PastOutcome, PlannedCase, RunHead
+from holodeck.models.records.record import PlannedCase, RunHead
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_result import TestResult
 
@@ -157,61 +157,3 @@ def _median(values: Iterable[float | None]) -> float | None:
     """Return the median of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-MOST_PAST_RUNS = 20
-MOST_PAST_BYTES = 50_000_000
-"""Records are read until then, so that the past of a large run does not take minutes."""
-
-
-def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
-    """Return how each result of a run ended in earlier runs and in itself, the oldest first.
-
-    The results are in the order of the report. Only runs of the same agent in the same file count,
-    and results that a resumed run took over count once.
-    """
-    started = run.started
-    indexes = sorted({**run.skipped, **run.finished})
-    if started is None:
-        return []
-    query = HistoryQuery(started.agent_name, started.agent_config_path, started.cases)
-    recorded: dict[Key, dict[ResultId, PastOutcome]] = {case.key: {} for case in started.cases}
-    for earlier in [*_earlier_runs(run, run_store, query), run]:
-        for key, result_id, result in _results_of(earlier):
-            if key in recorded:
-                recorded[key].setdefault(result_id, past_outcome(earlier.id, result))
-    return [
-        sorted(recorded[started.cases[index].key].values(), key=lambda row: row.timestamp)
-        if index < len(started.cases)
-        else []
-        for index in indexes
-    ]
-
-
-def _earlier_runs(run: Run, run_store: RunStore, query: HistoryQuery) -> list[Run]:
-    """Return the runs before a run, the oldest first, without those that cannot be read."""
-    runs: list[Run] = []
-    size = 0
-    for name in run_store.ids():
-        path = run_store.folder / name / RECORD_FILE
-        if name >= run.id or _read_start(path, query) is None:
-            continue
-        size += path.stat().st_size
-        if len(runs) == MOST_PAST_RUNS or size > MOST_PAST_BYTES:
-            break
-        earlier = _read(path)
-        if earlier is not None:
-            runs.insert(0, earlier)
-    return runs
-
-
-def past_outcome(run: str, result: TestResult) -> PastOutcome:
-    """Return how a case ended in a run."""
-    scores = [row.score for row in result.rows if row.score is not None]
-    return PastOutcome(
-        run=run,
-        timestamp=result.timestamp,
-        outcome=result.outcome,
-        elapsed_ms=result.execution_time_ms,
-        score=sum(scores) / len(scores) if scores else None,
-    )

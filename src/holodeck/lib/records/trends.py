@@ -2,14 +2,14 @@
 
 import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import accumulate, chain, islice, takewhile
 from math import fsum
 
 from holodeck.errors import ConfigError
 from holodeck.lib.records.change_point import ChangePoint, find_change_point, significant
-from holodeck.lib.records.history import agent_file_name, past_outcome
+from holodeck.lib.records.history import agent_file_name
 from holodeck.lib.records.recorder import RECORD_FILE
 from holodeck.lib.records.run_store import Run, RunStore, read_run
 from holodeck.lib.support.text import one_line, plural
@@ -29,6 +29,9 @@ from holodeck.models.test_result import TestResult
 MOST_RUNS = 200
 MOST_BYTES = 200_000_000
 """Records are read until then, the newest first."""
+MOST_PAST_RUNS = 50
+MOST_PAST_BYTES = 50_000_000
+"""Likewise, for the past of a single run."""
 _RECENT = 20
 """The results of a case that say whether it is flaky."""
 _SWITCHES = 2
@@ -59,7 +62,17 @@ class _Series:
         if is_resumed and any(past.timestamp == result.timestamp for past in self.past):
             return
         reason = one_line(next(iter(result.reasons()), ""), _MAX_REASON)
-        self.past.append(past_outcome(run.id, result).model_copy(update={"reason": reason}))
+        scores = [row.score for row in result.rows if row.score is not None]
+        self.past.append(
+            PastOutcome(
+                run=run.id,
+                timestamp=result.timestamp,
+                outcome=result.outcome,
+                elapsed_ms=result.execution_time_ms,
+                score=sum(scores) / len(scores) if scores else None,
+                reason=reason,
+            )
+        )
         self.hashes.append(line.hash if isinstance(line, CaseFinished) else "")
 
     @property
@@ -125,18 +138,16 @@ def run_trends(store: RunStore) -> RunTrends:
 
     Raises FileNotFoundError without any, and ConfigError if none can be read.
     """
-    ids, notes = _ids_to_read(store)
+    store.path(None)  # raises without any
+    ids = store.ids()
+    chosen = _newest(ids, store, MOST_RUNS, MOST_BYTES)
+    left = len(ids) - len(chosen)
+    notes = [f"{plural(left, 'older run')} left out, to keep the page small."] if left else []
     lines: list[tuple[_Agent, RunLine]] = []
     cases: dict[tuple[_Agent, Key], _Series] = {}
-    for run_id in ids:
-        try:
-            run = read_run(store.folder / run_id / RECORD_FILE)
-        except ConfigError as error:
-            notes.append(f"A run is left out: {error}")
-            continue
-        notes += run.warnings
+    for run in _read_each(chosen, store, notes):
         agent = _agent_of(run.started)
-        lines.append((agent, _run_line(run, store.tags(run_id))))
+        lines.append((agent, _run_line(run, store.tags(run.id))))
         for key, line in _results_of(run):
             cases.setdefault((agent, key), _Series()).add(run, line)
     if not lines:
@@ -155,20 +166,40 @@ def run_trends(store: RunStore) -> RunTrends:
     )
 
 
-def _ids_to_read(store: RunStore) -> tuple[list[str], list[str]]:
-    """Return the runs to read, the oldest first, and a note about those that are left out."""
-    store.path(None)  # raises without any
-    ids = store.ids()
-    size = 0
-    chosen: list[str] = []
-    for run_id in ids[:MOST_RUNS]:
-        size += (store.folder / run_id / RECORD_FILE).stat().st_size
-        if chosen and size > MOST_BYTES:
-            break
-        chosen.append(run_id)
-    left = len(ids) - len(chosen)
-    notes = [f"{plural(left, 'older run')} left out, to keep the page small."] if left else []
-    return chosen[::-1], notes
+def past_outcomes(run: Run, store: RunStore) -> list[list[PastOutcome]]:
+    """Return how each result of a run ended in earlier runs and in itself, the oldest first.
+
+    The results are in the order of the report; none if the record no longer says their cases.
+    """
+    agent = _agent_of(run.started)
+    ids = [run_id for run_id in store.ids() if run_id < run.id]
+    runs = _read_each(_newest(ids, store, MOST_PAST_RUNS, MOST_PAST_BYTES), store, [])
+    earlier = (past for past in runs if _agent_of(past.started) == agent)
+    cases: dict[Key, _Series] = {}
+    for past in chain(earlier, [run]):
+        for key, line in _results_of(past):
+            cases.setdefault(key, _Series()).add(past, line)
+    found = [cases[key].past for key, _ in _results_of(run)]
+    return found if len(found) == len(run.results) else []
+
+
+def _newest(ids: Sequence[str], store: RunStore, most: int, most_bytes: int) -> list[str]:
+    """Return the newest of the runs, as far as their records are not too many or too large."""
+    sizes = accumulate((store.folder / run_id / RECORD_FILE).stat().st_size for run_id in ids)
+    fitting = takewhile(lambda size: size <= most_bytes, islice(sizes, most))
+    return list(ids[: max(1, len(list(fitting)))])
+
+
+def _read_each(ids: Sequence[str], store: RunStore, notes: list[str]) -> Iterator[Run]:
+    """Yield the runs, the oldest first; what cannot be read is added to the notes."""
+    for run_id in reversed(ids):
+        try:
+            run = read_run(store.folder / run_id / RECORD_FILE)
+        except ConfigError as error:
+            notes.append(f"A run is left out: {error}")
+            continue
+        notes += run.warnings
+        yield run
 
 
 def _agent_of(head: RunHead | None) -> _Agent:

@@ -71,7 +71,12 @@ def page_of(
         cases=(page_case(result) for result in report.results),
         not_passed=len(not_passed),
         listed=[row_of(result) for result in not_passed[:MAX_LISTED]],
-        more={"trends": [[point.model_dump(mode="json") for point in trend] for trend in trends]}
+        more={
+            "trends": [
+                [point.model_dump(mode="json", exclude={"reason"}) for point in trend]
+                for trend in trends
+            ]
+        }
         if trends
         else {},
     )

@@ -43,7 +43,7 @@ class PastOutcome(Model):
     score: float | None
     """Mean of its scores; None without any."""
     reason: str = ""
-    """Why it did not pass, on a line; empty in the page of a single run."""
+    """Why it did not pass, on a line; empty if it passed."""
 
 
 class RateChange(Model):
