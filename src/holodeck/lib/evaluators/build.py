@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from holodeck.lib.local_models.runtime import EmbeddingModel
 
 
+_DEFAULT_RETRIES = RetryConfig()
+
+
 def build_evaluator(
     metric: MetricSettings,
     base_dir: CodeFolders | None = None,
@@ -47,7 +50,7 @@ def build_evaluator(
     model for `semantic_similarity`; by default it is the built-in model. Graders that may run
     elsewhere do so in the process that `graders` returns; by default in this process.
     """
-    retry_config, retries = RetryConfig(), metric.retry_on_failure
+    retry_config, retries = _DEFAULT_RETRIES, metric.retry_on_failure
     if retries is not None:
         retry_config = RetryConfig(max_retries=retries, every_error=True)
     options: dict[str, Any] = {

@@ -140,17 +140,19 @@ class CaseState:
 
 def result_of_case(case: TestCaseModel, **fields: Any) -> TestResult:
     """Return a result of the case with these fields, and those that the case itself decides."""
-    return TestResult(
-        test_name=case.name,
-        test_id=case.id,
-        suite=case.suite,
-        tags=case.tags,
-        test_input=case.user_input,
-        expected_tools=case.expected_tools,
-        ground_truth=case.ground_truth,
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        **fields,
-    )
+    of_case = {
+        "test_name": case.name,
+        "test_id": case.id,
+        "suite": case.suite,
+        "tags": case.tags,
+        "test_input": case.user_input,
+        "expected_tools": case.expected_tools,
+        "ground_truth": case.ground_truth,
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+    # A result keeps the name of each field that it is made with, and None is the default of all.
+    given = {name: value for name, value in (of_case | fields).items() if value is not None}
+    return TestResult(**given)
 
 
 def calls_in(turns: Sequence[TurnResult]) -> list[ToolInvocation]:

@@ -184,6 +184,7 @@ class EvaluatorSet:
         for checks in {id(case): case for case in self._cases}.values():
             checks.at_end.extend(self._extra)
         self._require_inputs()
+        del self._inputs  # an entry for each metric, which nothing needs any more
         if (note := self._trust.note()) is not None:
             self.notes.append(note)
 
