@@ -136,10 +136,12 @@ def confirm(folder):
 
 
 def test_what_the_agent_did_becomes_a_case_that_passes_once_confirmed(folder, fake_openai):
-    (folder / "app.py").write_text(APP.replace('raise AssertionError("no tool is called")', "..."))
+    (folder / "app.py").write_text(
+        APP.replace('raise AssertionError("no tool is called")', "return 19.90")
+    )
     fake_openai.otherwise(
         lambda request: (
-            Reply("It is refunded.")
+            Reply("It is refunded: 19.9 EUR.")
             if request.messages[-1]["role"] == "tool"
             else Reply(tool_calls=[("Orders-lookup", {"id": 7})])
         )
@@ -162,9 +164,10 @@ def test_what_the_agent_did_becomes_a_case_that_passes_once_confirmed(folder, fa
         "name": "Refund order 7",
         "input": "Refund order 7",
         "expected_tools": [{"name": "Orders-lookup", "args": {"id": 7}}],
-        "ground_truth": "It is refunded.",
+        "ground_truth": "It is refunded: 19.9 EUR.",
         "evaluations": [
-            {"metric": "exact_match", "ignore_case": True, "normalize_whitespace": True}
+            {"metric": "contains", "values": ["19.9"]},
+            {"metric": "f1_score", "threshold": 0.3},
         ],
     }
     assert (checked.code, unconfirmed.code, confirmed.code) == (0, 5, 0)
@@ -205,9 +208,15 @@ def test_tool_calls_that_only_the_tap_sees_are_written_with_the_tap(folder, fake
             "{'response': 'k: ${X} #\\n- \\x1b[0m', 'tool_calls': []}",
             {"ground_truth": "k: ${X} #\n- \x1b[0m", "expected_tools": []},
         ),
-        ("{'response': '', 'tool_calls': [{'name': 'f'}]}", {"expected_tools": [{"name": "f"}]}),
         (
-            "{'response': '', 'tool_calls': [{'name': 'f', 'arguments': {'at': {'regex': 1}}}]}",
+            "{'response': '', 'ends_with_calls': True, 'tool_calls': [{'name': 'f'}]}",
+            {"expected_tools": [{"name": "f"}]},
+        ),
+        (
+            (
+                "{'response': '', 'ends_with_calls': True,"
+                " 'tool_calls': [{'name': 'f', 'arguments': {'at': {'regex': 1}}}]}"
+            ),
             {"expected_tools": [{"name": "f", "args": {"at": {"equals": {"regex": 1}}}}]},
         ),
     ],

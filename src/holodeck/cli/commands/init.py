@@ -309,10 +309,19 @@ def _observed_case(question: str, answer: "ExecutionResult", redactor: "Redactor
     """Return a test case that expects what the agent did."""
     from holodeck.lib.case_import.case import LoggedCall, LoggedTurn
     from holodeck.lib.case_import.suite_text import redact_case, render_turn
+    from holodeck.lib.test_runner.observe import pair_tool_calls
 
     calls = [
-        LoggedCall(call["name"], None if "error" in call else call.get("arguments"))
-        for call in answer.tool_calls or ()
+        LoggedCall(
+            invocation.name,
+            None if call.get("error") else call.get("arguments"),
+            json.dumps(invocation.result, ensure_ascii=False),
+        )
+        for call, invocation in zip(
+            answer.tool_calls or (),
+            pair_tool_calls(answer.tool_calls or (), answer.tool_results),
+            strict=True,
+        )
     ]
     turn = redact_case(LoggedTurn(question, answer.response, calls), redactor.redact)
     return render_turn(turn, _TODO, knows_calls=answer.tool_calls is not None)

@@ -20,6 +20,11 @@ Expect = Literal["nothing", "recorded"]
 T = TypeVar("T")
 TODO = "write what a right response must do, then remove this line"
 _MAX_COMMENT = 300
+_FACT = re.compile(r"(?:\w[\w.:-]*)?\d(?:[\w.:-]*\w)?")
+"""A number, or a code with a digit."""
+_SIMILAR = 0.3
+"""The share of words that another answer with the same content usually has in common."""
+_WORDING = "# A model words its answer anew each time; use exact_match for an agent that does not."
 UNKNOWN_ANSWER = "(no response was recorded)"
 _INDENT = "    "
 
@@ -199,15 +204,31 @@ def render_suite(
 def render_turn(turn: LoggedTurn, todo: str, *, knows_calls: bool) -> str:
     """Return a test case that expects what an agent did in a turn, as an item of `test_cases`.
 
-    Without `knows_calls`, nothing is said about tool calls if the turn has none.
+    Without `knows_calls`, nothing is said about tool calls if the turn has none. The checks of the
+    answer leave a model its words.
     """
     written = _turn(turn, "recorded")
     if knows_calls and not turn.calls:
         written["expected_tools"] = []
     if not turn.answer:  # an agent may stop after its calls
         del written["ground_truth"], written["evaluations"]
+    elif re.search(r"\w", turn.answer):
+        facts = _facts(turn)
+        contained = {"metric": "contains", "values": facts}
+        similar = {"metric": "f1_score", "threshold": _SIMILAR}
+        written["evaluations"] = [*([contained] if facts else []), similar]
     named = {"name": ImportedCase("", [turn]).label, "todo": todo, **written}
-    return "\n".join(_item(_escaped(named))) + "\n"
+    lines = list(_item(_escaped(named)))
+    if "evaluations" in written:
+        lines.insert(lines.index(f"{_INDENT}evaluations:"), _INDENT + _WORDING)
+    return "\n".join(lines) + "\n"
+
+
+def _facts(turn: LoggedTurn) -> list[str]:
+    """Return the numbers and codes that the agent took from its tools into its answer."""
+    results = json.dumps([call.result for call in turn.calls], ensure_ascii=False)
+    known = set(_FACT.findall(results)) - set(_FACT.findall(turn.user))
+    return [fact for fact in dict.fromkeys(_FACT.findall(turn.answer or "")) if fact in known]
 
 
 def _case(case: ImportedCase, name: str, expect: Expect) -> dict[str, Any]:
