@@ -22,7 +22,7 @@ CASES = 200
 
 
 @pytest.mark.parametrize("file", ["agent.yaml", "agent_framework.yaml"])
-def test_the_example_needs_no_model_no_key_and_no_tool(tmp_path, file):
+def test_the_example_needs_no_model_no_key_and_no_tool(tmp_path, golden, file):
     folder = shutil.copytree(EXAMPLE, tmp_path / "unit-tests")
 
     ran = run_cli("test", file, "-o", "report.json", cwd=folder)
@@ -33,6 +33,8 @@ def test_the_example_needs_no_model_no_key_and_no_tool(tmp_path, file):
     calls = [call for result in results for call in result["tool_invocations"]]
     assert {call["stub"]["tool_ran"] for call in calls} == {False}
     assert len(calls) == 5
+    if file == "agent.yaml":
+        golden("unit-tests", folder, "report.json")
 
 
 def test_sealed_cases_run_no_tool_and_end_alike_however_they_run(tmp_path):

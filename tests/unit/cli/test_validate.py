@@ -193,6 +193,28 @@ def test_loading_finds_approvals_that_the_agent_never_asks_for(run, tmp_path):
     )
 
 
+def test_loading_finds_stubs_of_unknown_tools_and_tools_that_cannot_be_sealed(run, tmp_path):
+    (tmp_path / "chained.py").write_text(
+        "from langchain_core.runnables import RunnableLambda\n"
+        "from pydantic_ai import Agent\n"
+        "from pydantic_ai.models.test import TestModel\n\n"
+        "def answer(message: str) -> str:\n    return message\n\n"
+        "chain = RunnableLambda(answer)\n"
+        "agent = Agent(TestModel())\n\n\n"
+        "@agent.tool_plain\ndef refund() -> str:\n    return ''\n"
+    )
+    case = "{input: hi, tools_in_test: sealed, stubs: {refnd: [{returns: 1}]}}"
+
+    chain, agent = (
+        run(f"name: x\nbackend: 'chained:{name}'\ntest_cases: [{case}]\n", "--load").stdout
+        for name in ("chain", "agent")
+    )
+
+    assert "tools_in_test: the framework of the agent has no place where" in chain
+    assert "stubs.refnd: unknown tool 'refnd'; did you mean 'refund'?" in agent
+    assert "no place" not in agent
+
+
 def test_loading_finds_retrieval_tools_that_the_agent_does_not_have(run, tmp_path):
     (tmp_path / "searching.py").write_text(
         "from pydantic_ai import Agent\n"

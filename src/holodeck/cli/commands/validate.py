@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -34,6 +35,7 @@ from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.backend import ProcessBackendConfig
+from holodeck.models.base import KeyPath
 from holodeck.models.tool import FunctionTool
 
 _MAX_FINDINGS = 100
@@ -213,11 +215,22 @@ def _load_agent(context: CheckContext) -> list[str]:
     for index, case in enumerate(agent.test_cases or ()):
         if case.expects_approvals and not found.answers_approvals:
             context.error(("test_cases", index, "expect_approval"), NO_APPROVALS)
+        if case.is_sealed and found.seal_problem is not None:
+            context.error(("test_cases", index, "tools_in_test"), found.seal_problem)
     tools = dict.fromkeys(found.tools or ())
-    for index, name in enumerate(agent.retrieval_tools if found.tools is not None else ()):
+    for path, name in _written_tools(agent) if found.tools is not None else ():
         if not tools_named(name, tools):
-            context.error(("retrieval_tools", index), unknown_tool(name, tools))
+            context.error(path, unknown_tool(name, tools))
     return [f"loaded {agent.target or 'the process'}: {found}"]
+
+
+def _written_tools(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the names of tools that must be those of the agent, each after its path."""
+    for index, name in enumerate(agent.retrieval_tools):
+        yield ("retrieval_tools", index), name
+    for index, case in enumerate(agent.test_cases or ()):
+        for tool in case.stubs_of_tools:
+            yield ("test_cases", index, "stubs", tool), tool
 
 
 def _load_code(agent: Agent, findings: list[Finding]) -> list[str]:

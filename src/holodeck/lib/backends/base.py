@@ -297,6 +297,8 @@ class AgentDescription:
     """Whether it reports what waits for an approval."""
     name: str | None = None
     """The agent's own name; None if it has none."""
+    seal_problem: str | None = None
+    """Why its tools cannot be kept from running; None if they can."""
 
     def __str__(self) -> str:
         """`ChatCompletionAgent of Semantic Kernel; tools: lookup_order; keeps context`."""

@@ -189,7 +189,8 @@ class CallableBackend(InContext, AgentBackend):
         agent, kind = self._host.agent, self._host.agent.kind
         if isinstance(agent, FunctionAgent) and inspect.isclass(self._factory):
             kind = f"class {self._factory.__name__}"
-        return AgentDescription(kind, agent.tools, problem, can.answers_approvals, agent.name)
+        known = (kind, agent.tools, problem, can.answers_approvals, agent.name)
+        return AgentDescription(*known, can.seal_problem)
 
     async def teardown(self) -> None:
         """Close the agent; the next call makes a new one."""
