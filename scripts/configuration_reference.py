@@ -76,7 +76,11 @@ HEADINGS = {
     "DeepEvalMetric": "type: deepeval",
     "DeepEvalClassMetric": "type: deepeval with a class",
 }
-"""Headings that neither a path of keys nor the name of a metric says."""
+"""Headings that neither a path of keys nor the name of a metric says.
+
+A base class has a section if it is named here. Sections do not refer to one whose heading begins
+with "Every": its page says that.
+"""
 _INDEX = """\
 This page and those below list every key, flag and environment variable.
 
@@ -140,12 +144,11 @@ class _Reference:
             self._add(metric, "metrics", "metrics[]")
 
     def section(self, heading: str, schema: Schema, model: type[BaseModel]) -> str:
-        """Return what a class is, its table, and where its further keys are."""
+        """Return what a class is, its keys, and where its further keys are."""
         self._file = self.page_of.get(model, "index")
         description = _description(schema, model)
         is_said_by_key = heading == self._paths.get(model) and ". " not in description
-        parts = [f"## {heading}\n", *([] if is_said_by_key else [f"{description}\n"])]
-        text = "\n".join(parts)
+        text = f"## {heading}\n" + ("" if is_said_by_key else f"\n{description}\n")
         rows = "".join(self._rows(schema, model))
         text += f"\n{rows}" if rows else ""
         bases = [base for base in self._bases(model) if not self.headings[base].startswith("Every")]
@@ -274,6 +277,7 @@ def _description(schema: Schema, model: type[BaseModel]) -> str:
 
 
 def _declaring_class(model: type[BaseModel], key: str) -> type[BaseModel]:
+    """Return the class that declares the key; the model itself for another name of a key."""
     names = {name for name, field in model.model_fields.items() if key in {name, field.alias}}
     return next(
         (base for base in model.__mro__ if names & vars(base).get("__annotations__", {}).keys()),
