@@ -312,6 +312,11 @@ GEVAL = {"type": "geval", "name": "g-eval", "evaluation_params": ["input", "actu
             {},
         ),
         (
+            {"type": "not-llm-rubric", "value": "It is rude"},
+            None,
+            {"criteria": ["This is not true: It is rude"]},
+        ),
+        (
             {"type": "answer-relevance"},
             [{**RAG, "metric_type": "answer_relevancy"}],
             {"retrieval_context": ["It is late."]},

@@ -187,6 +187,15 @@ def _rubric(value: object, threshold: float | None) -> Made:
     return {"criterion": value.strip()} if threshold is None else _g_eval(value, threshold)
 
 
+def _refused_rubric(value: object, threshold: float | None) -> Made:
+    if threshold is not None:
+        return "its threshold is that of the rubric, not of its opposite"
+    made = _rubric(value, None)
+    return (
+        made if isinstance(made, str) else {"criterion": f"This is not true: {made['criterion']}"}
+    )
+
+
 _KINDS: dict[str, Callable[..., Made]] = {
     "equals": _text_metric("exact_match", strip=False),
     "contains": _text_metric("contains"),
@@ -213,6 +222,8 @@ _KINDS: dict[str, Callable[..., Made]] = {
     "latency": _latency,
     "llm-rubric": _rubric,
     "model-graded-closedqa": _rubric,
+    "not-llm-rubric": _refused_rubric,
+    "not-model-graded-closedqa": _refused_rubric,
     "g-eval": _g_eval,
     "answer-relevance": _rag("answer_relevancy"),
     "context-faithfulness": _rag("faithfulness"),
@@ -229,6 +240,8 @@ _INSTEAD = {
     "not-python": _CODE,
     "ruby": _CODE,
     "webhook": _CODE,
+    "not-is-json": _CODE,
+    "not-contains-json": _CODE,
     "cost": "'max_cost' limits what the whole run costs",
     "factuality": "write a question of a metric of the type 'judge'",
 }
