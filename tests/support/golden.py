@@ -36,6 +36,7 @@ HIDDEN_VALUES = {
     "total_duration_ms": f"^{MS}$",
     "wall_time_ms": f"^{MS}$",
     "tool_invocations.duration_ms": f"^{MS}$",
+    "model_requests.elapsed_ms": f"^{MS}$",
     "latency_ms": f"^{MS}$",
     "latency_ms.first": f"^{MS}$",
     "latency_ms.second": f"^{MS}$",
