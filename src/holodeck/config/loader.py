@@ -470,21 +470,10 @@ class DelegatingLoader(ConfigLoader):
         config: GlobalConfig | None = self._loader.load_project_config(project_dir)
         return config
 
-    def resolve_execution_config(
-        self,
-        cli_config: ExecutionConfig | None = None,
-        yaml_config: ExecutionConfig | None = None,
-        project_config: ExecutionConfig | None = None,
-        user_config: ExecutionConfig | None = None,
-        defaults: Mapping[str, Any] | None = None,
-    ) -> ExecutionConfig:
-        given: ExecutionConfig = self._loader.resolve_execution_config(
-            cli_config=cli_config,
-            yaml_config=yaml_config,
-            project_config=project_config,
-            user_config=user_config,
-            defaults=defaults,
-        )
+    def resolve_execution_config(self, *configs: Any, **named: Any) -> ExecutionConfig:
+        names = ("cli_config", "yaml_config", "project_config", "user_config", "defaults")
+        named |= dict(zip(names, configs, strict=False))
+        given: ExecutionConfig = self._loader.resolve_execution_config(**named)
         # HoloDeck's settings are a part of ours.
         return resolve_settings(
             [SettingsLayer(given)], self.environment(), DEFAULT_EXECUTION_CONFIG

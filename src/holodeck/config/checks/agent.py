@@ -50,7 +50,6 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.observability.exporters import otlp_target
 from holodeck.lib.support.safe_paths import written_path
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.tools.base import Tool
@@ -437,6 +436,9 @@ def _check_exporters(context: CheckContext, exporters: ExportersConfig) -> None:
 def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], ConfigError]]:
     otlp, azure = exporters.otlp, exporters.azure_monitor
     if otlp is not None and otlp.enabled:
+        # Imported here because few agents export telemetry.
+        from holodeck.lib.observability.exporters import otlp_target  # noqa: PLC0415
+
         try:
             is_grpc = otlp_target(otlp).protocol == "grpc"
         except ConfigError as error:

@@ -34,7 +34,7 @@ from holodeck.lib.processes.child_process import (
 )
 from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
 from holodeck.lib.processes.threads import LoopThread, RunLoop
-from holodeck.lib.support.source_files import display_path, is_users_file
+from holodeck.lib.support.source_files import display_code_path, is_users_file
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.code_root import (
     CodeFolders,
@@ -241,7 +241,7 @@ def _place_in(dump: str) -> str:
         _, quote, rest = line.partition('File "')
         file, _, line_and_name = rest.partition('", line ')
         if quote and is_users_file(file):
-            return f" ({display_path(file)}:{line_and_name.partition(' ')[0]})"
+            return f" ({display_code_path(file)}:{line_and_name.partition(' ')[0]})"
     return ""
 
 

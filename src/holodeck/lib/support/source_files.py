@@ -33,7 +33,7 @@ def is_our_file(file: str) -> bool:
     return _is_inside(file, _PACKAGE)
 
 
-def display_path(file: str) -> str:
+def display_code_path(file: str) -> str:
     """Return the path, relative if possible, so that it says nothing about the machine."""
     installed = _installed_part(file)
     if installed is not None:

@@ -13,7 +13,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from holodeck.lib.support.source_files import (
-    display_path,
+    display_code_path,
     is_testing_library,
     is_users_file,
 )
@@ -125,7 +125,7 @@ def describe_failed_assert(error: AssertionError) -> str | None:
     message = " ".join(message_of(error).split())
     shown = _statement_of(users[-1]) if frames[-1] is users[-1] else None
     text = ": ".join(filter(None, (message, shown))) or "an assertion failed"
-    return f"{text} ({display_path(file)}:{users[-1].tb_lineno})"
+    return f"{text} ({display_code_path(file)}:{users[-1].tb_lineno})"
 
 
 def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:

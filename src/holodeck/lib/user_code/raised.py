@@ -4,7 +4,7 @@ import linecache
 import traceback
 
 from holodeck.errors import BackendError, EvaluationError, HoloDeckError
-from holodeck.lib.support.source_files import display_path, is_our_file, is_users_file
+from holodeck.lib.support.source_files import display_code_path, is_our_file, is_users_file
 from holodeck.lib.support.text import describe
 from holodeck.models.results.outcome import RaisedError
 
@@ -36,7 +36,7 @@ def raised_error(error: BaseException) -> RaisedError | None:
     last = shown[-1]
     return RaisedError(
         error=describe(cause),
-        file=display_path(last.filename),
+        file=display_code_path(last.filename),
         line=last.lineno or 0,
         function=last.name,
         code=_code(last),
@@ -120,5 +120,5 @@ def _escaped(text: str) -> str:
 
 def _as_line(frame: traceback.FrameSummary) -> str:
     code = _code(frame)
-    location = f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}"
+    location = f"{display_code_path(frame.filename)}:{frame.lineno} in {frame.name}"
     return f"{location}: {code}" if code else location

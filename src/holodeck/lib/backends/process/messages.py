@@ -9,7 +9,7 @@ from holodeck.errors import BackendError, BackendInitError, BackendSessionError,
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.llm.errors import unreachable_reason
-from holodeck.lib.support.source_files import display_path
+from holodeck.lib.support.source_files import display_code_path
 from holodeck.lib.user_code.raised import source_excerpt
 from holodeck.models.results.outcome import RaisedError
 
@@ -119,7 +119,7 @@ def _raised(text: str, data: Mapping[str, Any]) -> RaisedError | None:
     code = None if data.get("code") is None else str(data["code"])
     return RaisedError(
         error=text,
-        file=display_path(data["file"]),
+        file=display_code_path(data["file"]),
         line=data["line"],
         function=str(data.get("function") or ""),
         code=code,
@@ -144,5 +144,5 @@ def _is_place(frame: Any) -> bool:
 
 
 def _as_line(frame: Mapping[str, Any]) -> str:
-    place = f"{display_path(frame['file'])}:{frame['line']} in {frame.get('function', '')}"
+    place = f"{display_code_path(frame['file'])}:{frame['line']} in {frame.get('function', '')}"
     return f"{place}: {frame['code']}" if frame.get("code") else place
