@@ -239,6 +239,7 @@ def ask_model(question: str, url: str | None) -> str:
     """What the agent answers: it calls the tools that its model asks for, and reports none."""
     import json
     import os
+    import urllib.error
     import urllib.request
 
     messages: list[Any] = [{"role": "user", "content": question}]
@@ -249,8 +250,12 @@ def ask_model(question: str, url: str | None) -> str:
             json.dumps({"model": "m", "messages": messages, "tools": [tool]}).encode(),
             {"authorization": "Bearer key", "content-type": "application/json"},
         )
-        with urllib.request.urlopen(request) as response:
-            message = json.load(response)["choices"][0]["message"]
+        try:
+            with urllib.request.urlopen(request) as response:
+                message = json.load(response)["choices"][0]["message"]
+        except urllib.error.HTTPError as error:
+            error.close()  # else its socket stays open as long as the traceback
+            raise
         if not message.get("tool_calls"):
             return message["content"]
         messages.append(message)

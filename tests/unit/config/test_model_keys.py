@@ -7,14 +7,9 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 
 SCRIPTED = "name: a\nmodel: {provider: scripted}\ninstructions: {inline: hi}\n"
-TOOLS = """\
-tools:
-  - {type: function, name: get_order, file: tools.py, function: get_order}
-"""
 
 
 def load(folder, text):
-    folder.write("tools.py", "def get_order(id: int): return id\n")
     folder.write("agent.yaml", text)
     return ConfigLoader().load_agent_yaml("agent.yaml")
 
@@ -73,14 +68,6 @@ def test_a_fault_after_the_last_reply_is_an_error(folder):
     assert findings(folder, text) == [
         "the fault 'cut_off' at call 4 cannot be delivered: 'model_replies' has 1 reply"
     ]
-
-
-def test_a_reply_that_calls_an_unknown_tool_is_a_warning(folder):
-    replies = "[{tool_calls: [{get_ordr: {id: 7}}]}, {text: hi}]"
-
-    [message] = findings(folder, SCRIPTED + TOOLS + case(model_replies=replies))
-
-    assert message.startswith("unknown tool 'get_ordr'; did you mean 'get_order'?")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Static checks of stubs: are there such tools and arguments, and can each stub be delivered?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.tools import check_pattern, unknown_tool
@@ -23,7 +23,7 @@ from holodeck.models.backend import (
     ProcessBackendConfig,
 )
 from holodeck.models.cases.expectations import ExpectedTool
-from holodeck.models.cases.stubs import ModelReply, Stub
+from holodeck.models.cases.stubs import Stub
 from holodeck.models.test_case import TestCaseModel
 
 
@@ -78,19 +78,6 @@ def check_model(context: CheckContext, case: TestCaseModel, path: KeyPath) -> No
             reason = f"'model_replies' has {plural(len(replies), 'reply', 'replies')}"
             message = f"the fault {fault.kind!r} at call {fault.call} cannot be delivered: {reason}"
             context.error((*path, "model_faults", index), message)
-    if context.knows_all_tools and not agent.has_own_model:
-        _check_tools_of_replies(context, replies, path)
-
-
-def _check_tools_of_replies(
-    context: CheckContext, replies: Sequence[ModelReply], path: KeyPath
-) -> None:
-    """Find calls of tools that the agent does not have, as a model may make some, too."""
-    for index, reply in enumerate(replies):
-        for name in reply.tools:
-            if not tools_named(name, context.tools):
-                message = unknown_tool(name, context.tools)
-                context.warning((*path, "model_replies", index, "tool_calls"), message)
 
 
 def _check_arguments(context: CheckContext, stub: Stub, tools: list[str], path: KeyPath) -> None:

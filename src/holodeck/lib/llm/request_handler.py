@@ -28,7 +28,7 @@ class RequestHandler(Protocol):
     """Answers the requests of an agent to its model: itself, or with what the model answers.
 
     There is one for each run of a case, whether its requests come from our own client or through
-    the tap. It is called on several threads.
+    the tap. It is called on one event loop, which may be that of the tap.
     """
 
     def answer(

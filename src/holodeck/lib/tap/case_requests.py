@@ -4,17 +4,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from threading import Lock
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge
 from holodeck.lib.llm.request_handler import Send, StreamedResponse
-from holodeck.lib.support.text import one_line, plural
+from holodeck.lib.support.text import json_or_none, one_line, plural
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.tap.exchange import NO_REPLY, error_response
-from holodeck.lib.tap.formats import Embeddings, OtherRequest, Reader, UnreadableBody
+from holodeck.lib.tap.formats import Embeddings, OtherRequest, UnreadableBody
 from holodeck.lib.tap.reading import body_reader, find_reader
 from holodeck.lib.tap.replies import PATHS, cut, render_reply
 from holodeck.models.cases.stubs import FaultKind, ModelFault, ModelReply
@@ -26,12 +26,18 @@ FAULT = "a fault of the test case"
 _SHOWN_CHARS = 300
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Request:
+    """A request for an answer of the model, and what has become of it."""
+
     number: int
-    """Counts the requests for an answer of the model, from 1."""
+    """From 1."""
     path: str
-    document: Mapping[str, Any]
+    document: Any
+    """Its body; empty if it is no JSON object."""
+    reply: int | None = None
+    faults: list[FaultKind] = field(default_factory=list)
+    problem: str | None = None
 
     @property
     def last_message(self) -> str:
@@ -42,14 +48,25 @@ class _Request:
 
     def tool_named(self, name: str) -> str:
         """Return a tool's name with the prefix that the agent's framework gives it, if any."""
-        offered = [tool.get("function", tool).get("name", "") for tool in self._tools]
-        meant = tools_named(name, offered)
+        tools = [tool.get("function", tool) for tool in self.document.get("tools") or ()]
+        meant = tools_named(name, [tool.get("name", "") for tool in tools])
         return meant[0] if len(meant) == 1 else name
 
-    @property
-    def _tools(self) -> list[Any]:
-        tools = self.document.get("tools")
-        return [tool for tool in tools or () if isinstance(tool, dict)]
+    def render(self, reply: Completion, fault: FaultKind | None = None) -> StreamedResponse:
+        """Return a reply in the format of the request; it may be the effect of a fault."""
+        response = render_reply(self.path, self.document, reply, self.number)
+        if response is None:
+            return self.reject(f"its format is not known; these are: {', '.join(PATHS)}")
+        self.faults += [] if fault is None else [fault]
+        return response
+
+    def reject(self, reason: str) -> StreamedResponse:
+        """Return the error of a request that cannot be answered."""
+        self.problem = (
+            f"the agent's request {self.number} to its model (POST {self.path}) got no answer:"
+            f" {reason}; it ends with {self.last_message}"
+        )
+        return error_response(NO_REPLY, "no_reply", self.problem)
 
 
 class CaseRequests:
@@ -63,71 +80,50 @@ class CaseRequests:
     def __init__(
         self, replies: Sequence[ModelReply] | None, faults: Sequence[ModelFault] = ()
     ) -> None:
-        self.handled: list[HandledRequest] = []
-        """What became of the requests for an answer of the model, in order."""
-        self.bodies: list[Mapping[str, Any]] = []
-        """What they were."""
         self._replies = replies
+        self._left = iter(enumerate(replies or ()))
         self._faults = faults
-        self._replies_given = 0
-        self._calls = 0
-        self._lock = Lock()
+        self._requests: list[_Request] = []
+        self._call_numbers = count(1)
+
+    @property
+    def handled(self) -> list[HandledRequest]:
+        """What became of the requests for an answer of the model, in order."""
+        return [
+            HandledRequest(reply=request.reply, faults=[*request.faults], problem=request.problem)
+            for request in self._requests
+        ]
+
+    @property
+    def bodies(self) -> list[Mapping[str, Any]]:
+        """The bodies of these requests."""
+        return [request.document for request in self._requests]
 
     @asynccontextmanager
     async def answer(self, path: str, body: bytes, send: Send) -> AsyncIterator[StreamedResponse]:
         """Yield the response to a request; see `RequestHandler`."""
-        kind = find_reader("POST", path)
-        if kind in {OtherRequest, Embeddings}:
+        if find_reader("POST", path) in {OtherRequest, Embeddings}:
             async with send(body) as response:
                 yield response
             return
-        request = self._begin(path, body)
-        faults = {fault.kind: fault for fault in self._faults if fault.call == request.number}
+        document = json_or_none(body.decode(errors="replace"))
+        number = len(self._requests) + 1
+        request = _Request(number, path, document if isinstance(document, dict) else {})
+        self._requests.append(request)
+        faults = {fault.kind: fault for fault in self._faults if fault.call == number}
         if "delay" in faults:
-            self._note(request, fault="delay")  # also if the agent does not wait so long
+            request.faults.append("delay")  # also if the agent does not wait so long
             await asyncio.sleep(faults["delay"].delay or 0)
         if "status" in faults:
-            self._note(request, fault="status")
+            request.faults.append("status")
             yield error_response(faults["status"].status or 0, "fault", FAULT)
         elif "refusal" in faults:
             refusal = Completion(faults["refusal"].refusal, (), TokenUsage())
-            yield self._render(request, refusal, "refusal")
+            yield request.render(refusal, "refusal")
         else:
             async with self._respond(request, body, send) as response:
-                if "cut_off" not in faults:
-                    yield response
-                    return
-                reader = OtherRequest() if kind is None else kind()
-                yield await self._cut_off(request, response, reader)
-
-    def _begin(self, path: str, body: bytes) -> _Request:
-        """Return a request that has come."""
-        try:
-            document = json.loads(body)
-        except ValueError:
-            document = None
-        if not isinstance(document, Mapping):
-            document = {}
-        with self._lock:
-            self.bodies.append(document)
-            self.handled.append(HandledRequest())
-            return _Request(len(self.handled), path, document)
-
-    def _note(
-        self,
-        request: _Request,
-        *,
-        reply: int | None = None,
-        fault: FaultKind | None = None,
-        problem: str | None = None,
-    ) -> None:
-        """Note what became of a request."""
-        with self._lock:
-            known = self.handled[request.number - 1]
-            faults = [*known.faults, *(() if fault is None else (fault,))]
-            reply = known.reply if reply is None else reply
-            noted = HandledRequest(reply=reply, faults=faults, problem=problem or known.problem)
-            self.handled[request.number - 1] = noted
+                is_whole = "cut_off" not in faults
+                yield response if is_whole else await _cut_off(request, response)
 
     def _respond(
         self, request: _Request, body: bytes, send: Send
@@ -137,73 +133,50 @@ class CaseRequests:
 
     @asynccontextmanager
     async def _reply(self, request: _Request) -> AsyncIterator[StreamedResponse]:
-        with self._lock:
-            at, self._replies_given = self._replies_given, self._replies_given + 1
-        replies = self._replies or ()
-        if at >= len(replies):
-            count = f"all {len(replies)} model_replies were given" if replies else "there are none"
-            yield self._refuse(request, f"the scripted model has no reply to it: {count}")
+        request.reply, reply = next(self._left, (None, None))
+        if reply is None:
+            given = f"all {len(self._replies or ())} model_replies were given"
+            reason = given if self._replies else "there are no model_replies"
+            yield request.reject(f"the scripted model has no reply to it: {reason}")
             return
-        self._note(request, reply=at)
         calls = [
-            self._tool_call(request.tool_named(name), arguments)
-            for call in replies[at].tool_calls or ()
-            for name, arguments in call.items()
+            RawToolCall(f"call_{number}", request.tool_named(name), json.dumps(arguments))
+            for (name, arguments), number in zip(reply.calls, self._call_numbers, strict=False)
         ]
-        yield self._render(request, Completion(replies[at].text, calls, TokenUsage()))
+        yield request.render(Completion(reply.text, calls, TokenUsage()))
 
-    def _tool_call(self, name: str, arguments: Mapping[str, Any]) -> RawToolCall:
-        with self._lock:
-            self._calls += 1
-            return RawToolCall(f"call_{self._calls}", name, json.dumps(arguments))
 
-    def _render(
-        self, request: _Request, reply: Completion, fault: FaultKind | None = None
-    ) -> StreamedResponse:
-        """Return the reply in the format of the request, which may be the effect of a fault."""
-        response = render_reply(request.path, request.document, reply, request.number)
-        if response is None:
-            known = ", ".join(PATHS)
-            return self._refuse(request, f"its format is not known; these are: {known}")
-        self._note(request, fault=fault)
-        return response
+async def _cut_off(request: _Request, response: StreamedResponse) -> StreamedResponse:
+    """Return the first half of a response; the whole, if there is nothing to cut off."""
+    content = [piece async for piece in response.body]
+    try:
+        reply = cut(_read(request, response, content))
+    except (UnreadableBody, MalformedHttp, TooLarge, ValueError, LookupError) as error:
+        reason = str(error)
+    else:
+        if reply is not None:
+            return request.render(reply, "cut_off")
+        reason = "it is empty"
+    fault = f"the fault 'cut_off' at call {request.number} changed nothing of the response"
+    request.problem = request.problem or f"{fault}: {reason}"
 
-    async def _cut_off(
-        self, request: _Request, response: StreamedResponse, reader: Reader
-    ) -> StreamedResponse:
-        """Return the first half of a response; the whole, if there is nothing to cut off."""
-        content = [piece async for piece in response.body]
-        problem = f"its response has the status {response.status}"
-        if response.status == 200:
-            try:
-                pieces = body_reader(reader, response.headers)
-                for piece in content:
-                    pieces.feed(piece)
-                pieces.end()
-            except (UnreadableBody, MalformedHttp, TooLarge, ValueError, LookupError) as error:
-                problem = f"its response is not readable: {error}"
-            else:
-                reply = cut(Completion(reader.text, reader.calls, reader.usage or TokenUsage()))
-                if reply is not None:
-                    return self._render(request, reply, "cut_off")
-                problem = "its response is empty"
-        nothing = f"the fault 'cut_off' at call {request.number} changed nothing"
-        self._note(request, problem=f"{nothing}: {problem}")
+    async def unchanged() -> AsyncIterator[bytes]:
+        for piece in content:
+            yield piece
 
-        async def unchanged() -> AsyncIterator[bytes]:
-            for piece in content:
-                yield piece
+    return StreamedResponse(response.status, response.headers, unchanged(), response.reason)
 
-        return StreamedResponse(response.status, response.headers, unchanged(), response.reason)
 
-    def _refuse(self, request: _Request, reason: str) -> StreamedResponse:
-        """Note that a request cannot be answered, and return the error that says so."""
-        problem = (
-            f"the agent's request {request.number} to its model (POST {request.path}) got no"
-            f" answer: {reason}; it ends with {request.last_message}"
-        )
-        self._note(request, problem=problem)
-        return error_response(NO_REPLY, "no_reply", problem)
+def _read(request: _Request, response: StreamedResponse, content: Sequence[bytes]) -> Completion:
+    """Return what a response says. Raises UnreadableBody, MalformedHttp, TooLarge, ValueError."""
+    if response.status != 200:
+        raise UnreadableBody(f"it has the status {response.status}")
+    reader = (find_reader("POST", request.path) or OtherRequest)()
+    body = body_reader(reader, response.headers)
+    for piece in content:
+        body.feed(piece)
+    body.end()
+    return Completion(reader.text, reader.calls, TokenUsage())
 
 
 def check_requests(

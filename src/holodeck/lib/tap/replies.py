@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.request_handler import StreamedResponse
 from holodeck.lib.tap.exchange import whole_response
+from holodeck.models.cases.messages import tool_call
 
 JsonObject = dict[str, Any]
 
@@ -84,12 +85,7 @@ def _chat_completion(head: JsonObject, reply: Completion) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": reply.text}
     if reply.calls:
         message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in reply.calls
+            tool_call(call.id, call.name, call.arguments) for call in reply.calls
         ]
     reason = _finish(reply, "stop", "tool_calls", "length")
     choice = {"index": 0, "message": message, "finish_reason": reason}

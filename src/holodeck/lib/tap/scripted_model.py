@@ -7,6 +7,7 @@ from typing import Any
 
 from holodeck.errors import ExecutionError
 from holodeck.lib.llm.request_handler import StreamedResponse
+from holodeck.lib.processes.threads import BackgroundLoop
 from holodeck.lib.tap.case_requests import CaseRequests, check_requests
 from holodeck.lib.tap.exchange import NO_REPLY, error_response
 from holodeck.lib.tap.server import LoopbackServer, ReceivedRequest
@@ -29,6 +30,7 @@ class ScriptedModel:
         self._replies, self._faults = replies, faults
         self._requests = CaseRequests(replies, faults)
         self._server = LoopbackServer(self._respond, "holodeck-scripted-model")
+        self._loop = BackgroundLoop()
 
     @property
     def url(self) -> str:
@@ -46,7 +48,7 @@ class ScriptedModel:
         return self._requests.bodies
 
     def __enter__(self) -> "ScriptedModel":
-        self._server.__enter__()
+        self._loop.run(self._server.start)
         return self
 
     def __exit__(
@@ -55,7 +57,7 @@ class ScriptedModel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.__exit__()
+        self._loop.run(self._server.close)
         rows = check_requests(self._replies, self._faults, self._requests.handled)
         if rows and error is None:
             raise ExecutionError("\n".join(row.error or "" for row in rows))

@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 64_000
 MAX_REQUEST_BYTES = 64_000_000
 """Of a body; models read no larger ones."""
-SWITCH_LIMIT_S = 30.0
-"""How long code that is not async waits until the server listens, and until it has closed."""
 MAX_WAITING_BYTES = 64_000
 """Of what a client may send before it has read the response."""
 
@@ -205,35 +203,15 @@ class LoopbackServer:
 
     async def start(self) -> None:
         """Listen; `port` is then the port. Raises OSError."""
-        self._begin()
+        self._run = BackgroundRun(self._serve, self._name)
         self.port = await asyncio.wrap_future(self._ready)
 
     async def close(self) -> None:
         """Close all connections; may be called twice."""
-        run = self._end()
-        if run is not None:
-            await asyncio.wrap_future(run.outcome)
-
-    def __enter__(self) -> "LoopbackServer":
-        """Do the same as `start` for code that is not async."""
-        self._begin()
-        self.port = self._ready.result(SWITCH_LIMIT_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        run = self._end()
-        if run is not None:
-            run.outcome.result(SWITCH_LIMIT_S)
-
-    def _begin(self) -> None:
-        self._run = BackgroundRun(self._serve, self._name)
-
-    def _end(self) -> BackgroundRun[None] | None:
-        """Return the thread that is about to close; None if it does not run."""
         run, self._run = self._run, None
         if run is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
-        return run
+            await asyncio.wrap_future(run.outcome)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

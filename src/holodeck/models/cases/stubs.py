@@ -154,9 +154,9 @@ class ModelReply(Model):
     """The text of the response."""
 
     @property
-    def tools(self) -> list[str]:
-        """The names of the tools that it calls."""
-        return [name for call in self.tool_calls or () for name in call]
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """The tools that it calls, each with the arguments."""
+        return [call for calls in self.tool_calls or () for call in calls.items()]
 
     @model_validator(mode="after")
     def _answers_something(self) -> Self:

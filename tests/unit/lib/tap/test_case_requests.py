@@ -122,7 +122,7 @@ async def test_a_fault_that_changes_nothing_is_an_error():
 
     assert answer["choices"][0]["message"]["content"] is None
     assert errors(requests, faults=[fault]) == [
-        "the fault 'cut_off' at call 1 changed nothing: its response is empty"
+        "the fault 'cut_off' at call 1 changed nothing of the response: it is empty"
     ]
 
 
