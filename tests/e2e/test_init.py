@@ -105,7 +105,11 @@ def test_the_tools_of_an_agent_become_suggestions(folder):
     assert "Found ChatCompletionAgent of Semantic Kernel; tools: Orders-lookup; keeps" in ran.stdout
     text = (folder / "agent.yaml").read_text()
     assert 'backend: "app:agent" # ChatCompletionAgent of Semantic Kernel' in text
-    assert text.count('expected_tools: ["Orders-lookup"]') == 2
+    expected = [{"name": "Orders-lookup", "args": {"id": {"regex": r"[\s\S]+"}}}]
+    cases = yaml.safe_load(text)["test_cases"]
+    assert [case["expected_tools"] for case in cases] == [expected, expected, []]
+    assert text.count("# any value; write the right one") == 2
+    assert run_cli("validate", "--load", cwd=folder).code == 0
 
 
 def test_unfilled_cases_never_pass_and_filled_ones_are_valid(folder):

@@ -123,6 +123,7 @@ _CASE = """\
       - metric: latency
         max_ms: 60000
 """
+_ANY_VALUE = "{regex: '[\\s\\S]+'} # any value; write the right one"
 _FILL_IN = "Fill in 'input' and 'value' of each test case, and remove its 'skip'."
 _CONFIRM = (
     "Confirm what the agent did, or correct it, and remove the 'todo'; until then, it cannot pass."
@@ -330,9 +331,17 @@ def _observed_case(question: str, answer: "ExecutionResult", redactor: "Redactor
 def _cases_to_fill_in(agent: "AgentDescription") -> str:
     """Return three test cases, which are skipped as long as they say so."""
     tools = agent.tools or []
+
+    def expects(tool: str) -> str:
+        needed = agent.required_arguments.get(tool)
+        if not needed:
+            return f"\n    expected_tools: [{_text(tool)}]"
+        lines = [f"\n          {_text(name)}: {_ANY_VALUE}" for name in needed]
+        return f"\n    expected_tools:\n      - name: {_text(tool)}\n        args:{''.join(lines)}"
+
     expected = [
-        ("uses a tool", f"\n    expected_tools: [{_text(tools[0])}]" if tools else ""),
-        ("uses the right tool", f"\n    expected_tools: [{_text(tools[-1])}]" if tools else ""),
+        ("uses a tool", expects(tools[0]) if tools else ""),
+        ("uses the right tool", expects(tools[-1]) if tools else ""),
         ("needs no tool", "\n    expected_tools: [] # no tool may be called" if tools else ""),
     ]
     if not tools:

@@ -299,6 +299,8 @@ class AgentDescription:
     """The agent's own name; None if it has none."""
     seal_problem: str | None = None
     """Why its tools cannot be kept from running; None if they can."""
+    required_arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The arguments that each of its tools needs, as far as they are known."""
 
     def __str__(self) -> str:
         """`ChatCompletionAgent of Semantic Kernel; tools: lookup_order; keeps context`."""

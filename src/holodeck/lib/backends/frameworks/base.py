@@ -460,5 +460,9 @@ class FrameworkAdapter(ABC):
         """Return the names of the tools that the agent can call; None if unknown."""
         return None
 
+    def required_arguments(self) -> dict[str, list[str]]:
+        """Return the arguments that each tool needs, as far as its schema is known here."""
+        return {}
+
     async def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release what the adapter itself opened; may be called twice."""

@@ -72,6 +72,12 @@ class OpenAIAgentsAdapter(FrameworkAdapter):
         """Return the names of the tools and handoffs of all agents; None with an MCP server."""
         return _tool_names(self._agent, [])
 
+    def required_arguments(self) -> dict[str, list[str]]:
+        return {
+            tool.name: getattr(tool, "params_json_schema", {}).get("required", [])
+            for tool in self._agent.tools
+        }
+
 
 def _tool_names(agent: Any, seen: list[Any]) -> list[str] | None:
     from agents import Handoff

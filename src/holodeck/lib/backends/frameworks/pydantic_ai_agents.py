@@ -72,6 +72,13 @@ class PydanticAIAdapter(FrameworkAdapter):
             return None
         return [name for toolset in toolsets for name in toolset.tools]
 
+    def required_arguments(self) -> dict[str, list[str]]:
+        return {
+            name: tool.tool_def.parameters_json_schema.get("required", [])
+            for toolset in self._agent.toolsets
+            for name, tool in getattr(toolset, "tools", {}).items()
+        }
+
 
 class PydanticAIConversation(StreamingSession):
     """A conversation that passes its history to each run."""

@@ -190,7 +190,7 @@ class CallableBackend(InContext, AgentBackend):
         if isinstance(agent, FunctionAgent) and inspect.isclass(self._factory):
             kind = f"class {self._factory.__name__}"
         known = (kind, agent.tools, problem, can.answers_approvals, agent.name)
-        return AgentDescription(*known, can.seal_problem)
+        return AgentDescription(*known, can.seal_problem, agent.required_arguments())
 
     async def teardown(self) -> None:
         """Close the agent; the next call makes a new one."""

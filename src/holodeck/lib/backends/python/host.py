@@ -176,6 +176,10 @@ class HostedAgent(ABC):
     lifespan: Lifespan | None = None
     """The context manager that it lives in; None if there is none."""
 
+    def required_arguments(self) -> dict[str, list[str]]:
+        """Return the arguments that each of its tools needs, as far as they are known."""
+        return {}
+
     @abstractmethod
     async def open(
         self, messages: Messages, context: CaseContext | None = None
@@ -242,6 +246,9 @@ class FrameworkAgent(HostedAgent):
         self._adapter = adapter
         self._read = read
         self._tools_run_no_agents = tools_run_no_agents
+
+    def required_arguments(self) -> dict[str, list[str]]:
+        return self._adapter.required_arguments()
 
     async def open(
         self,

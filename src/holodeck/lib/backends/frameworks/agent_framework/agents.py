@@ -85,6 +85,16 @@ class AgentFrameworkAdapter(FrameworkAdapter):
     def tools(self) -> list[str] | None:
         return tool_names(self._agent)
 
+    def required_arguments(self) -> dict[str, list[str]]:
+        import agent_framework
+
+        options = getattr(self._agent, "default_options", None) or {}
+        return {
+            tool.name: tool.parameters().get("required", [])
+            for tool in options.get("tools") or ()
+            if isinstance(tool, agent_framework.FunctionTool)
+        }
+
     async def close(self) -> None:
         """Close the MCP connections that runs of the agent opened."""
         await self._connections.aclose()

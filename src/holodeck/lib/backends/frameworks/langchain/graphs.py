@@ -93,6 +93,19 @@ class GraphAdapter(FrameworkAdapter):
                 return None
         return names
 
+    def required_arguments(self) -> dict[str, list[str]]:
+        return {
+            name: _schema_of(tool).get("required", [])
+            for node in self._agent.nodes.values()
+            for name, tool in getattr(node.bound, "tools_by_name", {}).items()
+        }
+
+
+def _schema_of(tool: Any) -> Mapping[str, Any]:
+    """Return the JSON schema of the arguments that a model writes."""
+    schema = tool.tool_call_schema
+    return schema if isinstance(schema, Mapping) else schema.model_json_schema()
+
 
 class EntrypointAdapter(GraphAdapter):
     """A function with `@entrypoint`."""

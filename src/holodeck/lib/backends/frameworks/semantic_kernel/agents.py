@@ -22,6 +22,7 @@ from holodeck.lib.backends.frameworks.base import (
 from holodeck.lib.backends.frameworks.semantic_kernel.messages import (
     SemanticKernelTurnReader,
     answer_text,
+    arguments_of_tools,
     invokes_functions,
     names_of_tools,
     new_history,
@@ -134,6 +135,9 @@ class ChatAgentAdapter(FrameworkAdapter):
 
     def tools(self) -> list[str] | None:
         return names_of_tools(self._agent)
+
+    def required_arguments(self) -> dict[str, list[str]]:
+        return arguments_of_tools(self._agent)
 
 
 class ChatAgentSession(StreamingSession):

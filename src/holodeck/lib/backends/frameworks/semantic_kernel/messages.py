@@ -236,18 +236,28 @@ def invokes_functions(agent: Any, arguments: "KernelArguments | None") -> bool:
 
 def names_of_tools(agent: Any) -> list[str]:
     """Return the names of the functions that an agent offers to its model."""
+    return list(arguments_of_tools(agent))
+
+
+def arguments_of_tools(agent: Any) -> dict[str, list[str]]:
+    """Return the names of these functions, with the arguments that each needs."""
     settings = agent.arguments.execution_settings if agent.arguments else None
     behaviors = [setting.function_choice_behavior for setting in (settings or {}).values()]
     chosen = next((behavior for behavior in behaviors if behavior is not None), None)
     behavior = chosen or agent.function_choice_behavior
     if behavior is None or not behavior.enable_kernel_functions:
-        return []
+        return {}
     functions = (
         agent.kernel.get_list_of_function_metadata(behavior.filters)
         if behavior.filters
         else agent.kernel.get_full_list_of_function_metadata()
     )
-    return [function.fully_qualified_name for function in functions]
+    return {
+        function.fully_qualified_name: [
+            parameter.name for parameter in function.parameters if parameter.is_required
+        ]
+        for function in functions
+    }
 
 
 def token_counts(usage: Any) -> tuple[int | None, int | None]:
