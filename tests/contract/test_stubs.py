@@ -45,10 +45,11 @@ async def backend(request):
 
 async def run(backend, *stubs, question="Where is order 7?", **case):
     """The result of a case with these stubs of the tool."""
+    given = {} if question is None else {"input": question}
     agent = Agent(
         name="agent",
         backend=IN_PYTHON,
-        test_cases=[{"input": question, "stubs": {TOOL: [*stubs]} if stubs else None, **case}],
+        test_cases=[{**given, **({"stubs": {TOOL: [*stubs]}} if stubs else {}), **case}],
     )
     executor = TestExecutor("agent.yaml", agent_config=agent, backend=backend)
     [result] = (await executor.execute_tests()).results
@@ -125,6 +126,18 @@ async def test_a_call_gets_the_first_stub_that_fits_it(backend):
     results = {call.args["order_id"]: call.result for call in result.tool_invocations}
     told = {"7": "any other", "6": "by number", "8": "by arguments", "5": "any other"}
     assert results == told
+
+
+async def test_calls_are_counted_in_all_turns_and_anew_in_each_repetition(backend):
+    stubs = [{"call": 1, "returns": "first"}, {"call": 2, "raises": "no connection"}]
+    turns = [{"input": "order 7"}, {"input": "order 7"}]
+
+    result = await run(backend, *stubs, question=None, turns=turns, repeat=2, stop_early=False)
+
+    for repetition in result.repeats.runs:
+        kinds = [call.stub.kind for call in repetition.tool_invocations]
+        assert kinds == ["returns", "raises"]
+        assert not [check for check in repetition.tool_checks if check.error]
 
 
 async def test_sealed_tools_do_not_run_and_a_call_without_a_stub_fails(backend):

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -123,6 +122,14 @@ class SideEffectsError(Exception):
     """The tool has side effects, which are not allowed, so that it did not run."""
 
 
+class _FailedReply(Exception):
+    """The tool says that it failed; a stub has nothing to change then."""
+
+    def __init__(self, reply: ToolReply) -> None:
+        self.reply = reply
+        super().__init__(reply.text)
+
+
 @dataclass(frozen=True)
 class _Failure:
     kind: str
@@ -189,9 +196,7 @@ async def _call(tool: Tool, arguments: dict[str, Any]) -> Any:
     """Return what the tool returns, or a failure."""
     try:
         async with asyncio.timeout(tool.timeout) as scope:
-            return await call_tool(
-                tool.name, arguments, partial(tool.call, arguments), _value_of_reply
-            )
+            return await _reply(tool, arguments)
     except asyncio.CancelledError:
         if is_cancelled():
             raise
@@ -206,6 +211,21 @@ async def _call(tool: Tool, arguments: dict[str, Any]) -> Any:
         return _Failure(kind, str(error), refused=not is_prevented, prevented=is_prevented)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
         return _failure(error)
+
+
+async def _reply(tool: Tool, arguments: dict[str, Any]) -> Any:
+    """Return what the tool returns, or what a stub makes of the call. Raises what it raises."""
+
+    async def run() -> Any:
+        returned = await tool.call(arguments)
+        if isinstance(returned, ToolReply) and returned.is_error:
+            raise _FailedReply(returned)
+        return returned
+
+    try:
+        return await call_tool(tool.name, arguments, run, _value_of_reply)
+    except _FailedReply as failed:
+        return failed.reply
 
 
 def _value_of_reply(returned: Any) -> Any:

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from holodeck.lib.stubs.case_stubs import CaseStubs
+from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.tools.base import MAX_CHARACTERS, Tool, ToolReply, run_tool
+from holodeck.models.cases.stubs import StandIns
 
 
 def tool_that(call, **fields):
@@ -155,3 +158,51 @@ async def test_a_reply_shows_the_model_its_text_and_the_report_its_value():
 
     outcome = await run_tool(Tool("t", "", {}, call), {})
     assert (outcome.result_text, outcome.result) == ("7 orders", {"orders": 7})
+
+
+async def stubbed(tool, stub):
+    """What a call of the tool returns with a stub, and why that changed nothing."""
+    stubs = CaseStubs(StandIns(stubs={tool.name: [stub]}))
+    with in_place_of_tools(stubs):
+        outcome = await run_tool(tool, {})
+    return outcome, stubs.calls[0].problem
+
+
+FOUND = ToolReply("two passages", ["a", "b"], passages=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("stub", "result", "passages"),
+    [
+        ({"returns": ["c"]}, ["c"], None),
+        ({"empty": True}, [], None),
+        ({"truncated": 3}, '["a', None),
+        ({"delay": 0.001}, ["a", "b"], ("a", "b")),
+    ],
+)
+async def test_stubs_take_the_place_of_what_a_search_found(stub, result, passages):
+    async def call(arguments):
+        return FOUND
+
+    outcome, problem = await stubbed(tool_that(call, source="vectorstore"), stub)
+
+    assert (outcome.result, outcome.passages, problem) == (result, passages, None)
+
+
+@pytest.mark.parametrize("reply", [ToolReply("no such order", is_error=True), ValueError("gone")])
+async def test_a_stub_does_not_change_the_error_of_a_tool(reply):
+    async def call(arguments):
+        if isinstance(reply, ValueError):
+            raise reply
+        return reply
+
+    outcome, problem = await stubbed(tool_that(call), {"truncated": 2})
+
+    assert outcome.error is not None
+    assert "the tool failed" in problem
+
+
+async def test_a_stub_that_waits_longer_than_its_tool_may_is_a_timeout():
+    outcome, _ = await stubbed(tool_that(None, timeout=0.01), {"timeout": 60})
+
+    assert outcome.error == "TimeoutError: no result within 0.01 s"
