@@ -151,8 +151,7 @@ class ExecutionConfig(Model):
             none_is_no_limit=True,
         ),
     ] = None
-    """In seconds, retries included. It holds for requests to every model; between attempts of
-    judges, simulated users and embedding models, it stands still."""
+    """In seconds, retries included; for requests to every model."""
     attempt_timeout: Annotated[
         Seconds | None, Setting(None, "Time limit of one attempt of a request.", LIMITS, "SECONDS")
     ] = None
@@ -251,8 +250,7 @@ class ExecutionConfig(Model):
         HostNames | None,
         Setting(None, "Hosts in private networks to download from.", reaches_out=True),
     ] = None
-    """Each as `host` or `host:port`; the variable separates them by commas. Other files are
-    downloaded from public addresses only."""
+    """Each as `host` or `host:port`; the variable separates them by commas."""
     parallel_test_cases: Annotated[
         Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
         Setting("auto", "Cases to run at the same time.", RUN, short="-j", aliases=("--parallel",)),
@@ -263,15 +261,13 @@ class ExecutionConfig(Model):
         Annotated[int, Field(ge=1, le=256)] | Literal["auto"] | None,
         Setting(1, "Processes that run the cases.", RUN),
     ] = None
-    """`auto` uses several where the run would need more than one core: with many cases on Semantic
-    Kernel. They share all limits of the run."""
+    """`auto` uses several for many cases on Semantic Kernel. They share all limits of the run."""
     run_on: Annotated[
         PlaceName | None,
         Setting("local", "Where workers run.", RUN, "PLACE", flag="--on", reaches_out=True),
     ] = None
     """`local` is this machine, `ray://host:port` a Ray cluster, `ray` the cluster of RAY_ADDRESS,
-    else one that is started on this machine. On Ray there is one worker per core unless `workers`
-    says otherwise."""
+    else one that is started on this machine."""
     ray_variables: Annotated[
         VariableNames | None,
         Setting(None, "Variables that workers on Ray get, such as API keys.", reaches_out=True),
@@ -290,7 +286,7 @@ class ExecutionConfig(Model):
     ] = None
     """What a judge means that no check has shown to be good: with `require` its verdicts are
     inconclusive, with `warn` a note names it. A mapping of `mode`, `min_kappa` and
-    `max_false_passes` says what the check must have shown. See `holodeck judge check --save`."""
+    `max_false_passes` says what the check must have shown."""
     offline: Annotated[bool | None, Setting(False, "Never download a model.", RUN)] = None
     verbose: Annotated[
         bool | None, Setting(False, "Show conversations and all metrics.", OUTPUT, short="-v")
