@@ -345,6 +345,21 @@ def test_a_wrong_model_name_is_said_once_with_its_line(agent_dir, way):
     assert "Not run: 57" in ran.stdout
 
 
+@pytest.mark.parametrize("status", [401, 402, 404])
+@pytest.mark.parametrize("way", MODEL_WAYS)
+async def test_a_single_case_says_what_to_check(tmp_path, way, status):
+    hints = {
+        401: "check model.api_key or OPENAI_API_KEY",
+        402: "check the account of model.api_key or OPENAI_API_KEY",
+        404: "check model.name and model.endpoint",
+    }
+    with FakeOpenAI(refusing(status, "not today")) as server:
+        report = await report_of(way, server.url, tmp_path, cases(1))
+
+    [error] = report.results[0].errors
+    assert error.endswith(f"not today; {hints[status]}")
+
+
 @pytest.mark.parametrize(
     ("status", "hint"),
     [

@@ -200,10 +200,10 @@ class Schedule:
                 return
             lane.on_start(case)
             finished = await self._run_case(number, index, case)
-            result = lane.run_state.add(index, finished.result)
-            self._stop_policies[number].count_refusal(
-                result, finished.refusal, is_permanent=finished.is_permanent
-            )
+            policy = self._stop_policies[number]
+            result = policy.with_hint(finished.result, finished.refusal)
+            result = lane.run_state.add(index, result)
+            policy.count_refusal(result, finished.refusal, is_permanent=finished.is_permanent)
             self._count_failure(index, case)
             await self._budget.add_result(result)
 

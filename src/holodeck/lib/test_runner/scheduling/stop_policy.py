@@ -24,6 +24,7 @@ MAX_REFUSALS = 3
 
 _UNTIL_ANSWERED: frozenset[Refusal | None] = frozenset({"model", "request", "unreachable"})
 """Refusals that say nothing about other cases once the agent has answered any."""
+_REFUSES_EVERY_CASE: frozenset[Refusal | None] = frozenset({"key", "quota", "model"})
 _HINTS: dict[Refusal, str] = {
     "key": "check",
     "quota": "check the account of",
@@ -99,6 +100,14 @@ class StopPolicy:
             owner = f"suite {case.suite!r} has" if case.suite else "the cases without a suite have"
             why = f"{_quoted_name(result)} did not pass, and {owner} fail_fast"
             self._stopped.setdefault(case.suite, StopReason("fail_fast", why))
+
+    def with_hint(self, result: TestResult, refusal: Refusal | None) -> TestResult:
+        """Return the result; in a run of too few cases to give up, its error says what to check."""
+        hint = hint_for_refusal(self._agent, refusal) if refusal in _REFUSES_EVERY_CASE else ""
+        if not hint or not result.errors or len(self._agent.test_cases or ()) >= MAX_REFUSALS:
+            return result
+        first, *others = result.errors
+        return result.model_copy(update={"errors": [f"{first}; {hint}", *others]})
 
     def count_refusal(
         self, result: TestResult, refusal: Refusal | None, *, is_permanent: bool
