@@ -101,24 +101,13 @@ def _find_stub(
     return None, None
 
 
-@dataclass(frozen=True)
 class TakenCall:
-    """A call that a stub has taken."""
+    """A call that a stub has taken; `at` is its index in `case.calls`."""
 
-    stub: Stub
-    case: CaseStubs
-    at: int
-    """The index of the call in `case.calls`."""
-
-    @property
-    def wait_seconds(self) -> float:
-        """How late the result is."""
-        return self.stub.delay or self.stub.timeout or 0.0
-
-    @property
-    def runs_tool(self) -> bool:
-        """Whether the tool runs, whose result is changed or late."""
-        return self.stub.runs_tool
+    def __init__(self, stub: Stub, case: CaseStubs, at: int) -> None:
+        self.stub, self.case, self.at = stub, case, at
+        self.wait_seconds = stub.delay or stub.timeout or 0.0
+        self.runs_tool = stub.runs_tool
 
     def note_failure(self, error: Exception) -> None:
         """Note that the tool failed, so that it has no result to change."""

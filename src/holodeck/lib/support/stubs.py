@@ -23,15 +23,10 @@ ToPlain = Callable[[Any], Any]
 class Taken(Protocol):
     """A call that a stub has taken."""
 
-    @property
-    def wait_seconds(self) -> float:
-        """How late the result is."""
-        ...
-
-    @property
-    def runs_tool(self) -> bool:
-        """Whether the tool runs, whose result is changed or late."""
-        ...
+    wait_seconds: float
+    """How late the result is."""
+    runs_tool: bool
+    """Whether the tool runs, whose result is changed or late."""
 
     def result(self, value: Any, to_plain: ToPlain) -> Any:
         """Return the result of the call, from that of the tool if it ran. Raises what it raises."""
@@ -89,8 +84,11 @@ async def call_tool(
     `run` calls the tool. The result of a tool that a stub does not change stays as it is.
     """
     taken = take_call(tool, arguments)
-    if taken is None:
-        return await run()
+    return await (run() if taken is None else complete_call(taken, run, to_plain))
+
+
+async def complete_call(taken: Taken, run: Callable[[], Awaitable[Any]], to_plain: ToPlain) -> Any:
+    """Return what a stub makes of a call that it has taken. Raises what it raises."""
     await asyncio.sleep(taken.wait_seconds)
     with _noting_failure(taken):
         value = await run() if taken.runs_tool else None

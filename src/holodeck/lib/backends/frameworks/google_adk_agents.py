@@ -1,10 +1,10 @@
 """Agents and apps of Google ADK, which an `InMemoryRunner` runs."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -14,7 +14,7 @@ from holodeck.lib.backends.frameworks.base import (
     StreamingSession,
     TurnRecord,
 )
-from holodeck.lib.support.stubs import Taken, has_stubs, take_call
+from holodeck.lib.support.stubs import complete_call, has_stubs, take_call
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -239,49 +239,19 @@ def stubs_plugin() -> Any:
     from google.adk.plugins.base_plugin import BasePlugin
 
     class Stubs(BasePlugin):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(NAME)
-            self._taken: dict[str | None, Taken] = {}
-            """By call: what changes the result of a tool that runs."""
-
         async def before_tool_callback(
             self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
         ) -> dict[str, Any] | None:
+            """Return a response, with which the framework does not run the tool."""
             is_own = tool.name == TRANSFER or tool.name.startswith(REQUEST)
             taken = None if is_own else take_call(tool.name, tool_args)
             if taken is None:
                 return None
-            await asyncio.sleep(taken.wait_seconds)
-            if not taken.runs_tool:
-                return _as_response(taken.result(None, _value_of))
-            self._taken[tool_context.function_call_id] = taken
-            return None
+            run = partial(tool.run_async, args=tool_args, tool_context=tool_context)
+            value = await complete_call(taken, run, lambda response: result_of(response)[0])
+            return value if isinstance(value, dict) else {"result": value}
 
-        async def after_tool_callback(
-            self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any
-        ) -> dict[str, Any] | None:
-            del tool, tool_args  # the framework's signature
-            taken = self._taken.pop(tool_context.function_call_id, None)
-            return None if taken is None else _as_response(taken.result(result, _value_of))
-
-        async def on_tool_error_callback(
-            self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, error: Exception
-        ) -> None:
-            del tool, tool_args  # as above
-            taken = self._taken.pop(tool_context.function_call_id, None)
-            if taken is not None:
-                taken.note_failure(error)
-
-    return Stubs()
-
-
-def _value_of(response: Any) -> Any:
-    return result_of(response)[0]
-
-
-def _as_response(value: Any) -> dict[str, Any]:
-    """Return the result of a tool as the framework wraps it."""
-    return value if isinstance(value, dict) else {"result": value}
+    return Stubs(NAME)
 
 
 def text_of(event: Any) -> str:
