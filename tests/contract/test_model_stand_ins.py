@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.scheduling.stop_policy import MAX_REFUSALS
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import Outcome
@@ -112,3 +113,15 @@ async def test_cases_that_run_at_once_keep_their_replies_apart(backend):
 
     assert [result.agent_response for result in results] == texts
     assert {result.outcome for result in results} == {Outcome.PASSED}
+
+
+async def test_refusals_that_cases_stage_do_not_stop_the_run():
+    refused = {"model_faults": [{"call": 1, "status": 401}], "expected_tools": []}
+    cases = [{"name": f"refused {number}", **refused} for number in range(MAX_REFUSALS + 1)]
+    answered = {"name": "answered", "model_replies": [SENT], "expected_tools": []}
+
+    async with WAYS["chat"]() as backend:
+        *failed, last = await run(backend, *cases, answered)
+
+    assert {result.outcome for result in failed} == {Outcome.AGENT_ERROR}
+    assert last.outcome is Outcome.PASSED

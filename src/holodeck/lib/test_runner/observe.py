@@ -287,7 +287,9 @@ class _Turn:
             self.answer = None  # of the part before an approval, which is not all
         self.errors.append(describe(error))
         state.raised += filter(None, [raised_error(error)])
-        is_permanent = isinstance(error, BackendError) and error.permanent
+        # what the test case itself made fail says nothing about other cases
+        is_staged = any(request.faults or request.problem for request in self.handled_requests)
+        is_permanent = isinstance(error, BackendError) and error.permanent and not is_staged
         state.failure = state.failure or (None if is_permanent else failure_of(error))
         state.is_permanent |= is_permanent
         self.attempts = [
@@ -296,7 +298,7 @@ class _Turn:
         refusal = error.refusal if isinstance(error, BackendError) else None
         if refusal is None and not self.attempts:  # the user's code sent its own requests
             refusal = refusal_behind(error)
-        if is_permanent or not state.turns:
+        if (is_permanent or not state.turns) and not is_staged:
             state.refusal = state.refusal or refusal
 
     def end(self) -> None:
