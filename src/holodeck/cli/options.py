@@ -127,7 +127,7 @@ def output_options(command: F) -> F:
         metavar="FORMAT",
         help="Format of --output, such as markdown or junit.",
     )(command)
-    return output_option("Write a report (.md, .json, .html, -); repeatable.")(command)
+    return output_option("Write a report (.md, .html, -); repeatable.")(command)
 
 
 def output_option(description: str) -> Callable[[F], F]:
