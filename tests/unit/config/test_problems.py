@@ -28,7 +28,7 @@ UNSUPPORTED = "evaluations: {metrics: [{metric: bleu, custom_prompt: x}]}"
         ),
         (
             "zzz: 1",
-            "agent.yaml:4:1: zzz: unknown key; known here: name, description, author, model,",
+            "agent.yaml:4:1: zzz: unknown key; known here: name, ",
         ),
         (
             CASE + "expectd_tools: []",

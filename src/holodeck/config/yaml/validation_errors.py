@@ -285,7 +285,7 @@ def quoted_path(text: str) -> KeyPath:
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
-_CRITERION_KEYS = {"text", "required"}
+_CRITERION_KEYS = {"text", "says_failed", "required"}
 
 
 def _unknown_key(key: str, models: Sequence[type[BaseModel]]) -> str:
