@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import replace
@@ -79,7 +79,9 @@ class ClaudeAdapter(FrameworkAdapter):
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self.takes_stubs = agent.tools == []  # it runs its own tools elsewhere
+        servers = agent.mcp_servers if isinstance(agent.mcp_servers, dict) else {"": {}}
+        # Claude Code runs its own tools, and those of other servers, elsewhere.
+        self.takes_stubs = agent.tools == [] and all(map(_is_here, servers.values()))
         self._reported: set[str] = set()
         """The MCP servers without tools that were reported."""
 
@@ -279,9 +281,14 @@ def with_stubs(options: Any) -> Any:
     stubbed = {
         name: {**server, "instance": _stubbed_server(name, server["instance"])}
         for name, server in servers.items()
-        if hasattr(server.get("instance"), "request_handlers")
+        if _is_here(server)
     }
     return replace(options, mcp_servers={**servers, **stubbed})
+
+
+def _is_here(server: Mapping[str, Any]) -> bool:
+    """Whether an MCP server runs in this process, and shows how it answers requests."""
+    return hasattr(server.get("instance"), "request_handlers")
 
 
 def _stubbed_server(name: str, server: Any) -> Any:
