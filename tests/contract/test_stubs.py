@@ -129,14 +129,18 @@ async def test_a_call_gets_the_first_stub_that_fits_it(backend):
 
 
 async def test_calls_are_counted_in_all_turns_and_anew_in_each_repetition(backend):
-    stubs = [{"call": 1, "returns": "first"}, {"call": 2, "raises": "no connection"}]
-    turns = [{"input": "order 7"}, {"input": "order 7"}]
+    stubs = [
+        {"call": 1, "returns": "first"},
+        {"call": 2, "delay": 0.001},
+        {"call": 3, "raises": "no connection"},
+    ]
+    turns = [{"input": "order 7"}] * 3
 
     result = await run(backend, *stubs, question=None, turns=turns, repeat=2, stop_early=False)
 
     for repetition in result.repeats.runs:
         kinds = [call.stub.kind for call in repetition.tool_invocations]
-        assert kinds == ["returns", "raises"]
+        assert kinds == ["returns", "delay", "raises"]
         assert not [check for check in repetition.tool_checks if check.error]
 
 

@@ -115,6 +115,8 @@ class OpenAIAgentsSession(StreamingSession):
     traced_as = "OpenAI Agents SDK"
     _paused: Any = None
     """The result of a run that waits for approvals; None if none does."""
+    _is_stubbed = False
+    """Whether stubs can take the calls of its tools."""
 
     async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         from agents import Runner
@@ -123,8 +125,8 @@ class OpenAIAgentsSession(StreamingSession):
         with self._read_turn(_TurnReader(self.turn, self._options.get("run_config"))) as reader:
             items = [*self._earlier, {"role": "user", "content": message}]
             arguments = self._arguments(reader)
-            if has_stubs():
-                self._agent = with_stubs(self._agent, {})
+            if has_stubs() and not self._is_stubbed:
+                self._agent, self._is_stubbed = with_stubs(self._agent, []), True
             if not streams:
                 self._finish(await Runner.run(self._agent, items, **arguments), reader)
                 return
@@ -198,26 +200,28 @@ class OpenAIAgentsSession(StreamingSession):
         self._agent = result.last_agent
 
 
-def with_stubs(agent: Any, known: dict[int, Any]) -> Any:
+def with_stubs(agent: Any, copies: list[tuple[Any, Any]]) -> Any:
     """Return a copy of the agent, and of those that it hands over to, whose tools can be stubbed.
 
-    `known` has the copies, by the ids of their agents.
+    `copies` are those that were made, each after its agent.
     """
     from agents import FunctionTool, Handoff
 
-    if id(agent) in known:
-        return known[id(agent)]
+    for known, stubbed in copies:
+        if known is agent:
+            return stubbed
     tools = [_with_stub(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools]
-    known[id(agent)] = stubbed = agent.clone(tools=tools)
+    stubbed = agent.clone(tools=tools)
+    copies.append((agent, stubbed))
 
     def hand_over(handoff: Any) -> Any:
         async def invoke(context: Any, arguments: str) -> Any:
-            return with_stubs(await handoff.on_invoke_handoff(context, arguments), known)
+            return with_stubs(await handoff.on_invoke_handoff(context, arguments), copies)
 
         return replace(handoff, on_invoke_handoff=invoke)
 
     stubbed.handoffs = [
-        hand_over(handoff) if isinstance(handoff, Handoff) else with_stubs(handoff, known)
+        hand_over(handoff) if isinstance(handoff, Handoff) else with_stubs(handoff, copies)
         for handoff in agent.handoffs
     ]
     return stubbed
