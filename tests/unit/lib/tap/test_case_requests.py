@@ -6,9 +6,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from fakes import FakeOpenAI
+from holodeck.lib.llm.chat_models import HttpChatModel
+from holodeck.lib.llm.client import ChatClient, RequestStats
+from holodeck.lib.llm.endpoint import Endpoint
+from holodeck.lib.llm.errors import RequestError
+from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.limits import call_limits
+from holodeck.lib.llm.model import ChatRequest
+from holodeck.lib.llm.request_handler import answering_requests
 from holodeck.lib.tap.case_requests import CaseRequests, check_requests
 from holodeck.lib.tap.exchange import NO_REPLY, whole_response
 from holodeck.models.cases.stubs import ModelFault, ModelReply
+from holodeck.models.llm import LLMProvider
 
 CHAT = "/chat/completions"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Where is order 7?"}]}
@@ -163,3 +173,28 @@ async def test_a_format_without_a_writer_is_an_error():
 
     assert status == NO_REPLY
     assert "its format is not known" in errors(requests, [SENT])[0]
+
+
+async def test_our_own_client_streams_replies_and_raises_faults():
+    requests = CaseRequests([SENT], [ModelFault(call=2, status=400)])
+    llm = LLMProvider(provider="scripted")
+    client = ChatClient(Endpoint.of(llm), llm.name, call_limits(None), Limiters())
+
+    with answering_requests(requests):
+        *pieces, completion = [piece async for piece in client.stream_body(ASKED, RequestStats())]
+        with pytest.raises(RequestError, match="HTTP 400"):
+            [piece async for piece in client.stream_body(ASKED, RequestStats())]
+
+    assert "".join(pieces) == completion.text == "It has been sent."
+    assert [body["stream"] for body in requests.bodies] == [True, True]
+
+
+async def test_requests_of_judges_do_not_pass_the_handler():
+    requests = CaseRequests([SENT])
+    with FakeOpenAI("judged") as server, answering_requests(requests):
+        llm = LLMProvider(provider="openai", name="m", endpoint=server.url, api_key="k")
+        model = HttpChatModel(llm, call_limits(None), Limiters())
+        answer = await model.answer(ChatRequest([{"role": "user", "content": "Is it polite?"}]))
+        await model.close()
+
+    assert (answer.text, requests.bodies) == ("judged", [])
