@@ -52,7 +52,9 @@ NOT_RUN = {
 """Blocks without a comment: installation, diagrams, and what is not installed or not here."""
 
 
-SCRIPTED = {"README.md": orders_model, "docs/guide/recipes.md": orders_model}
+SCRIPTED = dict.fromkeys(
+    ("README.md", "docs/guide/recipes.md", "docs/guide/test-your-agent.md"), orders_model
+)
 """The model that answers the agents of a document instead of OpenAI's."""
 
 
