@@ -66,7 +66,7 @@ async def test_the_model_is_told_what_the_stub_says_and_the_report_that_the_tool
 
 UNDELIVERED = {
     "never called": ({"raises": "x"}, "hello", "never"),
-    "call not reached": ({"call": 2, "raises": "x"}, "order 7", "called 1 time"),
+    "call not reached": ({"call": 2, "raises": "x"}, "order 7", "called once"),
     "other arguments": ({"when": {"order_id": "8"}, "returns": 1}, "order 7", "needs"),
     "truncates short text": ({"truncated": 300}, "order 7", "changes nothing of 'shipped'"),
 }

@@ -11,7 +11,7 @@ from typing import Any
 from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge
 from holodeck.lib.llm.request_handler import Send, StreamedResponse
-from holodeck.lib.support.text import json_or_none, one_line, plural
+from holodeck.lib.support.text import json_or_none, one_line
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.tap.exchange import NO_REPLY, error_response
 from holodeck.lib.tap.formats import Embeddings, OtherRequest, UnreadableBody
@@ -21,7 +21,6 @@ from holodeck.models.cases.stubs import FaultKind, ModelFault, ModelReply
 from holodeck.models.results.turn import HandledRequest, ToolCheck
 from holodeck.models.token_usage import TokenUsage
 
-NEVER = "the agent never asked its model"
 FAULT = "a fault of the test case"
 _SHOWN_CHARS = 300
 
@@ -188,7 +187,10 @@ def check_requests(
 
     A fault that was not delivered would pass as one that the agent has withstood.
     """
-    sent = f"the agent asked its model {plural(len(requests), 'time')}" if requests else NEVER
+    times = f"the agent asked its model {len(requests)} times"
+    sent = {0: "the agent never asked its model", 1: "the agent asked its model once"}.get(
+        len(requests), times
+    )
     errors = {
         f"request {number}": request.problem
         for number, request in enumerate(requests, 1)

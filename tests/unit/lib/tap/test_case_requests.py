@@ -82,7 +82,7 @@ async def test_a_reply_that_is_not_asked_for_is_an_error():
 
     [error] = errors(requests, [LOOKUP, SENT])
     assert error == (
-        "the agent asked its model 1 time; 1 of 2 model_replies were not asked for, from"
+        "the agent asked its model once; 1 of 2 model_replies were not asked for, from"
         ' {"text":"It has been sent."}'
     )
 
@@ -142,7 +142,7 @@ async def test_a_fault_at_a_call_that_never_comes_is_an_error():
     await ask(requests, model("Done."))
 
     assert errors(requests, faults=[fault]) == [
-        "the agent asked its model 1 time; the fault 'status' at call 2 was not delivered"
+        "the agent asked its model once; the fault 'status' at call 2 was not delivered"
     ]
 
 
