@@ -9,7 +9,9 @@ import yaml
 from fakes import case
 from holodeck.config.yaml.nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.checks import matching
 from holodeck.lib.checks.tool_checks import check_tools
+from holodeck.lib.evaluators import json_schema
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.observability.tracing import TOO_SLOW, Content
 from holodeck.lib.secrets.redact import Redactor
@@ -53,8 +55,13 @@ def _in_time():
 
 
 @pytest.mark.parametrize("pattern", EXPLODING)
-@pytest.mark.parametrize("text", [ANSWERS[0], ANSWERS[2]], ids=len)
-def test_a_tool_matcher_ends_in_time(pattern, text):
+@pytest.mark.parametrize(
+    ("text", "limit_s"),
+    [(ANSWERS[0], matching.MATCH_SECONDS), (ANSWERS[2], 0.1)],
+    ids=["short text and the real limit", "long text"],
+)
+def test_a_tool_matcher_ends_in_time(pattern, text, limit_s, monkeypatch):
+    monkeypatch.setattr(matching, "MATCH_SECONDS", limit_s)
     wanted = {"name": "t", "args": {"q": {"regex": pattern}}}
     checked = TestCaseModel.model_validate({"input": "x", "expected_tools": [wanted]})
 
@@ -63,7 +70,7 @@ def test_a_tool_matcher_ends_in_time(pattern, text):
             checked, [ToolInvocation(name="t", args={"q": text})], evidence(tool_calls="backend")
         )
     except EvaluationError as error:
-        assert "takes longer than" in str(error)  # noqa: PT017
+        assert f"takes longer than {limit_s:g} s" in str(error)  # noqa: PT017
     else:
         assert not check.passed
 
@@ -113,20 +120,23 @@ def test_the_longest_pattern_there_may_be_is_ready_in_time(part):
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "limit_s"),
     [
-        {"pattern": EXPLODING[1]},
-        {"patternProperties": {EXPLODING[1]: False}},
-        {"patternProperties": {EXPLODING[1]: False}, "additionalProperties": False},
-        {"propertyNames": {"pattern": EXPLODING[1]}},
+        ({"pattern": EXPLODING[1]}, json_schema.PATTERN_SECONDS),
+        ({"patternProperties": {EXPLODING[1]: False}}, 0.1),
+        ({"patternProperties": {EXPLODING[1]: False}, "additionalProperties": False}, 0.1),
+        ({"propertyNames": {"pattern": EXPLODING[1]}}, 0.1),
     ],
-    ids=" ".join,
+    ids=["pattern, with the real limit", "patternProperties", "and no others", "propertyNames"],
 )
-async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(schema):
+async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(
+    schema, limit_s, monkeypatch
+):
+    monkeypatch.setattr(json_schema, "PATTERN_SECONDS", limit_s)
     text = ANSWERS[1]
     answer = json.dumps(text if "pattern" in schema else {text: 1})
 
-    with pytest.raises(EvaluationError, match="took longer than 1 s"):
+    with pytest.raises(EvaluationError, match=f"took longer than {limit_s:g} s"):
         await JsonSchemaEvaluator(schema=schema).evaluate(response=answer)
 
 
