@@ -193,7 +193,7 @@ def test_a_client_of_another_kind_is_refused():
         criteria=["x"], model="openai/m", client=object(), api_base="http://x"
     )
 
-    with pytest.raises(ConfigError, match=r"a object has no chat.completions.create\(\)"):
+    with pytest.raises(ConfigError, match=r"an object has no chat.completions.create\(\)"):
         judge._client.get()
 
 

@@ -303,7 +303,7 @@ async def test_a_response_that_cannot_be_recorded_is_an_error(play):
         return object()
 
     with pytest.raises(
-        ConfigError, match=r"returns a object, which @scenario\.cache cannot record"
+        ConfigError, match=r"returns an object, which @scenario\.cache cannot record"
     ):
         await play(lambda _: answer())
 
