@@ -9,9 +9,7 @@ import yaml
 from fakes import case
 from holodeck.config.yaml.nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.checks import matching
 from holodeck.lib.checks.tool_checks import check_tools
-from holodeck.lib.evaluators import json_schema
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.observability.tracing import TOO_SLOW, Content
 from holodeck.lib.secrets.redact import Redactor
@@ -55,13 +53,8 @@ def _in_time():
 
 
 @pytest.mark.parametrize("pattern", EXPLODING)
-@pytest.mark.parametrize(
-    ("text", "limit_s"),
-    [(ANSWERS[0], matching.MATCH_SECONDS), (ANSWERS[2], 0.1)],
-    ids=["short text and the real limit", "long text"],
-)
-def test_a_tool_matcher_ends_in_time(pattern, text, limit_s, monkeypatch):
-    monkeypatch.setattr(matching, "MATCH_SECONDS", limit_s)
+@pytest.mark.parametrize("text", [ANSWERS[0], ANSWERS[2]], ids=len)
+def test_a_tool_matcher_ends_in_time(pattern, text):
     wanted = {"name": "t", "args": {"q": {"regex": pattern}}}
     checked = TestCaseModel.model_validate({"input": "x", "expected_tools": [wanted]})
 
@@ -70,7 +63,7 @@ def test_a_tool_matcher_ends_in_time(pattern, text, limit_s, monkeypatch):
             checked, [ToolInvocation(name="t", args={"q": text})], evidence(tool_calls="backend")
         )
     except EvaluationError as error:
-        assert f"takes longer than {limit_s:g} s" in str(error)  # noqa: PT017
+        assert "takes longer than" in str(error)  # noqa: PT017
     else:
         assert not check.passed
 
@@ -120,23 +113,20 @@ def test_the_longest_pattern_there_may_be_is_ready_in_time(part):
 
 
 @pytest.mark.parametrize(
-    ("schema", "limit_s"),
+    "schema",
     [
-        ({"pattern": EXPLODING[1]}, json_schema.PATTERN_SECONDS),
-        ({"patternProperties": {EXPLODING[1]: False}}, 0.1),
-        ({"patternProperties": {EXPLODING[1]: False}, "additionalProperties": False}, 0.1),
-        ({"propertyNames": {"pattern": EXPLODING[1]}}, 0.1),
+        {"pattern": EXPLODING[1]},
+        {"patternProperties": {EXPLODING[1]: False}},
+        {"patternProperties": {EXPLODING[1]: False}, "additionalProperties": False},
+        {"propertyNames": {"pattern": EXPLODING[1]}},
     ],
-    ids=["pattern, with the real limit", "patternProperties", "and no others", "propertyNames"],
+    ids=" ".join,
 )
-async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(
-    schema, limit_s, monkeypatch
-):
-    monkeypatch.setattr(json_schema, "PATTERN_SECONDS", limit_s)
+async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(schema):
     text = ANSWERS[1]
     answer = json.dumps(text if "pattern" in schema else {text: 1})
 
-    with pytest.raises(EvaluationError, match=f"took longer than {limit_s:g} s"):
+    with pytest.raises(EvaluationError, match="took longer than 1 s"):
         await JsonSchemaEvaluator(schema=schema).evaluate(response=answer)
 
 

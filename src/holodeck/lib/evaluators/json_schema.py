@@ -13,7 +13,7 @@ from holodeck.lib.support.patterns import compile_pattern, find
 from holodeck.lib.support.text import quote, shorten, unique_keys
 from holodeck.models.metrics.text import JsonSchemaMetric
 
-PATTERN_SECONDS = 1.0
+_PATTERN_SECONDS = 1.0
 _REFERENCES = {"$ref", "$dynamicRef"}
 
 
@@ -69,7 +69,7 @@ def _errors(validator: Any, document: Any) -> list[str]:
         errors = list(islice(validator.iter_errors(document), 3))
     except TimeoutError as error:
         raise EvaluationError(
-            f"json_schema: a pattern of the schema took longer than {PATTERN_SECONDS:g} s"
+            f"json_schema: a pattern of the schema took longer than {_PATTERN_SECONDS:g} s"
         ) from error
     except RecursionError as error:
         raise EvaluationError("json_schema: the answer is nested too deep to check") from error
@@ -159,7 +159,7 @@ def _keys(value: Any) -> Iterator[str]:
 
 def _matches(pattern: str, text: str) -> bool:
     """Whether the pattern matches somewhere in the text; the library has no time limit for this."""
-    return find(compile_pattern(pattern), text, PATTERN_SECONDS) is not None
+    return find(compile_pattern(pattern), text, _PATTERN_SECONDS) is not None
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Exception]:
