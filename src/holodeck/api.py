@@ -9,7 +9,7 @@ from functools import partial
 from inspect import Parameter
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import ValidationError
 
@@ -30,7 +30,6 @@ from holodeck.lib.selection.select_cases import select as select_cases
 from holodeck.lib.stubs.case_stubs import CaseStubs, check_stubs
 from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.support.text import did_you_mean_or_list
-from holodeck.lib.tap.scripted_model import ScriptedModel
 from holodeck.lib.test_runner.progress import RunDisplay, choose_display
 from holodeck.lib.test_runner.session import SessionAgent, TestSession
 from holodeck.models.agent import IN_PYTHON, Agent, unlocated
@@ -43,6 +42,9 @@ from holodeck.models.results.evidence import evidence
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.tap.scripted_model import ScriptedModel
 
 logger = logging.getLogger(__name__)
 Case = TestCaseModel | Mapping[str, Any] | str
@@ -262,7 +264,7 @@ def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
 
 def scripted_model(
     replies: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, Any]] = ()
-) -> ScriptedModel:
+) -> "ScriptedModel":
     """Return a model for agents that are built in Python, which gives its replies in order.
 
         with holodeck.scripted_model([{"text": "It has been sent."}]) as model:
@@ -276,6 +278,9 @@ def scripted_model(
     Raises:
         ConfigError: A reply or a fault is wrong.
     """
+    # A server that few programs need.
+    from holodeck.lib.tap.scripted_model import ScriptedModel  # noqa: PLC0415
+
     written = {"name": "scripted", "backend": IN_PYTHON, "model_replies": [*replies]}
     written |= {"model_faults": [*faults]} if faults else {}
     agent = ConfigLoader().agent_from(written)

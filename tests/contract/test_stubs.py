@@ -70,6 +70,9 @@ KINDS = {
     "returns": Row({"returns": "order 7 is lost"}, "order 7 is lost"),
     "raises": Row({"raises": "no connection"}, "no connection", fails=True),
     "raises an exception": Row({"raises": "PermissionError: no access"}, "no access", fails=True),
+    "raises what no message makes": Row(
+        {"raises": "UnicodeDecodeError: not text"}, "UnicodeDecodeError: not text", fails=True
+    ),
     "raises timeout": Row({"raises": "timeout"}, "timeout", fails=True),
     "timeout": Row({"timeout": 0.01}, "0.01 s", fails=True),
     "delay": Row({"delay": 0.01}, REAL, tool_ran=True),

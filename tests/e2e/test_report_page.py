@@ -14,7 +14,7 @@ from holodeck.lib.reports.page_file import render_page
 from holodeck.lib.support.text import printable
 from holodeck.models.records.record import RunTrends
 from holodeck.models.results.outcome import Outcome
-from holodeck.models.results.turn import Approval
+from holodeck.models.results.turn import Approval, HandledRequest
 from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation
 from support.chromium import needs_chromium
 from support.report_examples import example_report, example_trends
@@ -289,6 +289,31 @@ def test_a_case_shows_what_a_person_approved(chromium, write_page):
     assert 'Approval: send_email("to":"Bob") not answered' in shown
     line = 'send_email({"to": "Ada"}) approved; send_email({"to": "Bob"}) not answered'
     assert f"- **Approvals:** {line}" in a_report(result).to_markdown()
+
+
+def test_a_case_shows_scripted_replies_and_faults(chromium, write_page):
+    requests = [
+        HandledRequest(reply=0),
+        HandledRequest(reply=1, faults=["cut_off"]),
+        HandledRequest(problem="there are no model_replies"),
+    ]
+    result = a_result(Outcome.FAILED, handled_requests=requests)
+
+    with chromium.open(write_page(a_report(result))) as tab:
+        tab.js("document.querySelectorAll('#case details').forEach((fold) => fold.open = true)")
+        shown = tab.text("#case")
+
+    assert "3 handled model requests" in shown
+    for text in ("scripted reply 1", "scripted reply 2, fault: cut_off", "no model_replies"):
+        assert text in shown
+
+
+def test_a_note_of_several_lines_keeps_them_without_scripts():
+    note = "Compared with base.json: 1 regression\ngreets: regression"
+
+    page = generate_html_report(a_report(a_result(), notes=[note]))
+
+    assert "<p>Compared with base.json: 1 regression<br>greets: regression</p>" in page
 
 
 def test_the_policy_refuses_scripts_styles_and_requests(chromium, example):

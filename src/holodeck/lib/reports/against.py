@@ -7,7 +7,14 @@ from typing import Literal, NamedTuple
 from holodeck.errors import ExitCode
 from holodeck.lib.judging.agreement import MIN_DIFFERING, SIGNIFICANT
 from holodeck.lib.reports.costs import money
-from holodeck.lib.reports.markdown import MAX_CHARACTERS, code, folded, inline, table
+from holodeck.lib.reports.markdown import (
+    MAX_CHARACTERS,
+    code,
+    folded,
+    inline,
+    note_lines,
+    table,
+)
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.records.comparison import (
@@ -380,7 +387,7 @@ def _head(report: ComparisonReport) -> Iterator[str]:
     yield f"- **Generated:** {inline(report.second.report.timestamp)}"
     yield ""
     for note in comparison_notes(report):
-        yield from (f"**{inline(note, 1_000)}**", "")
+        yield from note_lines(note, 1_000)
     differences = [f"- {inline(line, 1_000)}" for line in _differences(report)]
     if differences:
         yield from (*differences, "")

@@ -51,6 +51,18 @@ _URL_COLON = re.compile(r":(?=//)")
 _WWW_DOT = re.compile(r"(?i)\b(www)\.")
 
 
+MAX_NOTES = 20
+"""Notes of a report, and lines of a note, that are shown."""
+
+
+def note_lines(note: str, limit: int) -> Iterator[str]:
+    """Yield a note as lines of Markdown: its first line in bold, the others as a list."""
+    title, *details = [line for line in note.split("\n") if line.split()][:MAX_NOTES] or [""]
+    yield from (f"**{inline(title, limit)}**", "")
+    yield from (f"- {inline(detail, limit)}" for detail in details)
+    yield from [""] if details else []
+
+
 def inline(text: str, limit: int = INLINE_LIMIT) -> str:
     """Return `text` as a single line without markup, for headings, table cells, lists and links."""
     escaped = one_line(text, limit).translate(_ESCAPES)

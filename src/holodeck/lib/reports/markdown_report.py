@@ -19,10 +19,12 @@ from holodeck.lib.reports.failures import (
 from holodeck.lib.reports.markdown import (
     BLOCK_LIMIT,
     MAX_CHARACTERS,
+    MAX_NOTES,
     SourceLinks,
     code,
     folded,
     inline,
+    note_lines,
     table,
 )
 from holodeck.lib.reports.summary import count_outcomes, model_usage
@@ -36,7 +38,6 @@ _MAX_CHARACTERS = 20_000
 _MAX_PLACES = 3
 """How often the cases of a cause are listed for the causes that are left out."""
 _TITLES = {"expected": "Expected", "found": "Answer"}
-_MAX_NOTES = 20
 _MAX_ESTIMATES = 5
 
 
@@ -89,13 +90,10 @@ def _head(report: TestReport, limit: int) -> Iterator[str]:
         yield from (f"**Stopped: {inline(report.stopped, limit)}**", "")
     if report.selection is not None:
         yield from (f"**Selected: {inline(str(report.selection), limit)}**", "")
-    for note in report.notes[:_MAX_NOTES]:
-        title, *details = [line for line in note.split("\n") if line.split()][:_MAX_NOTES] or [""]
-        yield from (f"**{'' if details else 'Note: '}{inline(title, limit)}**", "")
-        yield from (f"- {inline(detail, limit)}" for detail in details)
-        yield from [""] if details else []
-    if len(report.notes) > _MAX_NOTES:
-        yield from (f"*… and {plural(len(report.notes) - _MAX_NOTES, 'more note')}.*", "")
+    for note in report.notes[:MAX_NOTES]:
+        yield from note_lines(note if "\n" in note.strip() else f"Note: {note}", limit)
+    if len(report.notes) > MAX_NOTES:
+        yield from (f"*… and {plural(len(report.notes) - MAX_NOTES, 'more note')}.*", "")
     yield from (*_fields(report, limit), "")
     yield from ("## Summary", "", *table(("Metric", "Value"), _figures(report)))
 
@@ -122,7 +120,7 @@ def _fields(report: TestReport, limit: int) -> Iterator[str]:
         "Generated": inline(report.timestamp),
         "HoloDeck Version": inline(report.holodeck_version),
         "Environment": " · ".join(inline(fact, limit) for fact in environment if fact),
-        "Prompts": " · ".join(inline(str(prompt), limit) for prompt in report.prompts[:_MAX_NOTES]),
+        "Prompts": " · ".join(inline(str(prompt), limit) for prompt in report.prompts[:MAX_NOTES]),
         "Run": "" if run is None else code(run),
     }
     yield from (f"**{title}:** {value}" for title, value in fields.items() if value)

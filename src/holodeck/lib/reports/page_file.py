@@ -156,7 +156,7 @@ def _summary(page: Page) -> Iterator[str]:
     yield f"<h1>{_text(page.title)}</h1>"
     yield f"<p><strong>{_text(page.verdict.capitalize())}:</strong> {_text(page.verdict_text)}</p>"
     for note in (*page.notes, *page.conclusions):
-        yield f"<p>{_text(note, 2_000)}</p>"
+        yield f"<p>{'<br>'.join(_text(line, 2_000) for line in note.splitlines())}</p>"
     yield "<dl>"
     for label, value in (*page.figures, *page.facts):
         yield f"<dt>{_text(label)}</dt><dd>{_text(value, 1_000)}</dd>"

@@ -3,6 +3,7 @@
 import builtins
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -166,7 +167,8 @@ def _exception(stub: Stub) -> Exception | None:
     name, colon, message = stub.raises.partition(":")
     kind = getattr(builtins, name, None)
     if colon and isinstance(kind, type) and issubclass(kind, Exception):
-        return kind(message.strip())
+        with suppress(TypeError):  # such as UnicodeDecodeError, which a message does not make
+            return kind(message.strip())
     return StubError(stub.raises)
 
 

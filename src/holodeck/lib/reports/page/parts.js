@@ -179,6 +179,7 @@ function exchange(seen, input, title) {
     checks(seen),
     (seen.errors ?? []).map((error) => longText(error, "text bad")),
     seen.attempts?.length ? attempts(seen.attempts) : null,
+    seen.handled_requests?.length ? handledRequests(seen.handled_requests) : null,
     seen.model_requests?.length ? modelRequests(seen.model_requests) : null,
     seen.trace ? spans(seen.trace) : null,
   );
@@ -212,6 +213,19 @@ function modelRequests(list) {
   ]);
   const columns = ["Request", "Model", "Status", "Time", "Tokens"];
   return fold(plural(list.length, "model request"), false, table("Model requests", columns, rows));
+}
+
+/** Return the requests that a scripted model answered, or that have faults. */
+function handledRequests(list) {
+  const rows = list.map((request, place) => {
+    const reply = request.reply ?? null;
+    const told = reply === null ? [] : [`scripted reply ${Number(reply) + 1}`];
+    const faults = (request.faults ?? []).map((fault) => `fault: ${fault}`);
+    return [`${place + 1}`, [...told, ...faults].join(", ") || "–", request.problem ?? ""];
+  });
+  const columns = ["Request", "Answer", "Problem"];
+  const title = plural(list.length, "handled model request");
+  return fold(title, false, table("Handled model requests", columns, rows));
 }
 
 function spans(trace) {
