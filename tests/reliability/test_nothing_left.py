@@ -13,6 +13,7 @@ from fakes import FakeOpenAI, Reply
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
+from support.processes import until
 
 CASES = 30
 CODE = """
@@ -68,6 +69,8 @@ async def test_cancelling_leaves_nothing_behind(way, tmp_path, monkeypatch, reco
 
     for answer, fields, limits in WAITS.values():
         gc.collect()
+        # What other tests forgot may begin tasks of its own while it is collected.
+        await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
         files, threads, tasks = open_files(), set(threading.enumerate()), asyncio.all_tasks()
         processes = children()
         with FakeOpenAI(answer) as server:

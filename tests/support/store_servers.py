@@ -87,7 +87,12 @@ def postgres_server(programs: Path) -> Iterator[StoreServer]:
         init += [f"--pwfile={folder}/password", "-E", "UTF8", "--locale=C", "--no-instructions"]
         subprocess.run(init, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
         port = free_port()
-        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "autovacuum": "off",  # starts a process now and then, which tests of processes find
+        }
         command = [str(programs / "postgres"), "-D", data, "-p", str(port)]
         command += [f"--{name}={value}" for name, value in settings.items()]
         server = StoreServer(command, port, user, partial(_answers, programs))
